@@ -1,4 +1,4 @@
-/* sources.h - the text files of a corpus and the pieces of them that train and validate. */
+/* sources.h - the text files of a corpus and their pieces for training and validation. */
 #ifndef HARK_DATA_SOURCES_H
 #define HARK_DATA_SOURCES_H
 
@@ -6,12 +6,12 @@
 #include "data/corpora/corpus.h"
 
 typedef struct hark_source {
-  char *path; /* absolute, without links */
+  char *path; /* absolute, without symbolic links */
   size_t path_bytes;
   int64_t bytes;
   int64_t modified_seconds, modified_nanoseconds;
   uint64_t device, inode;
-  uint64_t checksum; /* of the contents; known once they have been read */
+  uint64_t checksum; /* of the contents; known after they were read */
   hark_split role;   /* with HARK_DIVIDE_FILES */
 } hark_source;
 
@@ -32,31 +32,31 @@ typedef struct hark_piece_list {
   int64_t count, capacity;
 } hark_piece_list;
 
-/* Finds all files of the settings, in their order. `out` starts empty; the caller frees it, after a failure too. */
+/* Finds all files of the settings, in their order. `out` is empty before; the caller frees it, after a failure too. */
 HARK_MUST_CHECK hark_status hark_sources_find(hark_context *context, const hark_corpus_settings *settings, hark_source_list *out);
-/* Adds a source with a copy of `path`; path and path_bytes of `about` do not count. */
+/* Adds a source with a copy of `path`; path and path_bytes of `about` are ignored. */
 HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_list *list, const hark_source *about, const char *path,
                                              size_t path_length);
-/* Adds a file, with its path as it is given. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
+/* Adds a file, with its path as given. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role);
 void hark_sources_free(hark_context *context, hark_source_list *list);
 
-/* Divides them: pieces in the order of the files, a file's training piece before its validation piece. Reads a few bytes where a boundary
- * falls, so that it falls between characters. An empty file is one empty piece. */
+/* Divides the sources into pieces, in the order of the files, a file's training piece before its validation piece. Reads a few bytes at a
+ * boundary to place it between characters. An empty file is one empty piece. */
 HARK_MUST_CHECK hark_status hark_sources_divide(hark_context *context, const hark_corpus_settings *settings,
                                                 const hark_source_list *sources, hark_piece_list *out);
 void hark_pieces_free(hark_context *context, hark_piece_list *list);
 
-/* What is done with the parts of a piece; as hark_tokenizer_learn. */
+/* Receives the parts of a piece, like hark_tokenizer_learn(). */
 typedef hark_status hark_part_function(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault);
 
-/* Reads a piece in parts through `buffer`. Bytes that a call did not consume come again in front of the next part; buffer_bytes must be
- * enough for the longest symbol. A fault becomes a message with file, line, column and byte offset.
+/* Reads a piece in parts through `buffer`. Bytes that a call did not consume are repeated before the next part; buffer_bytes must suffice
+ * for the longest symbol. A fault becomes a message with file, line, column and byte offset.
  * Errors: those of `function`; HARK_BAD_FILE when the file has become shorter; HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_source_read(hark_context *context, const hark_source *source, int64_t from, int64_t to, void *buffer,
                                              size_t buffer_bytes, hark_part_function *function, void *closure);
 
-/* Fails with HARK_IO_ERROR when the file's size or time is no longer what it was when it was found. */
+/* Fails with HARK_IO_ERROR when the file's size or time has changed since it was found. */
 HARK_MUST_CHECK hark_status hark_source_check_unchanged(hark_context *context, const hark_source *source);
 
 /* Checksum of a source's contents. */

@@ -1,18 +1,17 @@
-/* sources_apart.h - whether any text would be measured that was trained on: one file that is given twice, or copies of one text on both
- * sides. */
+/* sources_apart.h - checks that validation text is not trained on: one file given twice, or copies of a text in both splits. */
 #ifndef HARK_DATA_SOURCES_APART_H
 #define HARK_DATA_SOURCES_APART_H
 
 #include "data/sources.h"
 
-/* Of files [count], with a part for each. Refused are one file twice, by whatever names, and, of files in different parts, equal contents:
- * those are read where sizes are equal, and nothing else is. `advice` ends the message on copies.
+/* Checks files [count], each in one of several parts. Refuses a file that occurs twice, under any names, and equal contents of files in
+ * different parts. Only contents of files of equal size are read. `advice` ends the message about copies.
  * Errors: HARK_BAD_CONFIGURATION, which names both; those of files. */
 HARK_MUST_CHECK hark_status hark_files_check_apart(hark_context *context, const hark_source *files, const int64_t *parts, int64_t count,
                                                    const char *advice);
 
-/* The same of a text that is divided as the settings say: copies that are divided alike, neither of which trains on what the other
- * validates, are fine. */
+/* The same for a text divided according to the settings. Copies are accepted if they are divided in the same way, because then none is
+ * trained on text that another validates. */
 HARK_MUST_CHECK hark_status hark_sources_check_apart(hark_context *context, const hark_corpus_settings *settings,
                                                      const hark_source_list *sources);
 

@@ -11,8 +11,8 @@
 size_t hark_sampling_scratch_bytes(int64_t vocabulary);
 
 /* Draws token number `index` of the text from logits [vocabulary]; it depends on (seed, index, logits) alone. Tokens below `first_allowed`
- * and tokens with a logit of minus infinity are never drawn. Among equal logits, the lower token comes first. Errors: HARK_INVALID_ARGUMENT
- * (a field outside its range, no token left), HARK_NOT_FINITE (NaN, plus infinity). */
+ * and tokens with a logit of minus infinity are never drawn. Among equal logits, the lower token comes first.
+ * Errors: HARK_INVALID_ARGUMENT (a field outside its range, no token left), HARK_NOT_FINITE (NaN, plus infinity). */
 HARK_MUST_CHECK hark_status hark_sampling_choose(hark_context *context, const hark_sampling *sampling, const float *logits,
                                                  int64_t vocabulary, int32_t first_allowed, uint64_t index, void *scratch, int32_t *token);
 

@@ -83,8 +83,8 @@ void hark_parameters_close(hark_context *context, hark_parameters *parameters);
 HARK_MUST_CHECK hark_status hark_parameters_add(hark_context *context, hark_parameters *parameters, const hark_parameter_spec *spec,
                                                 hark_parameter_id *out, const char *name, ...) HARK_PRINTF(5, 6);
 
-/* Lays out without memory, for sizes and names: flat buffers and views are described, their data is NULL. Errors: HARK_INVALID_ARGUMENT for
- * a repeated name, HARK_TOO_LARGE. */
+/* Lays out without memory, for sizes and names: flat buffers and views are described, their data is NULL.
+ * Errors: HARK_INVALID_ARGUMENT for a repeated name, HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *parameters, bool training);
 
 /* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a repeated name, HARK_OUT_OF_MEMORY. */

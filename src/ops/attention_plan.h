@@ -21,8 +21,9 @@ typedef struct hark_attention_place {
   _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_ATTENTION_PLAN_BYTES];
 } hark_attention_place;
 
-/* The descriptor: the plan's, or a copy of the caller's, with defaults for members that it lacks. Errors: those of hark_take_struct();
- * HARK_INVALID_ARGUMENT where there is none, or where it extends beyond its memory. Context may be NULL. */
+/* The descriptor: the plan's, or a copy of the caller's, with defaults for members that it lacks.
+ * Errors: those of hark_take_struct(); HARK_INVALID_ARGUMENT where there is none, or where it extends beyond its memory. Context may be
+ * NULL. */
 HARK_MUST_CHECK hark_status hark_attention_source_desc(hark_context *context, const hark_attention_source *source,
                                                        hark_attention_desc *desc);
 

@@ -28,7 +28,8 @@ double hark_segment_operations(const hark_attention_desc *desc, const int64_t *i
 HARK_MUST_CHECK hark_status hark_check_offsets_shape(hark_context *context, const hark_operator *op, const char *name,
                                                      const hark_tensor *offsets);
 /* Refuses offsets that begin below 0, decrease, or end beyond `rows` (an offset counts units of `unit` rows). For kernels: it reads the
- * data. Errors: HARK_INVALID_ARGUMENT. */
+ * data.
+ * Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_offsets(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *offsets,
                                                int64_t unit, int64_t rows);
 /* Refuses a unit below 0, and a number of rows that is not a multiple of it. Errors: HARK_INVALID_ARGUMENT. */

@@ -20,18 +20,18 @@ typedef struct hark_subword_search {
   size_t nodes, node_capacity;
   float *score; /* [pieces] */
   size_t pieces, piece_capacity;
-  float unknown_score; /* of a character that is no piece: 10 below the lowest score */
+  float unknown_score; /* of a character that is not a piece: 10 below the lowest score */
 } hark_subword_search;
 
-/* Makes room for pieces of so many bytes in all. Errors: HARK_OUT_OF_MEMORY, HARK_BAD_FILE (more than 2^24 - 2 bytes). */
+/* Makes room for `pieces` pieces of `bytes` bytes in total. Errors: HARK_OUT_OF_MEMORY, HARK_BAD_FILE (more than 2^24 - 2 bytes). */
 HARK_MUST_CHECK hark_status hark_subword_search_open(hark_context *context, hark_subword_search *search, hark_subword_model model,
                                                      size_t pieces, size_t bytes);
-/* The next piece, which is number search->pieces, of at least one byte; false when there is one like it already. Scores are those of the
- * model: of unigram, the logarithm of a probability; of bpe, minus the number of the join. */
+/* Adds the next piece, number search->pieces, of at least one byte; false when the same piece was added before. The score of unigram is the
+ * logarithm of a probability; that of bpe is minus the number of the merge. */
 bool hark_subword_search_add(hark_subword_search *search, const char *text, size_t bytes, float score);
 void hark_subword_search_close(hark_context *context, hark_subword_search *search);
 
-/* A unit as segments from front to back: segment i ends at byte end[i] and is piece[i], or -1: a character that is no piece. */
+/* A unit as consecutive segments: segment i ends at byte end[i] and is piece[i]; -1: a character that is not a piece. */
 typedef struct hark_subword_segments {
   int count;
   int16_t end[HARK_SUBWORD_UNIT_BYTES];

@@ -1,11 +1,11 @@
 /* tokenizer.h - text to numbers and back.
  *
- * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same
- * in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored with the run that used
- * it, as JSON.
+ * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Tokens 0 .. HARK_TOKEN_RESERVED - 1 mean the same
+ * in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored as JSON with the run
+ * that used it.
  *
  * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
- * (hark_corpus_open does this for files.) After that a tokenizer never changes and any number of threads may use it.
+ * (hark_corpus_open does this for files.) After that a tokenizer does not change, and any number of threads may use it.
  */
 #ifndef HARK_TOKENIZERS_TOKENIZER_H
 #define HARK_TOKENIZERS_TOKENIZER_H
@@ -17,17 +17,17 @@
 
 #include "tokenizers/subwords.h"
 
-/* Of a vocabulary.json: every code point there is, one a line, stays below 20 MiB. */
+/* Limit on vocabulary.json. All Unicode code points, one per line, need less than 20 MiB. */
 #define HARK_VOCABULARY_MAX_BYTES ((size_t)64 << 20)
 
 /* Tokens with a fixed meaning. */
 enum {
-  HARK_TOKEN_PADDING = 0, /* behind the end of a sequence */
+  HARK_TOKEN_PADDING = 0, /* after the end of a sequence */
   HARK_TOKEN_UNKNOWN = 1, /* a symbol that the vocabulary lacks */
   HARK_TOKEN_BEGIN = 2,   /* before the first symbol of a text */
-  HARK_TOKEN_CLASS = 3,   /* whose output stands for the whole sequence */
-  HARK_TOKEN_MASK = 4,    /* hides a symbol that is to be guessed */
-  HARK_TOKEN_RESERVED = 5 /* how many there are: the first symbol's number */
+  HARK_TOKEN_CLASS = 3,   /* its output represents the whole sequence */
+  HARK_TOKEN_MASK = 4,    /* replaces a masked token, which is to be predicted */
+  HARK_TOKEN_RESERVED = 5 /* number of reserved tokens, and the first symbol's number */
 };
 
 /* What to do with a symbol that the vocabulary lacks. */
@@ -39,43 +39,43 @@ typedef struct hark_tokenizer hark_tokenizer;
 enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS };
 
 /* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of
- * words of UTF-8 text), in the order of the table; NULL at and behind the end. Static strings. */
+ * words of UTF-8 text), in the order of the table; NULL from the end of the table on. Static strings. */
 const char *hark_tokenizer_kind_name(int index);
-/* One line of help on it. */
+/* One line of help on a kind. */
 const char *hark_tokenizer_kind_summary(int index);
 
-/* Makes a tokenizer whose vocabulary is still to be learned. The caller destroys it.
+/* Makes a tokenizer that has no vocabulary yet. The caller destroys it.
  * Errors: HARK_BAD_CONFIGURATION (no such kind; the message lists them), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out);
 void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer);
 
-/* What a vocabulary of sub-words that is to be learned shall be; needed before learning one, and nothing to other kinds. The learner must
- * outlive the tokenizer. Errors: HARK_UNSUPPORTED (there is no learner), HARK_BAD_CONFIGURATION. */
+/* Settings of a vocabulary of sub-words, required before it is learned; without effect on other kinds. The learner must outlive the
+ * tokenizer. Errors: HARK_UNSUPPORTED (there is no learner), HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_tokenizer_set_subwords(hark_context *context, hark_tokenizer *tokenizer,
                                                         const hark_subword_settings *settings);
 
-/* Bytes that a buffer for parts of a text must have at least: those that learning or encoding may leave for the next part, and one more. 0:
- * no kind is called that. */
+/* Minimum size in bytes of a buffer for parts of a text: the most bytes that learning or encoding may leave for the next part, plus one. 0:
+ * there is no such kind. */
 size_t hark_tokenizer_kind_part_bytes(const char *kind);
 
 /* True when the vocabulary depends on the text, so that learning needs a pass over it. */
 bool hark_tokenizer_learns(const hark_tokenizer *tokenizer);
 
-/* What is wrong with a text, and where. Functions below that get text in parts leave it to the caller to name file, line and column. */
+/* A fault in a text and its place. Functions below that get text in parts leave file, line and column to the caller. */
 typedef struct hark_text_fault {
   size_t at;      /* bytes from the beginning of the part that was given */
   char what[112]; /* "invalid UTF-8: overlong encoding", "U+00E9 is not in the vocabulary" */
-  char more[112]; /* behind the place: the character itself, and what may be done; or "" */
+  char more[112]; /* printed after the place: the character itself and a remedy; or "" */
 } hark_text_fault;
 
-/* Adds the symbols of the next part of a text. *consumed is how much of the part was taken: the caller puts the rest, an unfinished
- * symbol, in front of the next part. `last`: nothing follows, so that everything is taken.
- * Errors: HARK_BAD_FILE (*fault says what and where), HARK_OUT_OF_MEMORY. */
+/* Adds the symbols of the next part of a text. *consumed: bytes of the part that were used; the caller puts the rest, an unfinished symbol,
+ * before the next part. `last`: nothing follows, and everything is used.
+ * Errors: HARK_BAD_FILE (*fault describes it), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes,
                                                  bool last, size_t *consumed, hark_text_fault *fault);
 
-/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; of sub-words HARK_BAD_CONFIGURATION (the text does
- * not give such a vocabulary) and HARK_UNSUPPORTED. */
+/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; for sub-words also HARK_BAD_CONFIGURATION (no such
+ * vocabulary can be learned from the text) and HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
 /* "characters", "bytes", "subwords". */
@@ -87,8 +87,8 @@ int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
 /* Equal for equal kind and vocabulary. */
 uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
 
-/* Encodes the next part of a text: at most `bytes` tokens are written. *consumed as in learn.
- * Errors: HARK_BAD_FILE: *fault says what and where; *count and *consumed tell what comes before the fault. */
+/* Encodes the next part of a text: at most `bytes` tokens are written. *consumed as in hark_tokenizer_learn().
+ * Errors: HARK_BAD_FILE: *fault describes it; *count and *consumed are those of the text before the fault. */
 HARK_MUST_CHECK hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
                                                        const void *text, size_t bytes, bool last, int32_t *tokens, size_t *count,
                                                        size_t *consumed, hark_text_fault *fault);
@@ -103,24 +103,25 @@ void hark_text_place_advance(hark_text_place *place, const void *text, size_t by
 /* Returns HARK_BAD_FILE with the message "NAME:LINE:COLUMN: WHAT (byte offset BYTE)MORE". */
 hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what, const char *more);
 
-/* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` stands for the text in messages.
- * Errors: HARK_BAD_FILE, the message has name, line, column and byte offset. */
+/* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` names the text in messages.
+ * Errors: HARK_BAD_FILE; the message contains name, line, column and byte offset. */
 HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
                                                   const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
 
-/* The bytes that a token stands for: `*bytes` of them, not terminated, owned by the tokenizer. Writing them one token after the other gives
- * the text. Unknown gives U+FFFD, the other reserved tokens and numbers outside the vocabulary give nothing. A token of the kinds
- * bytes and subwords may be a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
+/* The `*bytes` bytes that a token represents, not terminated, owned by the tokenizer. The bytes of consecutive tokens are the text. Unknown
+ * is U+FFFD; other reserved tokens and numbers outside the vocabulary have no bytes. A token of the kinds bytes and subwords may be a part
+ * of a character: hark_utf8_stream in utf8.h holds such parts back. */
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
 
-/* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every
- * name but those of long pieces, which are cut between two characters. */
+/* Writes a token's name for messages and pictures: the symbol itself, "
+ * ", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes suffice for every name except those of long pieces, which are cut between two
+ * characters. */
 const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
 
-/* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated, to be given to hark_release().
+/* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated; the caller frees it with hark_release().
  * Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *tokenizer, char **out, size_t *bytes);
-/* A tokenizer from that text. The caller destroys it. Errors: HARK_BAD_FILE (anything that print would not have written),
+/* A tokenizer from that text. The caller destroys it. Errors: HARK_BAD_FILE (any text that hark_tokenizer_print() cannot have written),
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out);
 

@@ -1,4 +1,4 @@
-/* tokenizer_kind.h - what a kind of tokenizer provides. One file and one row in tokenizer.c make a new kind. */
+/* tokenizer_kind.h - the interface of a kind of tokenizer. A new kind is one file and one row in tokenizer.c. */
 #ifndef HARK_TOKENIZERS_TOKENIZER_KIND_H
 #define HARK_TOKENIZERS_TOKENIZER_KIND_H
 
@@ -6,7 +6,7 @@
 #include "io/text.h"
 #include "tokenizers/tokenizer.h"
 
-/* Texts of the tokens lie one behind the other: token t is text[text_at[t] .. text_at[t + 1]); reserved tokens are empty. */
+/* The tokens' texts are stored one after the other: token t is text[text_at[t] .. text_at[t + 1]); reserved tokens are empty. */
 struct hark_tokenizer {
   const struct hark_tokenizer_kind *kind;
   int32_t size; /* 0 until the vocabulary is fixed */
@@ -15,32 +15,33 @@ struct hark_tokenizer {
   char *text;
   size_t text_capacity;
   size_t *text_at; /* [capacity + 1] */
-  void *state;     /* the kind's own; cleared by create, released after close */
+  void *state;     /* of the kind; cleared by create, released after close */
 };
 
 typedef struct hark_tokenizer_kind {
   const char *name;
   const char *summary;
   size_t state_bytes;
-  size_t unit_bytes; /* encode and learn leave fewer than so many bytes of a part for the next one */
+  size_t unit_bytes; /* encode and learn leave fewer bytes of a part than this for the next part */
   bool learns;       /* the vocabulary depends on the text */
-  /* Frees what the state points to. Called in every stage of an object's life. */
+  /* Frees everything that the state points to. May be called at every stage of an object's life. */
   void (*close)(hark_context *context, hark_tokenizer *tokenizer);
-  /* As hark_tokenizer_set_subwords; NULL when it has nothing to choose. */
+  /* As hark_tokenizer_set_subwords; NULL when the kind has no settings. */
   hark_status (*configure)(hark_context *context, hark_tokenizer *tokenizer, const hark_subword_settings *settings);
   /* As hark_tokenizer_learn; NULL when the kind does not learn. */
   hark_status (*learn)(hark_context *context, hark_tokenizer *tokenizer, const unsigned char *text, size_t bytes, bool last,
                        size_t *consumed, hark_text_fault *fault);
-  /* Fixes the vocabulary: reserves and adds the symbols and makes what encode needs. */
+  /* Fixes the vocabulary: reserves space, adds the symbols and makes the tables that encode needs. */
   hark_status (*finish)(hark_context *context, hark_tokenizer *tokenizer);
   /* As hark_tokenizer_encode_part. */
   hark_status (*encode)(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const unsigned char *text,
                         size_t bytes, bool last, int32_t *tokens, size_t *count, size_t *consumed, hark_text_fault *fault);
-  /* Adds what the vocabulary has besides its symbols to their checksum; NULL when that is nothing. */
+  /* Adds parts of the vocabulary other than its symbols to the checksum; NULL when there are none. */
   uint64_t (*checksum)(const hark_tokenizer *tokenizer, uint64_t sum);
   /* Appends members to the vocabulary's JSON object, each ",\n \"NAME\": ...". NULL: nothing to add. */
   void (*write)(const hark_tokenizer *tokenizer, hark_text *text);
-  /* Reads those members of an object whose other members have been read, and does what learn and finish do. `members` of them were used. */
+  /* Reads those members of an object whose other members have been read, and does the work of learn and finish. *members: number of members
+   * read here. */
   hark_status (*read)(hark_context *context, hark_tokenizer *tokenizer, const hark_json_node *object, int64_t *members);
 } hark_tokenizer_kind;
 
@@ -48,14 +49,14 @@ extern const hark_tokenizer_kind hark_tokenizer_characters;
 extern const hark_tokenizer_kind hark_tokenizer_bytes;
 extern const hark_tokenizer_kind hark_tokenizer_subwords;
 
-/* Makes room for `symbols` symbols with `text_bytes` bytes of text in all, and puts the reserved tokens in. */
+/* Makes room for `symbols` symbols with `text_bytes` bytes of text in all, and adds the reserved tokens. */
 HARK_MUST_CHECK hark_status hark_tokenizer_reserve(hark_context *context, hark_tokenizer *tokenizer, int32_t symbols, size_t text_bytes);
-/* The next token. There is room for it. */
+/* Adds the next token. There must be room for it. */
 void hark_tokenizer_add(hark_tokenizer *tokenizer, const char *text, size_t bytes);
 
 /* Fills a fault; returns HARK_BAD_FILE. */
 hark_status hark_text_fault_set(hark_text_fault *fault, size_t at, const char *format, ...) HARK_PRINTF(3, 4);
-/* The same of a character that the vocabulary does not have. */
+/* The same for a character outside the vocabulary. */
 hark_status hark_text_fault_unknown(hark_text_fault *fault, size_t at, uint32_t code);
 
 #endif

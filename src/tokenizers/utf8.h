@@ -1,4 +1,4 @@
-/* utf8.h - UTF-8 strictly as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* utf8.h - UTF-8 strictly as defined by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #ifndef HARK_TOKENIZERS_UTF8_H
 #define HARK_TOKENIZERS_UTF8_H
 
@@ -10,7 +10,7 @@
 
 typedef enum hark_utf8_result {
   HARK_UTF8_OK,
-  HARK_UTF8_INCOMPLETE, /* what is there could be the beginning of a character */
+  HARK_UTF8_INCOMPLETE, /* the bytes could be the beginning of a character */
   HARK_UTF8_UNEXPECTED_CONTINUATION,
   HARK_UTF8_MISSING_CONTINUATION,
   HARK_UTF8_OVERLONG,
@@ -31,17 +31,18 @@ const char *hark_utf8_result_text(hark_utf8_result result);
 /* True for bytes that begin a character; counting them counts characters. */
 static inline int hark_utf8_is_lead(unsigned char byte) { return (byte & 0xC0) != 0x80; }
 
-/* Holds back the beginning of a character until the rest has come, for output that must be UTF-8 at every moment. Zero it first. */
+/* Holds back the beginning of a character until its rest arrives, for output that must be valid UTF-8 at every moment. Zero it before
+ * use. */
 typedef struct hark_utf8_stream {
   unsigned char held[HARK_UTF8_MAX_BYTES];
   size_t held_bytes;
 } hark_utf8_stream;
 
-/* Gives the stream one byte; writes what has become certain to out, at most HARK_UTF8_STREAM_BYTES, and returns how many bytes. Every
- * maximal part that can never become a character is written as U+FFFD. */
+/* Adds one byte to the stream; writes finished characters to out, at most HARK_UTF8_STREAM_BYTES bytes, and returns the number of bytes.
+ * Every maximal part that can never become a character is written as U+FFFD. */
 #define HARK_UTF8_STREAM_BYTES 8
 size_t hark_utf8_stream_put(hark_utf8_stream *stream, unsigned char byte, char out[HARK_UTF8_STREAM_BYTES]);
-/* The end: an unfinished character is written as U+FFFD. */
+/* Ends the stream: an unfinished character is written as U+FFFD. */
 size_t hark_utf8_stream_end(hark_utf8_stream *stream, char out[HARK_UTF8_STREAM_BYTES]);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-/* Words beyond so many bytes of distinct ones are not taken up: text without spaces does not fill the memory. */
+/* Limit on the bytes of distinct words: further words are not counted. So text without spaces does not fill the memory. */
 #define HARK_WORD_COUNTS_BYTES ((size_t)256 << 20)
 
 /* Word w is text[at[w] .. at[w + 1]). Zero it before use. */
@@ -16,7 +16,7 @@ typedef struct hark_word_counts {
   size_t words, capacity, text_capacity, slots;
 } hark_word_counts;
 
-/* Counts one occurrence. Errors: HARK_OUT_OF_MEMORY, and the counts are as before. */
+/* Counts one occurrence. Errors: HARK_OUT_OF_MEMORY; the counts are then unchanged. */
 HARK_MUST_CHECK hark_status hark_word_counts_add(hark_context *context, hark_word_counts *counts, const char *word, size_t bytes);
 void hark_word_counts_free(hark_context *context, hark_word_counts *counts);
 

@@ -1,7 +1,7 @@
 /* config.h - the configuration of a training run: one plain struct and the table of options that fills it.
  *
  * The key of a field is its path: config.model.attention.window is model.attention.window in a file and --model.attention.window on the
- * command line. Zero means "derived" where the comment says so; hark_config_finish() puts the derived value in its place.
+ * command line. Zero means "derived" where the comment says so; hark_config_finish() replaces it by the derived value.
  */
 #ifndef HARK_TRAIN_CONFIG_H
 #define HARK_TRAIN_CONFIG_H
@@ -16,7 +16,7 @@
 #include "models/model_options.h"
 #include "models/network.h"
 
-/* The words of the enums stand in the table in this order. */
+/* The words of the enums are in the table in this order. */
 typedef enum hark_schedule {
   HARK_SCHEDULE_CONSTANT,
   HARK_SCHEDULE_COSINE,
@@ -26,16 +26,16 @@ typedef enum hark_schedule {
   HARK_SCHEDULE_CYCLE
 } hark_schedule;
 
-/* What data.format names: text, examples in a folder that says their format, or a format of examples, number HARK_DATA_FORMAT + its own. */
+/* Values of data.format: text; examples in a folder whose task.json names the format; HARK_DATA_FORMAT + i: format i of examples. */
 typedef enum hark_data_format { HARK_DATA_CORPUS, HARK_DATA_FOLDER, HARK_DATA_FORMAT } hark_data_format;
 
-/* What becomes of the learning rate when a run goes on with another length (schedule.h). */
+/* How the learning rate proceeds when a run is continued with another length (schedule.h). */
 typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEND_STRETCH } hark_extend;
 
 typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
-  hark_network_config model; /* its options (models/model_options.h); what the data say of it is not known here */
+  hark_network_config model; /* its options (models/model_options.h); what the data determine is not known here */
   struct {
     int format; /* hark_data_format, or a format of examples */
     hark_string_list paths, validation_paths, test_paths;
@@ -46,7 +46,7 @@ typedef struct hark_config {
       int model; /* hark_subword_model */
       bool byte_fallback;
       double coverage;
-      const hark_subword_learner *learner; /* no option: the program's, NULL where it has none */
+      const hark_subword_learner *learner; /* not an option: the program's learner, or NULL */
     } subwords;
     int unit;           /* hark_text_unit */
     int long_sentences; /* hark_long_sentences */
@@ -57,22 +57,22 @@ typedef struct hark_config {
     int epoch; /* hark_epoch_unit */
   } data;
   struct {
-    int64_t steps /* 0: from epochs, tokens, examples or max_time */, tokens, examples;
+    int64_t steps /* 0: derived from epochs, tokens, examples or max_time */, tokens, examples;
     double epochs;
     int64_t batch, accumulate;
-    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */, rotary_rate;
+    double learning_rate, minimum_rate /* a rate; below 0: learning_rate / 10 */, positional_rate /* a factor */, rotary_rate;
     int schedule; /* hark_schedule */
     int64_t warmup;
     int extend; /* hark_extend */
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */
-    bool planned;    /* no option: max_time alone gives the length */
-    bool more_time;  /* no option: max_time was given anew, without a length: a run that has ended goes on for so long */
+    bool planned;    /* not an option: max_time alone determines the length */
+    bool more_time;  /* not an option: max_time was given again, without a length: a finished run continues for this time */
     int64_t seed, max_bad_steps;
-    const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
+    const char *init_from; /* a run or checkpoint whose weights are the initial weights; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;
-    double mask_fraction; /* of tokens that are hidden from a masked_encoder */
+    double mask_fraction; /* fraction of tokens that are masked for a masked_encoder */
   } train;
   struct {
     const char *directory; /* "": a name made from the time */
@@ -85,45 +85,45 @@ typedef struct hark_config {
 
 extern const hark_option_table hark_config_table;
 
-/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where
- * neither epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found
- * by hark_options_finish(). */
+/* Sets derived values (key_heads, feed_forward_width, minimum_rate, split where validation files are given, steps where neither epochs nor
+ * tokens are given) and adds a problem for every impossible combination. Errors: HARK_OUT_OF_MEMORY; hark_options_finish() reports the
+ * problems. */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
-/* The data are text as sentences. */
+/* The data are text that is read as sentences. */
 static inline bool hark_config_has_sentences(const hark_config *config) {
   return config->data.format == HARK_DATA_CORPUS && config->data.unit == HARK_UNIT_SENTENCES;
 }
 
-/* Trained on labelled examples, in packed batches; else on a text. */
+/* The data are labelled examples, in packed batches; else text. */
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != HARK_DATA_CORPUS; }
 
-/* Learns to predict the tokens that it reads. */
+/* The model learns to reconstruct its input. */
 static inline bool hark_config_reconstructs(const hark_config *config) {
   return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
-/* How tokens are hidden from a model that predicts hidden ones. */
+/* How tokens are masked for a masked encoder. */
 static inline hark_masking hark_config_masking(const hark_config *config, int32_t vocabulary, hark_masking_stream stream) {
   return (hark_masking){
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
-/* Reads the numbers of an option of the model that is a list, text by text; what is wrong, or does not fit the ones before (`fits`, NULL:
- * all do), becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
+/* Reads the numbers of a list option of the model. A text that is no number, or that `fits` refuses after the previous ones (NULL: accepts
+ * all), becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
                                                   bool (*fits)(const hark_network_config *model), const char *expected);
 
-/* The format that data.format names; "": the folder of the examples says. */
+/* The format that data.format names; "": the examples' folder names it. */
 const char *hark_config_format(const hark_config *config);
 
-/* What an option says about weights that are there already. */
+/* What an option means for existing weights. */
 hark_bond hark_config_bond(const char *option);
 
-/* Two configurations agree in an option. */
+/* Whether two configurations agree in an option. */
 bool hark_config_agree(const hark_option *option, const hark_config *a, const hark_config *b);
 
-/* Tokens of a step: batch times accumulate times context. hark_config_finish() refuses what does not fit. */
+/* Tokens of a step: batch times accumulate times context. hark_config_finish() refuses an overflow. */
 static inline int64_t hark_config_step_tokens(const hark_config *config) {
   return config->train.batch * config->train.accumulate * config->model.context;
 }

@@ -4,11 +4,12 @@
 
 #include "train/config.h"
 
-/* A run from before model.rotary.ramp, which records yarn alone, was trained with a ramp in turns: that is what the option is then. */
+/* A run made before model.rotary.ramp existed records only yarn and was trained with a ramp in turns: sets the option to turns for such a
+ * run. */
 void hark_config_recall_rotary(const hark_options *set, hark_config *config);
 
-/* Recalls, reads the lists, and adds a problem for what the scaling lacks and for every combination that cannot work. Options of another
- * scaling that a run brings along go back to their defaults. Errors: HARK_OUT_OF_MEMORY. */
+/* Recalls, reads the lists, and adds a problem for every missing option of the scaling and for every impossible combination. A resumed
+ * run's options of other scalings are reset to their defaults. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config);
 
 #endif

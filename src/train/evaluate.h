@@ -4,15 +4,15 @@
 
 #include "train/engine.h"
 
-/* Called after every batch with the part that is done; returns false to give up. */
+/* Called after every batch with the fraction that is done; returns false to stop. */
 typedef bool hark_evaluation_progress(void *user, double part);
 
 /* Positions in a window in buckets: one position each up to 7, then four buckets from each power of two to the next: 8-9, 10-11, 12-13,
- * 14-15, 16-19, ... The target of position p is told from the p + 1 tokens at the front of its window. */
+ * 14-15, 16-19, ... The target of position p is predicted from the first p + 1 tokens of its window. */
 #define HARK_POSITION_BUCKETS 92 /* up to a context of 2^24 */
 int64_t hark_position_first(int bucket);
 
-/* How many buckets the positions of a window of `length` tokens lie in, and the last position of a bucket there. */
+/* Number of buckets for the positions of a window of `length` tokens, and the last position of a bucket there. */
 int hark_position_buckets(int64_t length);
 int64_t hark_position_last(int bucket, int64_t length);
 
@@ -22,22 +22,22 @@ typedef struct hark_position_loss {
 } hark_position_loss;
 
 typedef struct hark_evaluation_result {
-  double loss; /* nats a target: a token, or a hidden one; NaN: there was none */
+  double loss; /* nats per target (a token, or a masked token); NaN: there was no target */
   int64_t targets;
-  int64_t right;                                       /* of a model that tells hidden tokens: those that it told; else 0 */
-  bool complete;                                       /* false: given up, the loss is that of the part seen */
-  hark_position_loss positions[HARK_POSITION_BUCKETS]; /* zeros where they are not asked for */
+  int64_t right;                                       /* correct predictions of a model that predicts masked or its own tokens; else 0 */
+  bool complete;                                       /* false: stopped, and the loss is that of the evaluated part */
+  hark_position_loss positions[HARK_POSITION_BUCKETS]; /* zeros where they are not requested */
 } hark_evaluation_result;
 
 /* Zero it and fill what applies. */
 typedef struct hark_evaluation_task {
-  hark_evaluation_settings text; /* which targets, in which windows; the context is the engine's */
-  bool positions;                /* tell the losses by position too */
+  hark_evaluation_settings text; /* which targets, in which windows; the context length is the engine's */
+  bool positions;                /* report the losses by position too */
   hark_evaluation_progress *progress;
   void *user;
 } hark_evaluation_task;
 
-/* Every target of the text once. The loss does not depend on whether positions are asked for. Errors: those of data and engine. */
+/* Evaluates every target of the text once. The loss is the same with and without `positions`. Errors: those of data and engine. */
 HARK_MUST_CHECK hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus,
                                           const hark_evaluation_task *task, hark_evaluation_result *out);
 

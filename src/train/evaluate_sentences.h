@@ -5,10 +5,10 @@
 #include "data/corpora/sentences.h"
 #include "train/evaluate_examples.h"
 
-/* How the run's configuration wants the sentences of a split: evaluation takes them from front to back. */
+/* Settings of a split's sentences from the run's configuration; an evaluation uses sequential order. */
 hark_sentences_settings hark_sentences_settings_of(const hark_config *config, hark_split split, bool evaluation);
 
-/* Every target once, in batches of train.batch windows; positions are not told apart. Errors: those of data and engine. */
+/* Evaluates every target once, in batches of train.batch windows; losses by position are not reported. Errors: those of data and engine. */
 HARK_MUST_CHECK hark_status hark_evaluate_sentences(hark_context *context, hark_engine *engine, const hark_sentences *sentences,
                                                     hark_example_room *room, hark_evaluation_progress *progress, void *user,
                                                     hark_evaluation_result *out);

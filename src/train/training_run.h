@@ -1,5 +1,4 @@
-/* training_run.h - a run while it is trained: what the files of the trainer share. trainer.c is the loop, trainer_length.c how long it
- * is. */
+/* training_run.h - a run in training, shared by the files of the trainer: trainer.c is the loop, trainer_length.c computes the length. */
 #ifndef HARK_TRAIN_TRAINING_RUN_H
 #define HARK_TRAIN_TRAINING_RUN_H
 
@@ -17,28 +16,28 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps;         /* in all; 0: as many as fit into train.max_time, which are not known yet */
-  hark_pace pace;        /* what steps, evaluations and saves take */
-  bool timed;            /* they follow from train.max_time, whatever else the configuration says */
-  bool planned;          /* the steps were planned now */
-  bool no_evaluation;    /* takes too much of the time */
-  double measured_until; /* by the clock, of an evaluation that is measured; 0: of none */
+  int64_t steps;         /* total; 0: as many as fit into train.max_time, not known yet */
+  hark_pace pace;        /* seconds of steps, evaluations and saves */
+  bool timed;            /* train.max_time determines the steps, whatever else the configuration says */
+  bool planned;          /* the number of steps was planned in this call */
+  bool no_evaluation;    /* evaluations would take too much of the time */
+  double measured_until; /* time limit of an evaluation that is being measured; 0: none is */
   double measured_part;
-  bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
+  bool checkpoint_asked, stop_asked; /* requested: since the last checkpoint; at any time */
   double started, seconds_before;    /* clock when the data were ready; seconds of training before it */
-  int64_t first_step, look_step;     /* where the steps began whose pace is looked at; the next look comes after this step, */
-  double first_clock, look_clock;    /* or at this time, if that is sooner */
-  double aside;                      /* seconds since first_clock that went into evaluations and checkpoints */
+  int64_t first_step, look_step;     /* first step whose pace is checked; the next check is after step look_step */
+  double first_clock, look_clock;    /* or at look_clock, whichever is earlier */
+  double aside;                      /* seconds since first_clock spent on evaluations and checkpoints */
   double line_clock;                 /* clock at the last line of metrics */
   int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
-  double pass_operations; /* of the last micro-batch; before the first one of this part of the run, of the largest there can be */
+  double pass_operations; /* of the last micro-batch; before the first in this call, of the largest possible */
   hark_train_progress progress;
   hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;
 
 typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
+  double loss, accuracy; /* accuracy for examples, masked tokens and reconstruction; else NaN */
   bool complete;
 } validation_result;
 
@@ -47,32 +46,32 @@ typedef struct validation_result {
 void hark_training_say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
 /* Seconds of the run's clock. */
 double hark_training_now(const training_run *trainer);
-/* What is asked for stays asked for, also during an evaluation, which only a stop ends. */
+/* Asks the program for requests and remembers them, also during an evaluation, which only a stop ends. */
 hark_request hark_training_ask(training_run *trainer);
 HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, validation_result *out);
 bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* ---- trainer_length.c ---- */
 
-/* The steps of a configuration, 0 where they follow from a time. Refuses a length whose tokens could not be counted. */
+/* The steps of a configuration, 0 where they are derived from a time. Refuses a length whose tokens would overflow. */
 HARK_MUST_CHECK hark_status hark_training_count_steps(const training_run *trainer, const hark_config *config, int64_t *out);
-/* The length that the configuration gives; where that is a time, also because the run that the checkpoint's `state` (or zeros) is of has
- * ended and was given more time, what was planned before, or 0. */
+/* The length from the configuration. If a time determines it (also for a finished run that was given more time), the length planned
+ * earlier, or 0. `state` is that of the checkpoint, or zeros. */
 HARK_MUST_CHECK hark_status hark_training_find_length(training_run *trainer, const hark_run_state *state);
-/* When the data are ready: the time begins. Refuses a length that the run has passed already. With a limit of time: measures, and plans as
- * many steps as fit where the length is not known; a stop meanwhile leaves it so. Weights, moments and reports are as before the run
+/* Called when the data are ready: the time starts. Refuses a length that the run has passed already. With a time limit: measures, and if
+ * the length is not known, plans as many steps as fit; a stop meanwhile leaves it unknown. Weights, moments and reports are restored
  * afterwards. */
 HARK_MUST_CHECK hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state);
-/* The plan of the learning rate, when the state is there; of a run that goes on a line says what it will do where that is not what it had
- * laid out. */
+/* Sets the plan of the learning rate, after the state was read. For a resumed run, a line reports the plan if it differs from the earlier
+ * one. */
 HARK_MUST_CHECK hark_status hark_training_settle_plan(training_run *trainer, bool resumed);
-/* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left
- * of the schedule. True: it did. */
+/* During a run with planned steps: compares the pace with the plan from time to time and corrects the length and the rest of the schedule.
+ * True: it was corrected. */
 void hark_training_begin_looks(training_run *trainer);
 bool hark_training_correct_length(training_run *trainer);
-/* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */
+/* Seconds of the remaining steps with their evaluations and checkpoints, or until the time limit if that is earlier. */
 double hark_training_seconds_left(const training_run *trainer);
-/* One more step would leave no time for the last evaluation and for saving. */
+/* Whether one more step would leave no time for the last evaluation and for saving. */
 bool hark_training_time_is_up(const training_run *trainer);
 
 #endif

@@ -12,14 +12,14 @@ HARK_MUST_CHECK hark_status hark_corpus_learn(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_corpus_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                               const hark_tokenizer *tokenizer, const char *path);
 
-/* Kind of the tokenizer that is given or asked for. */
+/* Kind of the tokenizer that is given or requested. */
 const char *hark_corpus_kind(const hark_corpus_settings *settings);
 
 /* Bytes of text read at once. */
 size_t hark_corpus_part_bytes(const hark_corpus_settings *settings);
 
-/* The checksum of what the tokens depend on, but not of where the files lie: vocabulary and settings, then every piece in the order of the
- * files. */
+/* The checksum of everything that the tokens depend on, independent of the files' paths: vocabulary and settings, then every piece in the
+ * order of the files. */
 uint64_t hark_contents_begin(uint64_t vocabulary, hark_unknown unknown, hark_text_unit unit);
 uint64_t hark_contents_add(uint64_t sum, uint64_t source, hark_split split, int64_t from, int64_t to);
 

@@ -1,4 +1,4 @@
-/* statistics.h - how much there is to learn from single tokens and from pairs: the entropies that a first model should beat. */
+/* statistics.h - entropies of tokens and pairs: the unigram and bigram baselines of models. */
 #ifndef HARK_DATA_CORPORA_STATISTICS_H
 #define HARK_DATA_CORPORA_STATISTICS_H
 
@@ -7,9 +7,9 @@
 typedef struct hark_text_statistics {
   int64_t tokens;          /* T */
   int64_t distinct_tokens; /* that occur */
-  int64_t distinct_pairs;  /* of neighbours that occur */
-  double entropy;          /* nats a token: -sum_a p(a) log p(a), the loss of the best guess without looking */
-  double pair_entropy;     /* nats a token: -sum_ab p(a, b) log p(b | a), the loss of the best guess from the token before */
+  int64_t distinct_pairs;  /* of adjacent tokens that occur */
+  double entropy;          /* nats per token: -sum_a p(a) log p(a), the loss of the best prediction without context */
+  double pair_entropy;     /* nats per token: -sum_ab p(a, b) log p(b | a), the loss of the best prediction from the previous token */
 } hark_text_statistics;
 
 /* Counts a split. Memory grows with the number of distinct pairs. A split without tokens, or without pairs, gives zeros.

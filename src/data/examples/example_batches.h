@@ -1,13 +1,13 @@
-/* example_batches.h - which example is which sample, and packing examples one behind the other.
+/* example_batches.h - the mapping from samples to examples, and packing examples one after the other.
  *
  * Samples are numbered through all epochs, and the example of a sample depends on (seed, sample) alone, as windows of text do (batches.h).
  * Legend: N examples of the split, P parts of an example, T tokens of a batch.
  *
- *     inputs    [c] a a a [c] b b [c] d d d d      c: HARK_TOKEN_CLASS, where it is asked for
+ *     inputs    [c] a a a [c] b b [c] d d d d      c: HARK_TOKEN_CLASS, where it is requested
  *     positions  0  1 2 3  0  1 2  0  1 2 3 4      in its sequence
  *     segments   0  0 0 0  1  1 1  2  2 2 2 2      number of the sequence in the batch
- *     ranges     0-4       4-7     7-12            rows of the sequences, [rows, P, 2]: those of an example lie next to each other
- *     targets    one an example (class), or one a token (HARK_TARGET_IGNORED where there is none)
+ *     ranges     0-4       4-7     7-12            rows of the sequences, [rows, P, 2]: those of an example are adjacent
+ *     targets    one per example (class), or one per token (HARK_TARGET_IGNORED where there is none)
  */
 #ifndef HARK_DATA_EXAMPLES_EXAMPLE_BATCHES_H
 #define HARK_DATA_EXAMPLES_EXAMPLE_BATCHES_H
@@ -18,12 +18,12 @@
 
 typedef struct hark_example_batches_settings {
   hark_split split;
-  hark_order order; /* random: drawn for each sample anew; shuffled: each of the epoch once; sequential */
+  hark_order order; /* random: drawn for each sample; shuffled: each once per epoch; sequential */
   uint64_t seed;
-  bool class_token;      /* HARK_TOKEN_CLASS in front of every sequence */
-  int64_t longest;       /* tokens a sequence may have, without that one */
-  const char *named_for; /* what has no more: "model.context" */
-  int64_t limit;         /* examples that are used, the first of a fixed permutation, whatever the seed; 0: all */
+  bool class_token;      /* HARK_TOKEN_CLASS at the beginning of every sequence */
+  int64_t longest;       /* maximum tokens of a sequence, without HARK_TOKEN_CLASS */
+  const char *named_for; /* the option that limits `longest`, for messages: "model.context" */
+  int64_t limit;         /* number of examples used, the first of a permutation that is the same for all seeds; 0: all */
 } hark_example_batches_settings;
 
 /* A plain description; copy it freely. */
@@ -44,10 +44,10 @@ HARK_MUST_CHECK hark_status hark_example_batches_create(hark_context *context, c
 /* The example of a sample (>= 0), in [0, N). */
 int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t sample);
 
-/* Tokens that a batch of so many examples has at most, what is put in front included. */
+/* Maximum tokens of a batch of `rows` examples, including class tokens. */
 int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, int64_t rows);
 
-/* Targets of the samples first .. first + count that count: `count` where every example has one. */
+/* Number of targets of samples first .. first + count, without ignored ones; `count` where every example has one. */
 HARK_MUST_CHECK hark_status hark_example_batches_targets(hark_context *context, const hark_example_batches *batches, int64_t first,
                                                          int64_t count, int32_t *scratch, int64_t *real);
 
@@ -55,7 +55,7 @@ HARK_MUST_CHECK hark_status hark_example_batches_targets(hark_context *context, 
 HARK_MUST_CHECK hark_status hark_example_batches_read(hark_context *context, const hark_example_batches *batches, int64_t first,
                                                       int64_t rows, hark_example_batch *batch);
 
-/* Hides tokens of a batch that begins with sample `first`: its targets become the hidden tokens, whatever they were. */
+/* Masks tokens of a batch that begins with sample `first`: the masked tokens replace its targets. */
 void hark_example_batch_mask(const hark_masking *masking, int64_t first, int64_t parts, hark_example_batch *batch);
 
 #endif

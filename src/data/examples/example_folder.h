@@ -1,6 +1,7 @@
-/* example_folder.h - which files the settings of examples mean: those that are named, or those of a folder that `hark data make` wrote.
+/* example_folder.h - finds the files of examples from their settings: files that are named, or those of a folder that `hark data make`
+ * wrote.
  *
- * Such a folder holds task.json, which tells the format and the file of each split (docs/tasks.md).
+ * Such a folder contains task.json with the format and the file of each split (docs/tasks.md).
  */
 #ifndef HARK_DATA_EXAMPLES_EXAMPLE_FOLDER_H
 #define HARK_DATA_EXAMPLES_EXAMPLE_FOLDER_H
@@ -9,7 +10,7 @@
 #include "io/text.h"
 
 #define HARK_TASK_FILE "task.json"
-#define HARK_TASK_FILE_BYTES ((size_t)1 << 20) /* most that is read of one */
+#define HARK_TASK_FILE_BYTES ((size_t)1 << 20) /* maximum size of task.json */
 #define HARK_TASK_FORMAT_VERSION 1
 
 /* Names of the splits in task.json and in file names: "training", "validation", "test". */
@@ -19,16 +20,16 @@ typedef struct hark_example_paths {
   const char *format;
   const char *const *paths[HARK_SPLIT_ALL];
   int count[HARK_SPLIT_ALL];
-  /* What belongs to this struct when the paths are a folder's. */
+  /* Memory of this struct, used when the paths are a folder's. */
   hark_text text;
   const char *own[HARK_SPLIT_ALL];
 } hark_example_paths;
 
-/* Strings of the settings are borrowed. The caller frees, after a failure too; the struct is not to be moved.
+/* Strings of the settings are borrowed. The caller frees *out, after a failure too, and must not move the struct.
  * Errors: HARK_BAD_CONFIGURATION (a folder among other paths, another format than the folder's, no format), HARK_BAD_FILE (task.json),
  * HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out);
-/* Whether the folder is one that `hark data make` wrote, whatever else is right or wrong about it. */
+/* Whether the folder has the form that `hark data make` writes; its contents are not checked. */
 bool hark_is_example_folder(hark_context *context, const char *folder);
 void hark_example_paths_free(hark_context *context, hark_example_paths *paths);
 

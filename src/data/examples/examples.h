@@ -1,12 +1,12 @@
-/* examples.h - labelled examples: one or two sequences of tokens with a class, or with targets at their tokens.
+/* examples.h - labelled examples: one or two sequences of tokens with a class, with targets at tokens, or with numbers to predict.
  *
- * A format (listops, text, pairs, image, pathfinder, sequences, vectors: the table of example_format.h) says how a file holds them. All
- * files are read when examples are opened, checked to the last byte, and kept in memory with 1, 2 or 4 bytes a token; after that nothing
- * can fail, and any number of threads may read. Formats of files: docs/tasks.md.
+ * A format (listops, text, pairs, image, pathfinder, sequences, vectors: the table of example_format.h) defines the contents of a file.
+ * Opening reads all files, checks them to the last byte, and keeps them in memory with 1, 2 or 4 bytes per token. After that, reading
+ * cannot fail, and any number of threads may read. Formats of files: docs/tasks.md.
  *
  * Legend: an example has `parts` sequences (1, or 2 for pairs) of lengths n_0, n_1 >= 1. Tokens are numbers of a vocabulary that begins
- * with the reserved ones of tokenizer.h; none of those is ever among an example's tokens: a model that wants HARK_TOKEN_CLASS in front puts
- * it there, and HARK_TOKEN_PADDING behind the end cannot be taken for data (a black pixel is token HARK_TOKEN_RESERVED, not 0).
+ * with the reserved tokens of tokenizer.h. Examples contain no reserved tokens: batches insert HARK_TOKEN_CLASS for models that need it,
+ * and HARK_TOKEN_PADDING after the end cannot be confused with data (a black pixel is token HARK_TOKEN_RESERVED, not 0).
  */
 #ifndef HARK_DATA_EXAMPLES_EXAMPLES_H
 #define HARK_DATA_EXAMPLES_EXAMPLES_H
@@ -14,44 +14,44 @@
 #include "data/corpora/batches.h" /* HARK_TARGET_IGNORED */
 #include "data/corpora/corpus.h"  /* hark_split: HARK_SPLIT_TRAINING, HARK_SPLIT_VALIDATION, HARK_SPLIT_TEST; HARK_SPLIT_ALL of them */
 
-#define HARK_EXAMPLE_PARTS 2 /* sequences of an example, at most */
+#define HARK_EXAMPLE_PARTS 2 /* maximum number of sequences of an example */
 
-/* What is to be predicted. */
+/* The kind of target. */
 typedef enum hark_example_target_kind {
-  HARK_TARGET_CLASS,  /* one class for the example */
-  HARK_TARGET_TOKENS, /* a token at some of its tokens; HARK_TARGET_IGNORED at the others */
-  HARK_TARGET_VECTOR  /* numbers for the example */
+  HARK_TARGET_CLASS,  /* one class per example */
+  HARK_TARGET_TOKENS, /* a token at some positions; HARK_TARGET_IGNORED at the others */
+  HARK_TARGET_VECTOR  /* numbers per example */
 } hark_example_target_kind;
 
-/* Which files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */
+/* The files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */
 typedef struct hark_examples_settings {
-  const char *format; /* "listops", ...; NULL or "": the one that task.json names, where paths[0] is a folder that `hark data make` wrote */
-  const char *const *paths; /* of training: files, in this order; or one such folder, which gives all three splits */
+  const char *format; /* "listops", ...; NULL or "": the format in task.json, where paths[0] is a folder that `hark data make` wrote */
+  const char *const *paths; /* of training: files, in this order; or one such folder, which contains all three splits */
   int path_count;
   const char *const *validation_paths;
   int validation_path_count;
   const char *const *test_paths;
   int test_path_count;
-  /* [0, 1): without validation files, floor(fraction * N) of the N training examples validate instead: those that a fixed permutation of
-   * [0, N) sends below that number, the same ones whatever the seed of a run */
+  /* [0, 1): without validation files, floor(fraction * N) of the N training examples are used for validation: those that a fixed
+   * permutation of [0, N) maps below that number, the same for all seeds of a run */
   double validation_fraction;
-  int64_t length_limit; /* longer sequences keep their first length_limit tokens; 0: no limit */
-  int32_t classes;      /* of text and pairs, whose files do not tell: labels are 0 .. classes - 1; 0: 2 */
-  bool known;           /* a run has been trained on them: one file twice, or copies in two splits, which are refused, are not */
-  bool teaches_classes; /* a model is to learn the classes of the training examples: of one class only they are refused */
+  int64_t length_limit; /* longer sequences are cut to their first length_limit tokens; 0: no limit */
+  int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
+  bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
+  bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */
 } hark_examples_settings;
 
 typedef struct hark_examples hark_examples;
 
-/* Reads everything. The caller closes.
+/* Reads everything. The caller closes *out.
  * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out
- * of range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, where they teach classes:
- * one only), HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits),
+ * of range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, with teaches_classes only
+ * one class), HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits),
  * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_examples_open(hark_context *context, const hark_examples_settings *settings, hark_examples **out);
 void hark_examples_close(hark_context *context, hark_examples **examples);
 
-/* Names of the formats in the order of the table, and one line of help on each; NULL at and behind the end. Static strings. */
+/* Names of the formats in the order of the table, and one line of help on each; NULL from the end of the table on. Static strings. */
 const char *hark_examples_format_name(int index);
 const char *hark_examples_format_summary(int index);
 
@@ -59,30 +59,30 @@ const char *hark_examples_format_summary(int index);
 
 /* The format's name. */
 const char *hark_examples_format(const hark_examples *examples);
-/* Sequences an example has: 1 or 2. */
+/* Number of sequences of an example: 1 or 2. */
 int hark_examples_parts(const hark_examples *examples);
 hark_example_target_kind hark_examples_target_kind(const hark_examples *examples);
-/* Tokens, the reserved ones included: every token is in [HARK_TOKEN_RESERVED, size). */
+/* Number of tokens, including the reserved ones: every token is in [HARK_TOKEN_RESERVED, size). */
 int32_t hark_examples_vocabulary_size(const hark_examples *examples);
-/* Classes, at least 2; 0 where the target is no class. And the name of one: "7", "positive". NULL outside of [0, classes). */
+/* Number of classes, at least 2; 0 where the target is not a class. And the name of a class: "7", "positive"; NULL outside [0, classes). */
 int32_t hark_examples_classes(const hark_examples *examples);
 const char *hark_examples_class_name(const hark_examples *examples, int32_t index);
-/* Numbers that a token has besides its place, and numbers that are to be told of an example; 0 but for format vectors. */
+/* Count of numbers of a token, and count of numbers to predict for an example; 0 except for format vectors. */
 int32_t hark_examples_features(const hark_examples *examples);
 int32_t hark_examples_responses(const hark_examples *examples);
-/* Side lengths of images, whose pixels are the tokens row by row; false, and zeros, where examples are no images. */
+/* Side lengths of images, whose pixels are the tokens row by row; false, and zeros, where examples are not images. */
 bool hark_examples_image(const hark_examples *examples, int32_t *height, int32_t *width);
-/* A token for messages and pictures: "[MAX", "k17", "a", "0x0a", "grey 255", "<padding>"; returns text. 32 bytes hold every name. */
+/* Writes a token's name for messages and pictures: "[MAX", "k17", "a", "0x0a", "grey 255", "<padding>"; returns text. 32 bytes suffice. */
 const char *hark_examples_token_name(const hark_examples *examples, int32_t token, char *text, size_t size);
 
-/* Everything that a model must know of its task, as JSON text (docs/tasks.md): format, parts, kind of target, classes, tokens. Byte for
- * byte the same for the same task, whatever the examples. *bytes bytes, ended by a zero byte that does not count. A run keeps it. */
+/* The description of the task for a model, as JSON text (docs/tasks.md): format, parts, kind of target, classes, tokens. It has the same
+ * bytes for the same task, independent of the examples. *bytes bytes, followed by a zero byte that does not count. A run stores it. */
 const char *hark_examples_vocabulary(const hark_examples *examples, size_t *bytes);
-/* HARK_OK when `text` is that text; HARK_BAD_FILE with "NAME: ..." and the first difference in words when it is another one's. */
+/* HARK_OK when `text` is that text; otherwise HARK_BAD_FILE with "NAME: ..." and the first difference in words. */
 HARK_MUST_CHECK hark_status hark_examples_check_vocabulary(hark_context *context, const hark_examples *examples, const char *name,
                                                            const char *text, size_t bytes);
 
-/* Equal for equal examples in the same order and splits, wherever their files are. What a checkpoint keeps to know its data again. */
+/* Equal for equal examples in the same order and splits, independent of the files' paths. A checkpoint stores it to recognise its data. */
 uint64_t hark_examples_checksum(const hark_examples *examples);
 
 /* ---- splits ---- */
@@ -90,9 +90,9 @@ uint64_t hark_examples_checksum(const hark_examples *examples);
 typedef struct hark_examples_counts {
   int64_t examples;
   int64_t tokens;        /* in all sequences, after cutting */
-  int64_t targets;       /* HARK_TARGET_TOKENS: tokens that have one */
-  int64_t longest;       /* sequence, after cutting */
-  int64_t longest_whole; /* and before */
+  int64_t targets;       /* HARK_TARGET_TOKENS: tokens with a target */
+  int64_t longest;       /* longest sequence, after cutting */
+  int64_t longest_whole; /* longest sequence, before cutting */
   int64_t cut;           /* sequences that were longer than length_limit */
 } hark_examples_counts;
 /* A split without files has zeros. */
@@ -100,20 +100,20 @@ hark_examples_counts hark_examples_count(const hark_examples *examples, hark_spl
 
 /* ---- one example: index in [0, examples of the split), part in [0, parts) ---- */
 
-/* Tokens of a sequence, >= 1; 0 outside of the examples. */
+/* Number of tokens of a sequence, >= 1; 0 outside the examples. */
 int64_t hark_examples_length(const hark_examples *examples, hark_split split, int64_t index, int part);
 /* Writes the hark_examples_length() tokens of a sequence. Errors: HARK_INVALID_ARGUMENT (no such example or part). */
 HARK_MUST_CHECK hark_status hark_examples_read(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                int part, int32_t *tokens);
-/* Writes the numbers of a sequence's tokens [length, features], and those that are to be told of the example [responses]; either may be
- * NULL. Errors: as hark_examples_read. */
+/* Writes the numbers of a sequence's tokens [length, features], and the numbers to predict for the example [responses]; either may be NULL.
+ * Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_numbers(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   float *features, float *responses);
-/* The class, in [0, classes); HARK_TARGET_IGNORED outside of the examples and where the target is no class. */
+/* The class, in [0, classes); HARK_TARGET_IGNORED outside the examples and where the target is not a class. */
 int32_t hark_examples_label(const hark_examples *examples, hark_split split, int64_t index);
 /* Writes hark_examples_length() targets of part 0: target[t] is the token that is to be predicted from tokens 0 .. t (the token that
- * follows token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED, which all are for the other kinds. *real: how many are none
- * of those (may be NULL). Errors: as hark_examples_read. */
+ * follows token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED. For other kinds of targets all are HARK_TARGET_IGNORED.
+ * *real (may be NULL): how many are not ignored. Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_targets(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   int32_t *targets, int64_t *real);
 

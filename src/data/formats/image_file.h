@@ -1,8 +1,8 @@
-/* image_file.h - grey images with a class each, in files of records: CIFAR-10's binary format, and hark's own for any size.
+/* image_file.h - images with classes, in files of records: CIFAR-10's binary format, and hark's own for any size.
  *
  *     image         records of 1 + 3 * 1024 bytes: label, then the planes red, green, blue of 32 x 32 pixels (Krizhevsky, 2009)
- *     pathfinder    "HARKIMGS", then little-endian u32 version (1), height, width, classes, u64 records; records of 1 + height * width bytes:
- *                   label, then the grey values row by row
+ *     pathfinder    "HARKIMGS", then little-endian u32 version (1), height, width, classes, u64 records;
+ *                   records of 1 + height * width bytes: label, then the grey values row by row
  */
 #ifndef HARK_DATA_FORMATS_IMAGE_FILE_H
 #define HARK_DATA_FORMATS_IMAGE_FILE_H

@@ -1,4 +1,4 @@
-/* little_endian.h - binary files of examples: whole numbers in their headers, lowest byte first. */
+/* little_endian.h - binary files of examples: integers in their headers, lowest byte first. */
 #ifndef HARK_DATA_FORMATS_LITTLE_ENDIAN_H
 #define HARK_DATA_FORMATS_LITTLE_ENDIAN_H
 
@@ -14,11 +14,11 @@ static inline uint64_t hark_number_get(const unsigned char *from, int bytes) {
   return number;
 }
 
-/* Opens the reader's file, has it read, and closes it. */
+/* Opens the reader's file, calls `read`, and closes the file. */
 typedef hark_status hark_open_reader(hark_example_reader *reader, int file, uint64_t size);
 HARK_MUST_CHECK hark_status hark_read_binary(hark_example_reader *reader, hark_open_reader *read);
 
-/* The u32 at an offset of a file's header. Errors: HARK_BAD_FILE when it lies outside [low, high]; `what` it is in the message. */
+/* The u32 at an offset of a file's header. `what` names it in the message. Errors: HARK_BAD_FILE when it is outside [low, high]. */
 HARK_MUST_CHECK hark_status hark_header_number(const hark_example_reader *reader, const unsigned char *header, int at, const char *what,
                                                uint64_t low, uint64_t high, int32_t *out);
 

@@ -1,7 +1,7 @@
-/* vector_file.h - sequences of real vectors with a vector to be told from each, in files of records.
+/* vector_file.h - sequences of real vectors with a vector to predict from each, in files of records.
  *
- *     "HARKVECS", then little-endian u32 version (1), length L, features d, responses r, u64 records; records of L d + r numbers of 32 bits: the
- *     tokens one behind the other, then what is to be told
+ *     "HARKVECS", then little-endian u32 version (1), length L, features d, responses r, u64 records;
+ *     records of L d + r numbers of 32 bits: the tokens one after the other, then the numbers to predict
  */
 #ifndef HARK_DATA_FORMATS_VECTOR_FILE_H
 #define HARK_DATA_FORMATS_VECTOR_FILE_H
@@ -15,7 +15,7 @@
 #define HARK_VECTORS_LENGTH_MAX 1048576
 #define HARK_VECTORS_FEATURES_MAX 4096
 
-/* Numbers of a record. */
+/* Count of numbers of a record. */
 static inline size_t hark_vectors_record(int64_t length, int64_t features, int64_t responses) {
   return (size_t)(length * features + responses);
 }

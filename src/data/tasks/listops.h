@@ -4,7 +4,7 @@
 
 #define HARK_LISTOPS_HEADER "Source\tTarget"
 
-/* Digits are their own numbers; the operators follow, then the bracket that closes. */
+/* Digits are symbols 0 .. 9; the operators follow, then the closing bracket. */
 enum {
   HARK_LISTOPS_OPERATOR = 10,
   HARK_LISTOPS_MAX = HARK_LISTOPS_OPERATOR,

@@ -1,8 +1,8 @@
-/* make.h - making tasks: generators of labelled examples, and the folder that they are written into.
+/* make.h - making tasks: generators of labelled examples, and the folder that the examples are written to.
  *
  * A generator is one file with a hark_task_generator hark_task_NAME, one row of HARK_TASK_GENERATORS, and a table of options. It makes one
- * example at a time from random numbers that depend on (seed, split, index) alone; make.c spreads examples over threads, keeps them
- * distinct where that is asked for, and writes the files of the three splits and task.json (docs/tasks.md).
+ * example at a time from random numbers that depend on (seed, split, index) alone. make.c distributes examples over threads, keeps them
+ * distinct where that is required, and writes the files of the three splits and task.json (docs/tasks.md).
  */
 #ifndef HARK_DATA_TASKS_MAKE_H
 #define HARK_DATA_TASKS_MAKE_H
@@ -13,7 +13,7 @@
 #include "data/examples/examples.h"
 #include "io/text.h"
 
-/* X(name in C, name of the command line, number of its random streams), in the order of help. Numbers never change. */
+/* X(name in C, name on the command line, number of its random streams), in the order of help. Numbers never change. */
 #define HARK_TASK_GENERATORS(X)                                                                                                            \
   X(listops, "listops", 1)                                                                                                                 \
   X(pathfinder, "pathfinder", 2)                                                                                                           \
@@ -35,8 +35,8 @@
 
 /* ---- random numbers of one example ---- */
 
-#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* of four words each: what one example may use; making refuses one that took more */
-#define HARK_TASK_EXAMPLES ((int64_t)1 << 40)  /* of a split, at most: as many have counters of their own */
+#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* maximum per example, of four words each; making refuses an example that used more */
+#define HARK_TASK_EXAMPLES ((int64_t)1 << 40)  /* maximum of a split: this number of examples has separate counters */
 
 typedef struct hark_task_random {
   hark_random_stream stream;
@@ -44,7 +44,7 @@ typedef struct hark_task_random {
   uint32_t words[4];
 } hark_task_random;
 
-/* `round` tells apart what is made anew for the same example. */
+/* `round` distinguishes repeated attempts at the same example. */
 hark_task_random hark_task_random_begin(uint64_t seed, int generator, hark_split split, int64_t index, uint32_t round);
 uint32_t hark_task_random_word(hark_task_random *random);
 /* Uniform in [0, count), without bias; 1 <= count <= 2^31. */
@@ -54,17 +54,17 @@ double hark_task_random_uniform(hark_task_random *random);
 
 /* ---- generators ---- */
 
-/* An example to be made. */
+/* Input of a generator for one example. */
 typedef struct hark_task_order {
-  const void *values; /* the struct of the generator's options, settled */
+  const void *values; /* the struct of the generator's options, after settle() */
   int64_t index;
   hark_task_random random;
   void *scratch; /* of scratch_bytes, not cleared, HARK_ALIGNMENT-aligned */
 } hark_task_order;
 
 typedef struct hark_task_sizes {
-  size_t example_bytes; /* most that make writes */
-  size_t scratch_bytes; /* that it needs for itself */
+  size_t example_bytes; /* maximum number of bytes that make writes */
+  size_t scratch_bytes; /* scratch memory of make */
 } hark_task_sizes;
 
 typedef struct hark_task_generator hark_task_generator;
@@ -72,16 +72,17 @@ struct hark_task_generator {
   const char *summary;
   const char *format;
   const hark_option_table *options;
-  const char *parameters; /* names of the options that it takes, separated by blanks; NULL: all of its table */
+  const char *parameters; /* names of the options that it uses, separated by blanks; NULL: all of its table */
   int64_t examples[HARK_SPLIT_ALL];
-  bool distinct; /* no two examples are the same, in all splits */
-  /* Fills in what the options leave open, and refuses what cannot be made: HARK_BAD_CONFIGURATION, the message begins with the flag. */
+  bool distinct; /* no two examples are the same, across all splits */
+  /* Sets derived options and refuses impossible ones with HARK_BAD_CONFIGURATION; the message begins with the flag. */
   hark_status (*settle)(hark_context *context, void *values);
   hark_task_sizes (*sizes)(const void *values);
-  const struct hark_sequence_words *words; /* of generators of sequences (make_sequences.h): what an example is made of */
-  /* Appends what stands in front of the examples of a file. */
+  const struct hark_sequence_words *words; /* of generators of sequences (make_sequences.h): their words */
+  /* Appends the beginning of a file, before its examples. */
   hark_status (*header)(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out);
-  /* Writes an example to out and returns its bytes; 0: none was found in so many tries that none will be. Called by several threads. */
+  /* Writes an example to out and returns its bytes; 0: no example was found in the maximum number of attempts. Called by several
+   * threads. */
   size_t (*make)(hark_task_order *order, unsigned char *out);
 };
 
@@ -101,17 +102,17 @@ extern const hark_task_entry hark_task_entries[];
 extern const int hark_task_entry_count;
 /* The row of a name, or NULL. */
 const hark_task_entry *hark_task_find(const char *name);
-/* Whether a generator takes an option of its table. */
+/* Whether a generator uses an option of its table. */
 bool hark_task_takes(const hark_task_generator *generator, const char *option);
 
 /* ---- making ---- */
 
-/* Told from time to time how far it is. */
+/* Called from time to time with the progress. */
 typedef void hark_task_progress(void *user, hark_split split, int64_t done, int64_t all);
 
 typedef struct hark_task_settings {
   const hark_task_entry *entry;
-  void *values; /* of the generator's options; settled by making */
+  void *values; /* of the generator's options; hark_task_make() calls settle() on them */
   const char *folder;
   uint64_t seed;
   int64_t examples[HARK_SPLIT_ALL]; /* 0: no file, except for training */
@@ -119,10 +120,10 @@ typedef struct hark_task_settings {
   void *progress_user;
 } hark_task_settings;
 
-/* Makes the folder: a file for each split, and task.json, a copy of which is appended to `report`. All of it is made under another name
- * beside the folder and renamed at the end: after a failure nothing is left.
+/* Makes the folder: a file for each split, and task.json, a copy of which is appended to `report`. Everything is written under another name
+ * next to the folder and renamed at the end: after a failure nothing remains.
  * Errors: HARK_BAD_CONFIGURATION (options; a folder that is not empty; not enough different examples), HARK_IO_ERROR (also where the disk
- * has too little room for what the first examples foretell), HARK_OUT_OF_MEMORY. */
+ * is too small for the size estimated from the first examples), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_task_make(hark_context *context, const hark_task_settings *settings, hark_text *report);
 
 #endif

@@ -1,19 +1,19 @@
-/* make_sequences.h - what the generators of recall, copy, passkey, needle, maps and runs share: their options, and writing sequences of
- * words with targets. */
+/* make_sequences.h - common parts of the generators of recall, copy, passkey, needle, maps and runs: their options, and writing sequences
+ * of words with targets. */
 #ifndef HARK_DATA_TASKS_MAKE_SEQUENCES_H
 #define HARK_DATA_TASKS_MAKE_SEQUENCES_H
 
 #include "data/tasks/make.h"
 
-#define HARK_SEQUENCE_LENGTH 512 /* where nothing else is said */
+#define HARK_SEQUENCE_LENGTH 512 /* the default */
 #define HARK_SEQUENCE_LENGTH_MAX 1048576
-#define HARK_SEQUENCE_WORDS_MAX 100000 /* of one sort */
+#define HARK_SEQUENCE_WORDS_MAX 100000 /* of one kind */
 
 typedef struct hark_sequence_values {
   int64_t length, pairs, queries, keys, values, symbols, gap, digits;
-  int64_t chunk, plain, labels;           /* needle; labels of runs, too */
+  int64_t chunk, plain, labels;           /* needle; `labels` also for runs */
   int64_t map, hops;                      /* maps */
-  double hard;                            /* share */
+  double hard;                            /* fraction */
   int64_t topic_words, shortest, longest; /* runs */
   double blanks;                          /* probability */
   int filler;                             /* blank|random */
@@ -24,7 +24,7 @@ enum { HARK_FILLER_BLANK, HARK_FILLER_RANDOM };
 enum { HARK_ANSWER_SHOWN, HARK_ANSWER_BLANK };
 enum { HARK_ASKED_ALL, HARK_ASKED_BEHIND };
 
-/* A sequence as it is put together: words by their numbers in the generator's list, and a target or -1 for each. */
+/* A sequence that is being made: words by their numbers in the generator's list, and a target or -1 for each. */
 typedef struct hark_sequence {
   int32_t *words, *targets; /* [length] */
 } hark_sequence;
@@ -37,9 +37,9 @@ typedef struct hark_sequence_words {
   const char *(*name)(const hark_sequence_values *values, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]);
 } hark_sequence_words;
 
-/* values->length, where it is 0, is `usual`; it is to be a whole number of chunks of `chunk` words. HARK_BAD_CONFIGURATION. */
+/* Sets values->length to `usual` if it is 0. Errors: HARK_BAD_CONFIGURATION unless the length is a multiple of `chunk` words. */
 HARK_MUST_CHECK hark_status hark_sequence_settle_length(hark_context *context, hark_sequence_values *values, int64_t usual, int64_t chunk);
-/* For hark_task_generator.sizes: of sequences of values->length words. */
+/* For hark_task_generator.sizes: the sizes for sequences of values->length words. */
 hark_task_sizes hark_sequence_sizes(const void *values);
 /* The sequence in an order's scratch memory, without targets. */
 hark_sequence hark_sequence_begin(hark_task_order *order);

@@ -1,4 +1,4 @@
-/* make_vectors.h - what the generators of latent and regression share: their options, and records of real vectors (vector_file.h). */
+/* make_vectors.h - common parts of the generators of latent and regression: their options, and records of real vectors (vector_file.h). */
 #ifndef HARK_DATA_TASKS_MAKE_VECTORS_H
 #define HARK_DATA_TASKS_MAKE_VECTORS_H
 
@@ -11,17 +11,18 @@ typedef struct hark_vector_values {
 
 /* Two independent standard normal numbers (Box and Muller, 1958). */
 void hark_task_random_normals(hark_task_random *random, double out[2]);
-/* out[0 .. count) <- normal numbers of a deviation. */
+/* out[0 .. count) <- normal numbers with a standard deviation. */
 void hark_task_fill_normal(hark_task_random *random, double deviation, int64_t count, double *out);
 
-/* x [count] to the nearest point of the ball of a radius. */
+/* Moves x [count] to the nearest point of the ball of a radius. */
 void hark_vector_to_ball(double radius, int64_t count, double *x);
 
-/* For settle and header: refuses records of more numbers than one example's random numbers suffice for; the header of a file. */
+/* For settle and header: the first refuses records that need more random numbers than one example has; the second appends the header of a
+ * file. */
 HARK_MUST_CHECK hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t features, int64_t responses);
 HARK_MUST_CHECK hark_status hark_vectors_begin(int64_t tokens, int64_t features, int64_t responses, int64_t count, hark_text *out);
 
-/* Writes numbers as 32-bit ones; returns what is behind them. */
+/* Writes numbers as 32-bit floats; returns the address after them. */
 unsigned char *hark_vectors_write(const double *numbers, int64_t count, unsigned char *out);
 
 #endif
