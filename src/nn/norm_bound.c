@@ -1,8 +1,8 @@
 /* norm_bound.c - see norm_bound.h.
  *
- * 1-ball of radius a: x to sign(x) max(|x| - u, 0), u >= 0 such that the 1-norm is a (Duchi et al., ICML 2008).
- * (infinity, 1): column c to c less its nearest point in the 1-ball of u, one u for all columns (Moreau), found by bisection such that the
- * sum of the maxima is b (Quattoni et al., ICML 2009).
+ * 1-ball of radius a: x to sign(x) max(|x| - u, 0), u >= 0 such that the 1-norm is a (Duchi et al., ICML 2008). (infinity, 1): column c to
+ * c minus its nearest point in the 1-ball of radius u (Moreau). One u for all columns is found by bisection, so that the sum of the maxima
+ * is b (Quattoni et al., ICML 2009).
  */
 #include "nn/norm_bound.h"
 
@@ -12,11 +12,11 @@
 #include "core/core.h"
 #include "core/orthogonal.h"
 
-#define BISECTIONS 200 /* until no double lies between the ends: at most so often */
+#define BISECTIONS 200 /* maximum number; they end when no double is between the ends */
 
 size_t hark_norm_bound_scratch(int64_t rows, int64_t columns) {
   const int64_t least = rows < columns ? rows : columns, most = rows < columns ? columns : rows;
-  return (size_t)(rows * columns + least * least + 3 * most); /* a copy, its turn, and vectors */
+  return (size_t)(rows * columns + least * least + 3 * most); /* a copy, its rotation, and vectors */
 }
 
 /* A row or a column. */
@@ -40,7 +40,7 @@ static double maximum_of(line x) {
   return most;
 }
 
-/* Below `at` of a heap whose parents are no larger than their children, in x [count], there is one but for x[at]: make it one. */
+/* Restores the heap (no parent larger than its children) below `at` in x [count], where only x[at] may be out of place. */
 static void sift(double *x, int64_t at, int64_t count) {
   const double moved = x[at];
   for (int64_t child; (child = 2 * at + 1) < count; at = child) {
@@ -51,10 +51,10 @@ static void sift(double *x, int64_t at, int64_t count) {
   x[at] = moved;
 }
 
-/* x falling, in place: qsort may allocate. */
+/* Sorts x in descending order, in place: qsort may allocate. */
 static void sort_falling(double *x, int64_t count) {
   for (int64_t i = count / 2; i-- > 0;) sift(x, i, count);
-  for (int64_t last = count - 1; last > 0; last--) { /* the least one goes to the end */
+  for (int64_t last = count - 1; last > 0; last--) { /* the least one is moved to the end */
     const double least = x[0];
     x[0] = x[last];
     x[last] = least;
@@ -62,7 +62,7 @@ static void sort_falling(double *x, int64_t count) {
   }
 }
 
-/* u for the 1-ball of a radius: 0 for what lies within. scratch [count] */
+/* u for the 1-ball of a radius: 0 for a point inside. scratch [count] */
 static double ball_threshold(line x, double radius, double *scratch) {
   double sum = 0, threshold = 0;
   if (!(sum_of(x) > radius)) return 0;
@@ -76,7 +76,7 @@ static double ball_threshold(line x, double radius, double *scratch) {
   return threshold;
 }
 
-/* A line of m to the nearest point of the ball. */
+/* Moves a line of m to the nearest point of the ball. */
 static void to_ball(double *m, line x, double radius, double *scratch) {
   const double u = ball_threshold(x, radius, scratch);
   double *const first = m + (x.first - m);
@@ -88,7 +88,7 @@ static void to_ball(double *m, line x, double radius, double *scratch) {
 
 /* ---- r = 2 ---- */
 
-/* The shorter side of M as orthogonal rows, in scratch; turn behind them, values behind that. */
+/* The shorter side of M as orthogonal rows, in scratch, followed by turn and then values. */
 typedef struct spectrum {
   int64_t rows, columns;
   double *orthogonal, *turn, *values;
@@ -155,7 +155,7 @@ static void project_spectrum(const hark_norm_bound *bound, int64_t rows, int64_t
 
 /* ---- r = infinity ---- */
 
-/* Sum over the columns of the maximum that is left when their nearest points in the 1-ball of u are taken away. */
+/* Sum over the columns of the maximum that remains after their nearest points in the 1-ball of u are subtracted. */
 static double maxima_left(int64_t rows, int64_t columns, const double *m, double u, double *scratch) {
   double sum = 0;
   for (int64_t j = 0; j < columns; j++) {
@@ -166,7 +166,7 @@ static double maxima_left(int64_t rows, int64_t columns, const double *m, double
 }
 
 static void project_maxima(int64_t rows, int64_t columns, double b, double *m, double *scratch) {
-  double low = 0, high = 0; /* more is left at low, nothing at high */
+  double low = 0, high = 0; /* the sum is larger than b at low and zero at high */
   if (!(hark_matrix_norm(HARK_BOUND_INFINITY, rows, columns, m) > b)) return;
   for (int64_t j = 0; j < columns; j++) high = fmax(high, sum_of(column_of(rows, columns, m, j)));
   for (int i = 0; i < BISECTIONS; i++) {
@@ -178,7 +178,7 @@ static void project_maxima(int64_t rows, int64_t columns, double b, double *m, d
       high = middle;
     }
   }
-  for (int64_t j = 0; j < columns; j++) { /* x less its nearest point: cut off at the threshold */
+  for (int64_t j = 0; j < columns; j++) { /* x minus its nearest point: clipped at the threshold */
     const line column = column_of(rows, columns, m, j);
     const double most = sum_of(column) > high ? ball_threshold(column, high, scratch) : 0;
     for (int64_t i = 0; i < rows; i++) m[i * columns + j] = copysign(fmin(fabs(m[i * columns + j]), most), m[i * columns + j]);

@@ -8,7 +8,7 @@
 
 /* Every parameter begins on a cache line in f32. */
 #define ALIGN_ELEMENTS 16
-#define INITIAL_ELEMENTS 16384 /* of initial values made at once on the host */
+#define INITIAL_ELEMENTS 16384 /* number of initial values made at once on the host */
 
 void hark_parameters_open(hark_parameters *parameters, hark_type type) { *parameters = (hark_parameters){.type = type}; }
 
@@ -96,7 +96,7 @@ hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *para
 
 static bool is_bounded(const hark_parameter *parameter) { return parameter->spec.bound.norm != HARK_BOUND_FREE; }
 
-/* The bytes of the parameter's numbers as they are stored, then in double, then the projection's own. */
+/* Bytes of the parameter's stored numbers, of the same in double, and of the projection's scratch memory. */
 static size_t projection_bytes(const hark_parameter *parameter) {
   const int64_t *const shape = parameter->spec.shape;
   return (2 * (size_t)parameter->count + hark_norm_bound_scratch(shape[0], shape[1])) * sizeof(double);
@@ -153,7 +153,7 @@ hark_status hark_parameters_finish(hark_context *context, hark_parameters *param
   return HARK_OK;
 }
 
-/* FNV-1a, 24 bits of it: the random stream of a parameter follows its name, so that adding a layer does not change the others' start. */
+/* 24 bits of FNV-1a. The name selects a parameter's random stream, so that adding a layer does not change the initial values of others. */
 static uint32_t name_hash(const char *name) {
   uint32_t hash = 2166136261u;
   for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
@@ -162,7 +162,7 @@ static uint32_t name_hash(const char *name) {
 
 static bool is_diagonal(const hark_parameter_spec *spec, int64_t place) { return place / spec->shape[1] == place % spec->shape[1]; }
 
-/* Elements [first, first + count) of a parameter; `host` has room for them in f64. */
+/* Sets elements [first, first + count) of a parameter; `host` has room for them in f64. */
 static hark_status initialise_part(hark_context *context, hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count,
                                    double *values, void *host) {
   const hark_random_stream stream = {.seed = seed,

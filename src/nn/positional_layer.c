@@ -4,7 +4,7 @@
 #include <hark/operators.h>
 #include <inttypes.h>
 
-#define NUMBERS_LIMIT ((int64_t)1 << 22) /* of the parameters of a layer: an expression from a file multiplies the heads there */
+#define NUMBERS_LIMIT ((int64_t)1 << 22) /* maximum number of parameters of a layer: an expression from a file is multiplied by the heads */
 
 hark_status hark_positional_source_open(hark_context *context, const char *text, int64_t rows, int64_t length,
                                         hark_positional_source *out) {
@@ -60,7 +60,7 @@ hark_status hark_positional_apply(const hark_forward *forward, const hark_positi
   return hark_tape_apply(forward->tape, &hark_op_positional, &attributes, 1, &parameters, 0, table);
 }
 
-/* The call that fills a table, and what it needs; the attributes are the caller's, and stay. */
+/* Describes the call that fills a table, and its needs. The attributes are caller-owned and must outlive the call. */
 static hark_status describe_fill(hark_context *context, const hark_parameters *parameters, const hark_positional_layer *layer,
                                  const hark_tensor *table, hark_positional_attributes *attributes, hark_call *call) {
   hark_inferred inferred = {0};

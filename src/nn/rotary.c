@@ -9,7 +9,7 @@
 /* sqrt(1 / t) = 0.1 ln s + 1, t the temperature of the softmax: arXiv 2309.00071, section 3.4 */
 #define YARN_SLOPE 0.1
 
-/* Turns within the length of training between which llama3 goes over from slowed rates to its own. */
+/* Turns within the training length between which llama3 changes from slowed rates to unchanged ones. */
 #define LLAMA_LOW_TURNS 1.0
 #define LLAMA_HIGH_TURNS 4.0
 
@@ -23,7 +23,7 @@ static int64_t pairs_of(const hark_rotary_spec *spec) {
   return (int64_t)fmax(1, round(or_default(spec->fraction, 1) * (double)(spec->head_dim / 2)));
 }
 
-/* One pair, of rate 1, has no base. */
+/* A single pair, of rate 1, has no base. */
 static double enlarged_base(const hark_rotary_spec *spec, double factor) {
   return spec->head_dim > 2 ? spec->base * pow(factor, (double)spec->head_dim / (double)(spec->head_dim - 2)) : spec->base;
 }
@@ -34,7 +34,7 @@ static double base_of(const hark_rotary_spec *spec, int64_t length) {
   return enlarged_base(spec, factor_of(spec) * (double)length / (double)spec->context - (factor_of(spec) - 1));
 }
 
-/* The part of a rate that yarn and llama3 keep. */
+/* The fraction of a rate that yarn and llama3 keep. */
 static double kept_of(const hark_rotary_spec *spec, double rate, int64_t j) {
   const hark_rotary_tuning *tuning = tuning_of(spec);
   const double length = (double)spec->context;
@@ -114,7 +114,7 @@ void hark_rotary_tables_close(hark_context *context, hark_rotary_tables *tables)
   *tables = (hark_rotary_tables){0};
 }
 
-/* A list of longrope. */
+/* Checks a list of longrope. */
 static hark_status check_factors(hark_context *context, const hark_rotary_spec *spec, const char *name, const hark_rotary_factors *list) {
   if (list->count != pairs_of(spec))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -168,7 +168,7 @@ hark_status hark_rotary_declare(hark_context *context, hark_parameters *paramete
   return hark_parameters_add(context, parameters, &spec, rates, "%s%s" HARK_ROTARY_TENSOR, prefix, prefix[0] != '\0' ? "." : "");
 }
 
-/* Tokens of the text that a pass of rectangular rows belongs to. */
+/* Length of the text that a pass of rectangular rows belongs to. */
 static int64_t length_of(const hark_forward *forward, hark_value value) {
   return forward->reach != 0 ? forward->reach : forward->first_position + hark_tape_tensor(forward->tape, value)->shape[1];
 }
@@ -181,7 +181,7 @@ hark_status hark_rotary_apply(hark_context *context, const hark_forward *forward
   hark_rotary_attributes attributes = hark_rotary_attributes_in(spec, length_of(forward, *value));
   attributes.heads = heads;
   attributes.first_position = forward->first_position;
-  enum { X, RATES, POSITIONS, INPUTS }; /* the record's */
+  enum { X, RATES, POSITIONS, INPUTS }; /* the operator's */
   hark_value inputs[INPUTS] = {*value, rates};
   if (forward->packing != NULL) HARK_TRY(hark_tape_leaf(forward->tape, forward->packing->positions, NULL, &inputs[POSITIONS]));
   const int count = forward->packing != NULL ? INPUTS : rates != 0 ? RATES + 1 : X + 1;

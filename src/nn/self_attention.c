@@ -8,10 +8,10 @@
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
 
-/* Gates start open: sigmoid(3) = .95, a memory of about twenty tokens that training lengthens or shortens. */
+/* Gates are initially open: sigmoid(3) = .95, a memory of about twenty tokens, which training changes. */
 #define FORGET_INITIAL 3.0
 
-/* Deviation of the hierarchical bias's initial values. */
+/* Standard deviation of the hierarchical bias's initial values. */
 #define HIERARCHICAL_BIAS_DEVIATION 0.1
 
 /* Shifts of the row and column numbers in the counter of attention dropout (attention.h). */
@@ -60,7 +60,7 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
 }
 
-/* Scale of q.k, or sigma of |q - k|, for queries and keys that are larger by the magnitude of their positions. */
+/* Scale of q.k, or sigma of |q - k|, that includes the rotary magnitude of queries and keys. */
 static double scale_of(const hark_self_attention_spec *spec) {
   const double magnitude = hark_rotary_magnitude(&spec->rotary);
   return magnitude * magnitude / sqrt((double)spec->head_dim);
@@ -72,7 +72,7 @@ static bool learns_sigma(const hark_self_attention_spec *spec) {
   return spec->choice.sigma_learned && spec->normalisation == HARK_NORMALISATION_CME;
 }
 
-/* Logarithms of what a head learns: positive by construction. */
+/* Declares the logarithms of a head's learned values, which are so positive by construction. */
 static hark_status declare_ridge(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
                                  const char *prefix, hark_self_attention *out) {
   hark_parameter_spec vector = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .rate = HARK_RATE_POSITIONAL};
@@ -97,7 +97,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = spec->structure;
-  if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->choice.window; /* configurations carry both always */
+  if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->choice.window; /* configurations always have both */
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
     desc.hierarchy_block = spec->choice.hierarchy_block;
     desc.partition = spec->choice.partition;
@@ -130,7 +130,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   return hark_attention_plan_create(context, &desc, out);
 }
 
-/* Of the tokens that a hierarchical cache has room for. */
+/* The hierarchy for the tokens that a hierarchical cache has room for. */
 static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t length) {
   const hark_attention_desc desc = {.structure = HARK_STRUCTURE_HIERARCHICAL,
                                     .hierarchy_block = spec->choice.hierarchy_block,
@@ -139,7 +139,7 @@ static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t
   return hark_hierarchy_make(&desc, length);
 }
 
-/* Layers with windows of their own take a table for all distances between tokens: it may be the model's. */
+/* Layers with their own windows use a table for all distances between tokens, since it may be the model's. */
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length) {
   const bool hierarchical = spec->structure == HARK_STRUCTURE_HIERARCHICAL;
   const hark_attention_desc desc = {.structure = hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE,
@@ -215,7 +215,7 @@ void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *c
   for (int i = 0; i < HARK_CACHE_PARTS; i++) hark_tensor_destroy(context, &cache->part[i]);
 }
 
-/* Puts the new rows behind those in the cache; *value becomes all rows there are now. */
+/* Appends the new rows to those in the cache; *value becomes all rows. */
 static hark_status through_cache(hark_context *context, const hark_forward *forward, hark_tensor *cache, hark_value *value) {
   const hark_tensor rows = *hark_tape_tensor(forward->tape, *value);
   const size_t row_bytes = (size_t)rows.shape[2] * hark_type_bytes(rows.type);
@@ -231,9 +231,9 @@ static hark_status through_cache(hark_context *context, const hark_forward *forw
   return hark_tape_leaf(forward->tape, &all, NULL, value);
 }
 
-enum { QUERY, KEY, VALUE, ROWS }; /* where every record's inputs begin */
+enum { QUERY, KEY, VALUE, ROWS }; /* the first inputs of every operator */
 
-/* Parts of the layer's cache as inputs of a record, from input ROWS on. */
+/* Parts of the layer's cache as inputs of an operator, from input ROWS on. */
 static hark_status take_parts(const hark_forward *forward, const hark_self_attention *layer, const int *parts, int count,
                               hark_value *inputs) {
   const hark_attention_cache *cache = &forward->caches[layer->layer];
@@ -241,7 +241,7 @@ static hark_status take_parts(const hark_forward *forward, const hark_self_atten
   return HARK_OK;
 }
 
-/* The table that the layer's positional kernel has in decoding. */
+/* The table of the layer's positional kernel in decoding. */
 static hark_status take_table(const hark_forward *forward, const hark_self_attention *layer, hark_value *table) {
   const hark_self_attention_spec *spec = &layer->spec;
   if (!spec->positional) return HARK_OK;
@@ -297,7 +297,7 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
   return (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL ? decode_hierarchical : decode_ridge)(forward, layer, rows, out);
 }
 
-/* Kernel ridge attention of the query, key and value at the front of `rows`, which are consumed. */
+/* Kernel ridge attention of the query, key and value at the beginning of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
   enum { LOG_RIDGE = ROWS, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
@@ -311,7 +311,7 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
                          1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
 }
 
-/* Where sigma is learned it is of features as they are; positions enlarge those themselves. */
+/* A learned sigma does not include the rotary magnitude: the features themselves are scaled by it. */
 static hark_status enlarge(const hark_forward *forward, const hark_self_attention_spec *spec, hark_value *value) {
   const hark_scale_attributes attributes = {hark_rotary_magnitude(&spec->rotary)};
   if (!learns_sigma(spec) || attributes.factor == 1) return HARK_OK;
@@ -322,7 +322,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
-  enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the record's, as far as they are used */
+  enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the operator's, as far as they are used */
   hark_value inputs[INPUTS] = {0};
   HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));

@@ -27,8 +27,8 @@ struct hark_example_vocabulary {
   int64_t word_count;
   const char **names; /* of the words, in the order of their tokens */
   bool of_bytes;
-  bool has_parentheses;     /* of ListOps: in texts, but no symbols (format_listops.c) */
-  unsigned char bytes[256]; /* every byte, as a text of its token */
+  bool has_parentheses;     /* of ListOps: in texts, but not symbols (format_listops.c) */
+  unsigned char bytes[256]; /* every byte, as the text of its token */
 };
 
 hark_status hark_example_vocabulary_is(hark_context *context, const char *text, size_t bytes, bool *is) {
@@ -47,7 +47,7 @@ static hark_status refuse(hark_context *context, const char *member, const char 
   return hark_fail(context, HARK_BAD_FILE, "\"%s\" is not what examples have, expected %s", member, expected);
 }
 
-/* A member that is a list of texts without zero bytes. */
+/* Checks a member that must be a list of texts without zero bytes. */
 static hark_status expect_texts(hark_context *context, const hark_json_node *list, const char *name) {
   if (!hark_json_is(list, HARK_JSON_LIST)) return refuse(context, name, "a list of texts");
   for (const hark_json_node *item = list->first; item != NULL; item = item->next)

@@ -1,11 +1,11 @@
 /* subword_search.c - the best division of a unit by its model.
  *
- *     unigram    best(0) = 0;  best(e) = max over pieces text[s .. e) of best(s) + score(piece), and over characters that are no piece, with
- *                unknown_score. Of equal sums the piece that begins first stays. O(bytes times the longest piece).
- *     bpe        segments are characters at first; of all neighbours whose texts together are a piece those with the greatest score join,
- *                of equal ones the first; until none do. O(segments^2), and units are short.
+ *     unigram    best(0) = 0;  best(e) = max over pieces text[s .. e) of best(s) + score(piece), and over characters that are not
+ *                pieces, with unknown_score. Of equal sums, that of the piece that begins first is kept. O(bytes times the longest piece).
+ *     bpe        segments are characters at first. The adjacent pair whose text is a piece with the greatest score is merged, of equal
+ *                ones the first, until no pair is a piece. O(segments^2), and units are short.
  *
- * Sums are in f32 and in the order in which SentencePiece adds, so that divisions agree with its own.
+ * Sums are in f32 and in SentencePiece's order, so that divisions agree with SentencePiece's.
  */
 #include "tokenizers/subword_search.h"
 
@@ -66,7 +66,7 @@ void hark_subword_search_close(hark_context *context, hark_subword_search *searc
   *search = (hark_subword_search){0};
 }
 
-/* Bytes of the character at the front of valid text. */
+/* Bytes of the first character of valid text. */
 static int character_bytes(const unsigned char *text) { return text[0] < 0x80 ? 1 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4; }
 
 /* ---- unigram ---- */
@@ -111,7 +111,7 @@ static void divide_unigram(const hark_subword_search *search, const unsigned cha
 
 /* ---- bpe ---- */
 
-/* The piece that text[0 .. bytes) is, or -1. */
+/* The piece equal to text[0 .. bytes), or -1. */
 static int32_t find_piece(const hark_subword_search *search, const unsigned char *text, int bytes) {
   uint32_t node = ROOT;
   for (int i = 0; i < bytes; i++) {
@@ -123,7 +123,7 @@ static int32_t find_piece(const hark_subword_search *search, const unsigned char
 }
 
 static void divide_bpe(const hark_subword_search *search, const unsigned char *text, int bytes, hark_subword_segments *out) {
-  int32_t joined[HARK_SUBWORD_UNIT_BYTES]; /* the piece that segments i and i + 1 together are, or -1 */
+  int32_t joined[HARK_SUBWORD_UNIT_BYTES]; /* the piece that segments i and i + 1 form together, or -1 */
   int count = 0;
   for (int end = 0; end < bytes; count++) {
     const int length = character_bytes(text + end);

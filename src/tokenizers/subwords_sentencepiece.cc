@@ -1,8 +1,9 @@
-/* subwords_sentencepiece.cc - pieces learned by SentencePiece (Kudo and Richardson, arXiv 1808.06226), for programs that are linked with it.
+/* subwords_sentencepiece.cc - pieces learned by SentencePiece (Kudo and Richardson, arXiv 1808.06226), for programs that are linked with
+ * it.
  *
- * Its trainer gets distinct words with their counts instead of the text, which for it is the same: it counts words first. Nothing is normalised;
- * a space is U+2581 inside. One thread, and nothing drawn at random: the same words give the same pieces. It is told to be silent, and no exception leaves
- * this file.
+ * Its trainer gets distinct words with their counts instead of the text. This makes no difference, because the trainer counts words first.
+ * Nothing is normalised; internally a space is U+2581. With one thread and nothing drawn at random, the same words give the same pieces.
+ * Its output is switched off, and no exception leaves this file.
  */
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>

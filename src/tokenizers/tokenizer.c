@@ -1,4 +1,4 @@
-/* tokenizer.c - the table of kinds, what all vocabularies share, and a vocabulary as JSON:
+/* tokenizer.c - the table of kinds, the common parts of all vocabularies, and a vocabulary as JSON:
  *
  *     { "format_version": 1, "kind": "characters", "reserved": ["<padding>", ...], "size": 86, "checksum": "0123456789abcdef",
  *       "symbols": ["\n", " ", "!", ...] }                                        "symbols" is the characters kind's own member
@@ -121,7 +121,7 @@ hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenize
   return tokenizer->kind->learns ? tokenizer->kind->learn(context, tokenizer, text, bytes, last, consumed, fault) : HARK_OK;
 }
 
-/* Over the kind's name, every symbol with its length, and what the kind adds. */
+/* Over the kind's name, every symbol with its length, and the kind's further data. */
 static uint64_t vocabulary_checksum(const hark_tokenizer *tokenizer) {
   uint64_t sum = hark_checksum_text(HARK_CHECKSUM_START, tokenizer->kind->name);
   for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size; token++) {

@@ -1,4 +1,4 @@
-/* tokenizer_bytes.c - every byte is a symbol: byte b is token HARK_TOKEN_RESERVED + b. Nothing to learn, nothing is ever unknown. */
+/* tokenizer_bytes.c - every byte is a symbol: byte b is token HARK_TOKEN_RESERVED + b. Nothing is learned, and no symbol is unknown. */
 #include "tokenizers/tokenizer_kind.h"
 
 #define BYTE_VALUES 256

@@ -1,7 +1,7 @@
 /* tokenizer_characters.c - every Unicode code point that occurs in the text is a symbol, in the order of the code points.
  *
- * Learning marks code points in a bitmap (136 KiB). Encoding looks a code point up in pages of 256, of which only those exist that have a
- * symbol: page[code / 256][code % 256], 0 for none; one read for ASCII text, a few KiB for most languages.
+ * Learning marks code points in a bitmap (136 KiB). Encoding looks a code point up in pages of 256: page[code / 256][code % 256], 0 for
+ * none. Only pages with symbols exist: one for ASCII text, a few KiB for most languages.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static hark_status characters_learn(hark_context *context, hark_tokenizer *token
   return HARK_OK;
 }
 
-/* The first marked code point from `code` on; HARK_CODE_POINTS when there is none. Words without a mark are passed over whole. */
+/* The first marked code point from `code` on; HARK_CODE_POINTS when there is none. Whole words without a mark are skipped. */
 static uint32_t next_seen(const characters_state *state, uint32_t code) {
   while (code < HARK_CODE_POINTS && !is_seen(state, code)) {
     const bool rest_is_empty = state->seen[code / 64] >> (code % 64) == 0;

@@ -4,8 +4,8 @@
  *              5 .. 260    the bytes 0 .. 255, with byte fallback
  *              then        pieces in the learner's order, and without byte fallback the control characters that occur
  *
- * Text is divided unit by unit (subwords.h), so that it is encoded in parts and whole alike. A unit's pieces are the bytes of the text:
- * spaces and line ends come back as they were, and what no piece is becomes its bytes.
+ * Text is divided unit by unit (subwords.h), so encoding it in parts gives the same tokens as encoding it as a whole. Pieces are the bytes
+ * of the text, so decoding restores spaces and line ends; with byte fallback, characters that are not pieces become bytes.
  */
 #include <float.h>
 #include <inttypes.h>
@@ -20,10 +20,9 @@
 #include "tokenizers/word_counts.h"
 
 #define BYTE_VALUES 256
-#define SCORE_LIMIT 1e9 /* of a score's magnitude: sums over a unit stay finite */
+#define SCORE_LIMIT 1e9 /* limit on a score's magnitude: sums over a unit are finite */
 
-/* Characters that learners keep for themselves (SentencePiece writes a space as U+2581 and the unknown as U+2585) are in no piece they
- * learn. */
+/* Characters that learners use internally (SentencePiece writes a space as U+2581 and the unknown as U+2585) are in no learned piece. */
 #define SPACE_MARK 0x2581
 #define UNKNOWN_MARK 0x2585
 #define DELETE 0x7F
@@ -33,7 +32,7 @@ static const char *const model_names[] = {"unigram", "bpe"};
 typedef struct subwords_state {
   hark_subword_settings settings; /* while learning */
   hark_word_counts words;
-  uint64_t apart; /* characters outside of words that occurred: bit apart_bit() */
+  uint64_t apart; /* characters outside words that occurred: bit apart_bit() */
   bool byte_fallback;
   hark_subword_search search;
 } subwords_state;
@@ -48,7 +47,7 @@ static bool is_control(uint32_t code) { return code < ' ' || code == DELETE; }
 
 static int32_t first_piece(const subwords_state *state) { return HARK_TOKEN_RESERVED + (state->byte_fallback ? BYTE_VALUES : 0); }
 
-/* Bytes of the unit at the front of a text; 0 when more text is needed to know. Where it ends at what is not UTF-8 *result says so. */
+/* Bytes of the first unit of a text; 0 when more text is needed to determine it. *result reports when it ends before invalid UTF-8. */
 static size_t unit_at(const unsigned char *text, size_t bytes, bool last, hark_utf8_result *result) {
   size_t at = 0;
   *result = HARK_UTF8_OK;
@@ -90,12 +89,12 @@ static int apart_bit(uint32_t code) {
 #define APART_BITS 35
 static uint32_t apart_code(int bit) { return bit < 32 ? (uint32_t)bit : bit == 32 ? DELETE : bit == 33 ? SPACE_MARK : UNKNOWN_MARK; }
 
-/* Counts the words of a unit: what lies between characters that are in no word. */
+/* Counts the words of a unit: the text between characters that are in no word. */
 static hark_status count_unit(hark_context *context, subwords_state *state, const unsigned char *text, size_t bytes) {
   size_t from = 0, length;
   for (size_t at = 0; at < bytes; at += length) {
     uint32_t code;
-    if (hark_utf8_decode(text + at, bytes - at, &code, &length) != HARK_UTF8_OK) return HARK_INTERNAL_ERROR; /* unit_at() has seen it */
+    if (hark_utf8_decode(text + at, bytes - at, &code, &length) != HARK_UTF8_OK) return HARK_INTERNAL_ERROR; /* unit_at() has checked it */
     const int bit = apart_bit(code);
     if (bit < 0) continue;
     state->apart |= (uint64_t)1 << bit;
@@ -120,7 +119,7 @@ static hark_status subwords_learn(hark_context *context, hark_tokenizer *tokeniz
   return HARK_OK;
 }
 
-/* Pieces one behind the other: piece i ends at byte end[i] of the text. */
+/* Pieces one after the other: piece i ends at byte end[i] of the text. */
 typedef struct piece_list {
   hark_context *context;
   hark_text text;
@@ -153,7 +152,7 @@ static const char *flaw(const char *text, size_t bytes) {
   return NULL;
 }
 
-/* Appends a piece; `status` is what a wrong one is. */
+/* Appends a piece; `status` is returned for an invalid one. */
 static hark_status put_piece(piece_list *pieces, const char *text, size_t bytes, double score, hark_status status) {
   const char *what = flaw(text, bytes);
   if (what == NULL && !(fabs(score) <= SCORE_LIMIT)) what = "has a score beyond 1e9";
@@ -189,7 +188,7 @@ static hark_status take_learned(void *user, const char *text, size_t bytes, doub
   return put_piece(user, text, bytes, score, HARK_INTERNAL_ERROR);
 }
 
-/* Without byte fallback the characters that are in no word are pieces too: they compete with none. */
+/* Without byte fallback, characters that are in no word are pieces too; they do not compete with learned pieces. */
 static hark_status put_apart(const subwords_state *state, piece_list *pieces) {
   for (int bit = 0; bit < APART_BITS && !state->byte_fallback; bit++) {
     char text[HARK_UTF8_MAX_BYTES];
@@ -206,7 +205,7 @@ static int64_t count_apart(const subwords_state *state) {
   return count;
 }
 
-/* A learner has something to work on. */
+/* Whether there are words to learn from. */
 static bool has_words(const hark_word_counts *words) {
   return words->words > 1 || (words->words == 1 && !(words->at[1] == 1 && words->text[0] == ' '));
 }
@@ -252,7 +251,7 @@ static hark_status subwords_finish(hark_context *context, hark_tokenizer *tokeni
 
 /* ---- encoding ---- */
 
-/* Tokens of a unit. *taken: its bytes up to a character that is refused, or all. */
+/* Encodes a unit. *taken: its bytes up to a refused character, or all. */
 static size_t encode_unit(const subwords_state *state, hark_unknown unknown, const unsigned char *text, size_t bytes, int32_t *tokens,
                           size_t *taken) {
   hark_subword_segments segments;

@@ -29,7 +29,7 @@ hark_utf8_result hark_utf8_decode(const unsigned char *text, size_t bytes, uint3
   for (size_t i = 1; i < needed; i++) {
     if (i == bytes) return HARK_UTF8_INCOMPLETE;
     if (hark_utf8_is_lead(text[i])) return HARK_UTF8_MISSING_CONTINUATION;
-    /* The second byte decides, so that a part of a character is called incomplete only when it can still become one. */
+    /* The second byte decides, so that a part of a character is reported as incomplete only when it can still become valid. */
     if (i == 1) {
       if ((lead == 0xE0 && text[1] < 0xA0) || (lead == 0xF0 && text[1] < 0x90)) return HARK_UTF8_OVERLONG;
       if (lead == 0xED && text[1] >= 0xA0) return HARK_UTF8_SURROGATE;
@@ -78,7 +78,7 @@ size_t hark_utf8_stream_put(hark_utf8_stream *stream, unsigned char byte, char o
   stream->held[stream->held_bytes++] = byte;
   hark_utf8_result result = hark_utf8_decode(stream->held, stream->held_bytes, &code_point, &length);
   if (result != HARK_UTF8_OK && result != HARK_UTF8_INCOMPLETE && stream->held_bytes > 1) {
-    /* What was held is the maximal part that goes wrong; the byte that showed it begins anew. */
+    /* The held bytes are the maximal invalid part; the current byte begins a new character. */
     written += put_replacement(out);
     stream->held[0] = byte;
     stream->held_bytes = 1;

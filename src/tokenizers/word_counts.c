@@ -1,4 +1,4 @@
-/* word_counts.c - see word_counts.h. A hash table of open addressing with linear steps, at most half full. */
+/* word_counts.c - see word_counts.h. A hash table with open addressing and linear steps, at most half full. */
 #include "tokenizers/word_counts.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #define FIRST_WORDS ((size_t)1024)
 #define FIRST_TEXT ((size_t)8192)
 
-/* Moves an array to a larger place. */
+/* Moves an array to larger memory. */
 static hark_status enlarge(hark_context *context, void **array, size_t used, size_t old_bytes, size_t new_bytes) {
   void *larger;
   HARK_TRY(hark_allocate(context, new_bytes, &larger));
@@ -42,7 +42,7 @@ static size_t first_slot(const char *word, size_t bytes, size_t slots) {
   return (size_t)(sum ^ sum >> 32) & (slots - 1);
 }
 
-/* The slot of a word, or the free one where it belongs. */
+/* The slot of a word, or the free slot for it. */
 static uint32_t *find_slot(const hark_word_counts *counts, const char *word, size_t bytes) {
   size_t at = first_slot(word, bytes, counts->slots);
   for (; counts->slot[at] != 0; at = (at + 1) & (counts->slots - 1)) {

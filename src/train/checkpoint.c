@@ -1,7 +1,7 @@
 /* checkpoint.c - writing and reading checkpoints.
  *
- * A checkpoint is written into a folder whose name begins with a dot, flushed, and renamed; only then do the pointers move and older ones
- * go. Whatever happens in between, the pointers name a whole checkpoint. */
+ * A checkpoint is written into a folder whose name begins with a dot, flushed, and renamed. Only then are the pointers changed and older
+ * checkpoints deleted. So the pointers name a complete checkpoint at any time. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,14 +38,14 @@ static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor 
   return tensor;
 }
 
-/* vocabulary.json, or nothing where there is none. */
+/* Reads vocabulary.json; the text is empty if there is none. */
 static hark_status read_vocabulary(hark_context *context, const char *path, hark_text *out) {
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, path, &kind));
   return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
 }
 
-/* The weights, and with them what model they are of: its description and the run's vocabulary, when there is one. */
+/* Writes the weights with the model's description and the run's vocabulary, if there is one. */
 static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_network *network,
                                hark_file_summary *summary) {
   char vocabulary_path[HARK_PATH_BYTES];
@@ -94,12 +94,12 @@ static hark_status write_optimizer(hark_context *context, const char *path, cons
   return status;
 }
 
-/* One row a number of the state: its name in state.json and where it stands. */
+/* One row per number of the state: its name in state.json and its place in the struct. */
 typedef struct state_field {
   const char *name;
   size_t offset;
   bool whole;    /* int64_t or uint64_t; else double */
-  bool optional; /* not in the first files: 0 where it is not told */
+  bool optional; /* missing in the first versions of the file: then 0 */
 } state_field;
 
 #define WHOLE(field)                                                                                                                       \
@@ -211,12 +211,12 @@ static hark_status remove_folder(hark_context *context, const char *path) {
   return kind != HARK_PATH_NONE ? hark_folder_remove(context, path) : HARK_OK;
 }
 
-/* Whether clean() deletes this one of the names in the folder of checkpoints. */
+/* Whether clean() deletes this name from the folder of checkpoints. */
 static bool is_superfluous(const hark_names *names, const char *name, int64_t saved, int64_t keep, const char *best) {
   const int64_t step = hark_checkpoint_step(name);
   int64_t newer = 0;
-  if (name[0] == '.') return true; /* left half written */
-  if (step < 0) return false;      /* not ours */
+  if (name[0] == '.') return true; /* incomplete */
+  if (step < 0) return false;      /* not a checkpoint */
   if (step > saved) return true;
   if (strcmp(name, best) == 0) return false;
   for (int64_t i = 0; i < names->count; i++)
@@ -241,7 +241,8 @@ static hark_status clean(hark_context *context, const hark_run *run, int64_t sav
   return status;
 }
 
-/* Puts the finished folder in its place; one of the same name, from before a run was taken up at an earlier step, makes room. */
+/* Renames the finished folder to its final name. A folder of the same name, left from before the run was resumed at an earlier step, is
+ * removed first. */
 static hark_status put_in_place(hark_context *context, const hark_run *run, const char *partial, const char *name) {
   char from[HARK_PATH_BYTES], to[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, partial, NULL, from));
@@ -259,7 +260,7 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
 
 static const char partial[] = ".partial";
 
-/* Everything up to the moment when the checkpoint stands under its name. */
+/* Everything until the checkpoint has its final name. */
 static hark_status write_checkpoint(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
                                     const char *name) {
   char path[HARK_PATH_BYTES];
@@ -278,7 +279,7 @@ static hark_status write_checkpoint(hark_context *context, const hark_run *run, 
   return put_in_place(context, run, partial, name);
 }
 
-/* A disk that is full shall not be filled by what could not be finished. The failure's message stays. */
+/* Removes an unfinished checkpoint, which may have filled the disk. Keeps the failure's message. */
 static void remove_partial(hark_context *context, const hark_run *run) {
   char message[HARK_MESSAGE_BYTES], path[HARK_PATH_BYTES];
   memcpy(message, context->message, sizeof message);
@@ -300,7 +301,7 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
   return hark_checkpoint_settle(context, run, state, keep);
 }
 
-/* `best` may name a checkpoint of a later step, from before the run was taken up at an earlier one. */
+/* `best` may name a checkpoint of a later step, left from before the run was resumed at an earlier one. */
 static hark_status forget_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
   char now[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   const hark_status found = hark_checkpoint_find(context, run, "best", now);
@@ -311,7 +312,7 @@ static hark_status forget_best(hark_context *context, const hark_run *run, const
   return hark_file_remove(context, path);
 }
 
-/* Writes a pointer file unless it names the checkpoint already. */
+/* Writes a pointer file unless it already names the checkpoint. */
 static hark_status point(hark_context *context, const hark_run *run, const char *which, const char *name) {
   char now[HARK_NAME_BYTES];
   const hark_status found = hark_checkpoint_find(context, run, which, now);
@@ -361,7 +362,7 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
   return HARK_OK;
 }
 
-/* The newest checkpoint that is whole; HARK_NOT_FOUND when there are folders of none. */
+/* The newest undamaged checkpoint; HARK_NOT_FOUND when there are no folders of checkpoints. */
 static hark_status newest_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES]) {
   char folder[HARK_PATH_BYTES];
   hark_names names;
@@ -388,7 +389,7 @@ static hark_status newest_whole(hark_context *context, const hark_run *run, char
   return status;
 }
 
-/* The checkpoint that `last` names, when it is whole; else `damaged` is its name, or "last" where that file itself is damaged. */
+/* The checkpoint that `last` names, if it is undamaged; else `damaged` is its name, or "last" if that file itself is damaged. */
 static hark_status last_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
   const hark_status found = hark_checkpoint_find(context, run, "last", name);
   if (found == HARK_BAD_FILE) (void)snprintf(damaged, HARK_NAME_BYTES, "last");
@@ -408,7 +409,7 @@ hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, c
   if (damaged[0] == '\0') return newest; /* there is no `last` yet */
   if (newest != HARK_OK && newest != HARK_NOT_FOUND) return newest;
   memcpy(context->message, why, sizeof why);
-  return newest == HARK_OK ? HARK_OK : HARK_BAD_FILE; /* there has been a checkpoint: nothing to begin again from */
+  return newest == HARK_OK ? HARK_OK : HARK_BAD_FILE; /* there was a checkpoint: the run must not start again */
 }
 
 hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state) {

@@ -15,7 +15,7 @@
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1                /* of the learning rate */
-#define STEP_TOKENS_LIMIT ((int64_t)1 << 48) /* sums over a step are counted exactly in doubles, with room to spare */
+#define STEP_TOKENS_LIMIT ((int64_t)1 << 48) /* sums over a step are exact in doubles */
 
 #define AT(field) offsetof(hark_config, field)
 #define TRAIN HARK_FLAG_OF_TRAINING
@@ -26,7 +26,7 @@
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
 
-/* Of the column `needs`. */
+/* Conditions for the column `needs`. */
 #define CORPUS "data.format corpus"
 #define EXAMPLES "data.format !corpus"
 #define SUBWORDS CORPUS ", data.tokenizer subwords"
@@ -160,7 +160,7 @@ static const hark_option_section sections[] = {
     {"model", "Model"},
     {"model.rotary", "Rotary positions"},
     {"model.ahca", "Compressed chunks"},
-    {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
+    {"model.attention", "Attention"}, /* a list with one entry per layer would be accepted where the YAML walk opens this section */
     {"data", "Data"},
     {"data.subwords", "Sub-words"},
     {"train", "Training"},
@@ -172,7 +172,7 @@ const hark_option_table hark_config_table = {
     options, (int)(sizeof options / sizeof options[0]), sections, sizeof(hark_config), true,
 };
 
-/* A limit of time gives the length where nothing else does. What is given to a run that goes on replaces what it had of this. */
+/* A time limit determines the length where nothing else does. Options given to a resumed run replace the run's own. */
 static void settle_time(const hark_options *set, hark_config *config, bool has_length, hark_option_source length) {
   const hark_option_source time = hark_options_source(set, "train.max_time");
   if (has_length && time == HARK_SOURCE_RUN && length > HARK_SOURCE_RUN) config->train.max_time = 0;
@@ -180,8 +180,8 @@ static void settle_time(const hark_options *set, hark_config *config, bool has_l
   config->train.more_time = config->train.max_time > 0 && time == HARK_SOURCE_COMMAND && (!has_length || length < HARK_SOURCE_COMMAND);
 }
 
-/* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one
- * only. */
+/* Steps, epochs, tokens and examples each set the length of training. The command line replaces a file's setting; each source may set only
+ * one of them. */
 static hark_status settle_length(hark_context *context, hark_options *set, hark_config *config) {
   const struct {
     const char *name;
@@ -216,7 +216,7 @@ static hark_status check_counts(hark_context *context, hark_options *set, const 
   const int64_t factors[] = {config->train.batch, config->train.accumulate, config->model.context};
   int64_t tokens = 1;
   for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
-    if (factors[i] < 1) return HARK_OK; /* a problem of its own */
+    if (factors[i] < 1) return HARK_OK; /* reported as a separate problem */
     tokens = factors[i] > STEP_TOKENS_LIMIT / tokens ? STEP_TOKENS_LIMIT + 1 : tokens * factors[i];
     if (tokens > STEP_TOKENS_LIMIT)
       return hark_options_complain(context, set, "train.batch train.accumulate model.context",
@@ -238,7 +238,7 @@ const char *hark_config_format(const hark_config *config) {
   return config->data.format >= HARK_DATA_FORMAT ? hark_examples_format_name(config->data.format - HARK_DATA_FORMAT) : "";
 }
 
-/* Weights go with their vocabulary. */
+/* Weights require their vocabulary. */
 hark_bond hark_config_bond(const char *option) {
   const hark_model_option *const row = hark_model_option_find(option);
   if (row != NULL) return row->bond;
@@ -282,7 +282,7 @@ bool hark_config_agree(const hark_option *option, const hark_config *a, const ha
   return false;
 }
 
-/* HARK_INVALID_ARGUMENT for a kernel that is not positive definite where it starts. */
+/* HARK_INVALID_ARGUMENT for a kernel that is not positive definite at its initial values. */
 static hark_status check_definite(hark_context *context, const hark_positional *expression, int64_t length) {
   const size_t bytes = (size_t)hark_positional_parameter_count(expression) * sizeof(double);
   const hark_positional_start start = {.struct_size = sizeof start, .length = length, .heads = 1};
@@ -299,7 +299,7 @@ static hark_status check_definite(hark_context *context, const hark_positional *
   return status;
 }
 
-/* The expression of the positional kernel is read here for its mistakes alone. */
+/* Parses the expression of the positional kernel only to find its mistakes. */
 static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
   hark_positional *expression = NULL;
   if (config->model.positional[0] == '\0') return HARK_OK;
@@ -327,7 +327,7 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   return HARK_OK;
 }
 
-/* Models of real vectors have what their theorems say where nothing else is asked for. */
+/* Sets the defaults of models of real vectors: the settings of their theorems. */
 static void settle_vectors(const hark_options *set, hark_config *config) {
   const bool latent = config->model.architecture == HARK_ARCHITECTURE_LATENT;
   if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
@@ -353,8 +353,7 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   return HARK_OK;
 }
 
-/* Formats of texts have their bytes for tokens, whatever an earlier hark wrote down; what is asked for and is another tokenizer is
- * refused. */
+/* In formats of texts, the tokens are bytes, even if an earlier version recorded another tokenizer; requesting another one is refused. */
 static void settle_tokenizer(const hark_options *set, hark_config *config) {
   const char *const format = hark_config_format(config);
   const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;
@@ -393,7 +392,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   return HARK_OK;
 }
 
-/* As many words as layers at most. */
+/* Refuses lists with more words than layers. */
 static hark_status check_layers(hark_context *context, hark_options *set, const hark_config *config) {
   const struct {
     const char *name;
@@ -430,7 +429,7 @@ static hark_status check_ridge(hark_context *context, hark_options *set, const h
   return HARK_OK;
 }
 
-/* A run records what was derived, and its file may begin another one. */
+/* Records derived values, because a run's config.yaml may be the configuration of another run. */
 static void note_derived(hark_options *set, const hark_config *config) {
   const bool vectors = hark_architecture_of(config->model.architecture)->predicts_vectors;
   if (config->model.key_heads == config->model.heads) hark_options_note_usual(set, "model.key_heads");
@@ -468,7 +467,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   HARK_TRY(settle_examples(context, set, config));
   HARK_TRY(hark_config_settle_ahca(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
-      !hark_config_has_examples(config)) { /* files of their own */
+      !hark_config_has_examples(config)) { /* separate files */
     const hark_option_source split = hark_options_source(set, "data.split");
     if (split != HARK_SOURCE_DEFAULT && split == hark_options_source(set, "data.validation_paths")) {
       HARK_TRY(hark_options_complain(context, set, "data.split data.validation_paths", "files for validation need split files"));

@@ -10,12 +10,12 @@
 #define ROTARY "model.rotary."
 #define FACTORS "numbers above 0, one a pair"
 
-/* Where a problem with the numbers of a scaling may come from. */
+/* Options that may cause a problem with the numbers of a scaling. */
 #define NUMBERS                                                                                                                            \
   ROTARY "short_factor " ROTARY "long_factor " ROTARY "beta_fast " ROTARY "beta_slow " ROTARY "low_freq_factor " ROTARY                    \
          "high_freq_factor " ROTARY "mscale " ROTARY "mscale_all_dim " ROTARY "original_context " ROTARY "scaling"
 
-/* What a run had for the scaling that was exchanged goes back to its default. */
+/* Resets a resumed run's options of a scaling that was replaced to their defaults. */
 static hark_status forget_others(hark_context *context, hark_options *set) {
   const hark_option_source source = hark_options_source(set, ROTARY "scaling");
   for (int i = 0; i < hark_config_table.count; i++) {
@@ -28,7 +28,7 @@ static hark_status forget_others(hark_context *context, hark_options *set) {
   return HARK_OK;
 }
 
-/* Rates that depend on the length of a text cannot turn several texts at once. */
+/* Rates that depend on the length of a text cannot be used for several texts at once. */
 static hark_status check_lengths(hark_context *context, hark_options *set, const hark_config *config) {
   const int scaling = config->model.rotary.scaling;
   if (scaling != HARK_ROTARY_DYNAMIC && scaling != HARK_ROTARY_LONGROPE) return HARK_OK;
@@ -40,7 +40,7 @@ static hark_status check_lengths(hark_context *context, hark_options *set, const
                                decoder ? "sentences and examples" : "other architecture");
 }
 
-/* What a scaling lacks, or has twice. */
+/* Reports missing options of a scaling, and conflicting ones. */
 static hark_status check_given(hark_context *context, hark_options *set, const hark_config *config) {
   const bool longrope = config->model.rotary.scaling == HARK_ROTARY_LONGROPE, factor = config->model.rotary.scaling_factor != 1,
              attention = config->model.rotary.attention_factor != 0;
@@ -59,7 +59,7 @@ static hark_status check_given(hark_context *context, hark_options *set, const h
   return HARK_OK;
 }
 
-/* Ranges and lengths of lists, as a network would refuse them. */
+/* Checks ranges and lengths of lists, as a network does. */
 static hark_status check_numbers(hark_context *context, hark_options *set, const hark_config *config) {
   hark_rotary_tuning tuning;
   const hark_rotary_spec spec = hark_stack_rotary(&config->model, &tuning);

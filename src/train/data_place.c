@@ -21,7 +21,7 @@
 
 static const char *const list_names[HARK_DATA_LISTS] = {"data.paths", "data.validation_paths", "data.test_paths"};
 
-/* data.json; "" and -1: not said. */
+/* Contents of data.json; "" and -1: not recorded. */
 typedef struct data_record {
   char folder[HARK_PATH_BYTES], from_run[HARK_PATH_BYTES];
   int64_t files, bytes;
@@ -44,7 +44,7 @@ static hark_status add_extent(hark_context *context, const char *path, data_reco
   return status;
 }
 
-/* Of all lists, relative to a folder ("": the working one). */
+/* Number and size of the files of all lists, relative to a folder ("": the working folder). */
 static hark_status find_extent(hark_context *context, const hark_config *config, const char *folder, data_record *sum) {
   char path[HARK_PATH_BYTES];
   sum->files = sum->bytes = 0;
@@ -58,7 +58,7 @@ static hark_status find_extent(hark_context *context, const hark_config *config,
 
 /* ---- data.json ---- */
 
-/* Leaves a path empty that is too long or no UTF-8, as JSON has to be. */
+/* JSON must be UTF-8: a path that is not, or that is too long, is recorded as empty. */
 static bool can_be_written(const char *path) {
   const unsigned char *at = (const unsigned char *)path, *const end = at + strlen(path);
   for (size_t length; at < end; at += length) {
@@ -68,7 +68,7 @@ static bool can_be_written(const char *path) {
   return path[0] != '\0';
 }
 
-/* The way from one absolute path without links to another: "../..". */
+/* The relative path from one absolute path without symbolic links to another: "../..". */
 static void find_way(const char *from, const char *to, char out[HARK_PATH_BYTES]) {
   size_t common = 0, used = 0;
   for (size_t i = 0;; i++) {
@@ -93,7 +93,7 @@ static void append_path(hark_text *text, const char *name, const char *path) {
     hark_text_append(text, "null");
 }
 
-/* The place's folder as an absolute path without links. */
+/* The place's folder as an absolute path without symbolic links. */
 static hark_status real_folder(hark_context *context, const hark_data_place *place, char out[PATH_MAX]) {
   const char *const folder = place->folder[0] != '\0' ? place->folder : ".";
   return realpath(folder, out) != NULL ? HARK_OK : hark_system_fail(context, errno, folder, "cannot be examined");
@@ -143,7 +143,7 @@ static hark_status take_members(hark_context *context, const char *file, const j
   return take_count(context, file, object, "bytes", &out->bytes);
 }
 
-/* Runs of before there was a data.json have none. */
+/* Runs of versions without data.json have none. */
 static hark_status read_record(hark_context *context, const char *run, data_record *out) {
   char path[HARK_PATH_BYTES];
   hark_path_kind kind;
@@ -165,7 +165,7 @@ hark_status hark_data_place_check(hark_context *context, const hark_run *run) {
 
 /* ---- finding them ---- */
 
-/* The folders in which to look, each once: "" is the working folder. */
+/* The folders to search, each once: "" is the working folder. */
 typedef struct candidates {
   char folders[CANDIDATES][HARK_PATH_BYTES];
   int count;
@@ -183,8 +183,8 @@ static void add_candidate(const char *folder, candidates *list) {
   (void)snprintf(list->folders[list->count++], HARK_PATH_BYTES, "%s", folder);
 }
 
-/* What is left of a run's absolute path without its recorded name, which was relative to the folder that is sought: of runs without
- * data.json. */
+/* For runs without data.json: removes the run's recorded name from its absolute path. The name was relative to the folder that is searched
+ * for, so that folder remains. */
 static bool cut_name(char *path, const char *name) {
   while (name[0] == '.' && name[1] == '/') name += 2;
   size_t length = strlen(name), all = strlen(path);
@@ -211,7 +211,7 @@ static hark_status find_candidates(hark_context *context, const char *run, const
   return HARK_OK;
 }
 
-/* The recorded lists alone: of config.yaml, and not given now. */
+/* Only the recorded lists: those from config.yaml that were not given now. */
 static hark_config recorded_lists(const hark_options *options, const hark_config *config) {
   hark_config recorded = *config;
   hark_string_list *const lists[HARK_DATA_LISTS] = {&recorded.data.paths, &recorded.data.validation_paths, &recorded.data.test_paths};
@@ -220,7 +220,7 @@ static hark_config recorded_lists(const hark_options *options, const hark_config
   return recorded;
 }
 
-/* Whether all are there, and as large as they were. */
+/* Whether all files are there, with the recorded sizes. */
 static hark_status try_candidate(hark_context *context, const hark_config *recorded, const char *folder, const data_record *record,
                                  bool *there, bool *same) {
   data_record sum;
@@ -230,7 +230,7 @@ static hark_status try_candidate(hark_context *context, const hark_config *recor
   return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
 }
 
-/* The first candidate where the data are as they were, or else where there are any; -1: there are none. */
+/* The first candidate whose data have the recorded sizes, else the first with any data; -1: none. */
 static hark_status choose(hark_context *context, const hark_config *recorded, const data_record *record, const candidates *list, int *out,
                           bool *same) {
   bool there = false;
@@ -264,7 +264,7 @@ static hark_status fail_missing(hark_context *context, const hark_config *record
   return status;
 }
 
-/* The recorded paths of a list, so that they lead into the folder. */
+/* Sets the paths of a list to the recorded paths in the folder. */
 static hark_status lead(hark_context *context, hark_options *options, const hark_string_list *recorded, const char *name,
                         const char *folder) {
   char path[HARK_PATH_BYTES];
@@ -286,14 +286,14 @@ hark_status hark_data_place_find(hark_context *context, hark_options *options, c
   *out = (hark_data_place){.recorded = {config->data.paths, config->data.validation_paths, config->data.test_paths}};
   HARK_TRY(read_record(context, run, &record));
   for (int l = 0; l < HARK_DATA_LISTS; l++) given = given || list_of(&recorded, l)->count < list_of(config, l)->count;
-  if (given) record.files = -1; /* some of the data are others now */
+  if (given) record.files = -1; /* some of the data were replaced */
   HARK_TRY(find_candidates(context, run, config->run.directory, &record, &list));
   HARK_TRY(choose(context, &recorded, &record, &list, &chosen, &same));
   if (chosen < 0) return fail_missing(context, &recorded, &list);
   out->other_size = !same;
   if (list.folders[chosen][0] == '\0' || same_folder(list.folders[chosen], "")) return HARK_OK;
   for (int l = 0; l < HARK_DATA_LISTS; l++) HARK_TRY(lead(context, options, list_of(&recorded, l), list_names[l], list.folders[chosen]));
-  if (given) /* one folder cannot stand for both */
+  if (given) /* one folder cannot be that of both */
     *out = (hark_data_place){.other_size = !same};
   else
     memcpy(out->folder, list.folders[chosen], sizeof out->folder);

@@ -28,7 +28,7 @@ static hark_status search_text(hark_context *context, const hark_ahca_config *ah
   return HARK_OK;
 }
 
-/* Those that data.example_limit leaves. */
+/* Searches the examples within data.example_limit. */
 static hark_status search_examples(hark_context *context, const hark_config *config, const hark_examples *examples, bool *found) {
   const hark_example_batches_settings settings = hark_example_settings(config, HARK_SPLIT_TRAINING, true);
   const hark_examples_counts counts = hark_examples_count(examples, HARK_SPLIT_TRAINING);
@@ -53,9 +53,9 @@ hark_status hark_delimiters_check(hark_context *context, const hark_config *conf
   const hark_ahca_config *ahca = &config->model.ahca;
   const int64_t vocabulary =
       examples != NULL ? hark_examples_vocabulary_size(examples) : hark_tokenizer_size(hark_corpus_tokenizer(corpus));
-  bool found = ahca->delimiter >= vocabulary; /* which the model refuses with what may be */
+  bool found = ahca->delimiter >= vocabulary; /* the model refuses it and reports the range */
   if (config->model.architecture != HARK_ARCHITECTURE_AHCA || ahca->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
-  if (examples != NULL && hark_examples_features(examples) > 0) return HARK_OK; /* real vectors: the model says what may be */
+  if (examples != NULL && hark_examples_features(examples) > 0) return HARK_OK; /* real vectors: the model reports the problem */
   HARK_TRY(examples != NULL ? search_examples(context, config, examples, &found) : search_text(context, ahca, corpus, &found));
   if (found) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION,

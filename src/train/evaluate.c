@@ -1,7 +1,7 @@
 /* evaluate.c - see evaluate.h.
  *
- * Losses by position come from the logits of the batch: one sum for each bucket, all other targets ignored. Together these read every row
- * of logits once more; nothing of the size of the logits is kept.
+ * Losses by position are computed from the batch's logits: one sum per bucket, with all other targets ignored. Together these sums read
+ * every row of logits once more, and need no further memory of the size of the logits.
  */
 #include "train/evaluate.h"
 
@@ -23,10 +23,10 @@ int64_t hark_position_last(int bucket, int64_t length) { return hark_min(hark_po
 typedef struct window_batch {
   int64_t length, rows;
   int32_t *inputs, *targets; /* [rows, length] */
-  int32_t *some;             /* the targets of one bucket, or the likeliest tokens; NULL: neither is asked for */
+  int32_t *some;             /* the targets of one bucket, or the most likely tokens; NULL: neither is needed */
 } window_batch;
 
-/* some <- the targets at positions [first, last] of all windows; returns how many of them count. */
+/* some <- the targets at positions [first, last] of all windows; returns how many are not ignored. */
 static int64_t choose_targets(const window_batch *batch, int64_t first, int64_t last) {
   int64_t count = 0;
   for (int64_t row = 0; row < batch->rows; row++) {
@@ -52,13 +52,13 @@ static hark_status add_positions(hark_context *context, hark_engine *engine, con
   return HARK_OK;
 }
 
-/* What a model that tells hidden tokens is measured on: hidden ones in place of next ones, among the positions that count. Returns how
- * many. */
+/* Targets for a masked encoder: masks tokens among the counted positions; masked tokens replace next tokens as targets. Returns their
+ * number. */
 static int64_t hide_tokens(const hark_engine *engine, int64_t first, const window_batch *batch) {
   const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
   int64_t real = 0;
   for (int64_t i = 0; i < batch->rows * batch->length; i++)
-    if (batch->targets[i] == HARK_TARGET_IGNORED) batch->inputs[i] = -1 - batch->inputs[i]; /* seen, and not to be hidden */
+    if (batch->targets[i] == HARK_TARGET_IGNORED) batch->inputs[i] = -1 - batch->inputs[i]; /* visible, not to be masked */
   for (int64_t row = 0; row < batch->rows; row++)
     real +=
         hark_mask_tokens(&masking, first + row, batch->length, batch->inputs + row * batch->length, batch->targets + row * batch->length);
@@ -67,8 +67,8 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
   return real;
 }
 
-/* *sum and what is in *out grow by the batch of windows from `first` on. A model that sees all of its window would see padding behind the
- * end of the text: there the batch is one window, cut where the text ends. */
+/* Adds the batch of windows from `first` on to *sum and *out. A model that sees its whole window would see padding after the end of the
+ * text: there the batch is one window, cut where the text ends. */
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
                              const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
   const bool hides = engine->network->architecture->predicts_hidden;
@@ -89,7 +89,7 @@ static hark_status add_batch(hark_context *context, hark_engine *engine, const h
   return task->positions ? add_positions(context, engine, batch, out->positions) : HARK_OK;
 }
 
-/* Windows of the batch from `first` on: `most`, or fewer at the end, and one that the text does not fill alone. */
+/* Number of windows in the batch from `first` on: `most`, or fewer at the end. A window that the text does not fill is a separate batch. */
 static int64_t batch_rows(const hark_engine *engine, const hark_evaluation *evaluation, int64_t first, int64_t most) {
   const int64_t rows = hark_min(most, evaluation->windows - first), last = first + rows - 1;
   const bool full = hark_evaluation_tokens(evaluation, last) == evaluation->settings.context;

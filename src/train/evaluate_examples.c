@@ -57,7 +57,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
                                          .named_for = "model.context"};
 }
 
-/* Adds a batch to the result and the table. */
+/* Adds a batch to the result and the confusion matrix. */
 static void count_batch(const hark_example_batch *batch, const hark_pass_result *pass, const int32_t *predicted, int64_t classes,
                         int64_t *confusion, hark_examples_result *out) {
   out->loss += pass->loss;

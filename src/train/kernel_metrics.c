@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Tensors of parameters that a scope makes. */
+/* Number of parameter tensors of a scope. */
 static int64_t owners(const hark_network *network, hark_positional_scope scope) {
   return scope == HARK_SCOPE_MODEL ? 1 : network->config.layers;
 }
@@ -24,7 +24,7 @@ static int64_t kernel_count(const hark_network *network) {
                       hark_positional_parameter_count(source->expression));
 }
 
-/* The scope of learned rates, where there are some. */
+/* The scope of learned rates, if there are any. */
 static hark_positional_scope rates_scope(const hark_network *network) {
   return network->config.rotary.learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
          : network->config.rotary.learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
@@ -36,7 +36,7 @@ static int64_t rate_count(const hark_network *network) {
   return within_limit(owners(network, rates_scope(network)) * source->rows * source->pairs); /* 0 rows: static */
 }
 
-/* With kernel ridge attention a line is written even where nothing is learned: it counts the pivots. */
+/* With kernel ridge attention a line is written even where nothing is learned, because it counts the pivots. */
 static int64_t ridge_count(const hark_network *network) {
   const hark_network_config *config = &network->config;
   int64_t layers = 0;
@@ -66,7 +66,7 @@ static void append_kernel(const hark_network *network, int64_t layer, int64_t ro
   }
 }
 
-/* The rows of one tensor of parameters; `numbers` has room for them as they are stored and, behind, for one row of doubles. */
+/* Appends the rows of one tensor of parameters; `numbers` has room for the stored numbers, followed by one row of doubles. */
 static hark_status append_layer(hark_context *context, const hark_network *network, int64_t layer, void *numbers, double *row_values,
                                 hark_jsonl *line) {
   const hark_positional_source *source = &network->positional_source;
@@ -96,7 +96,7 @@ static hark_status append_kernels(hark_context *context, const hark_network *net
   return status;
 }
 
-/* The rates of one tensor; `numbers` has room for them. */
+/* Appends the rates of one tensor; `numbers` has room for them. */
 static hark_status append_rates_of_layer(hark_context *context, const hark_network *network, int64_t layer, void *numbers,
                                          hark_jsonl *line) {
   const hark_rotary_source *source = &network->rotary_source;
@@ -123,7 +123,7 @@ static hark_status append_rates(hark_context *context, const hark_network *netwo
   return status;
 }
 
-/* e^x of a vector by head. */
+/* Appends e^x for every head of a vector. */
 static hark_status append_vector(hark_context *context, const hark_network *network, const char *what, int64_t layer, hark_parameter_id id,
                                  void *numbers, hark_jsonl *line) {
   if (id == 0) return HARK_OK;

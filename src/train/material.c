@@ -9,7 +9,7 @@
 #include "train/own_tokens.h"
 #include "train/trainer.h"
 
-#define RANDOM_WINDOWS ((double)(1 << 24)) /* that are drawn beforehand to count their tokens */
+#define RANDOM_WINDOWS ((double)(1 << 24)) /* number of windows drawn beforehand to count their tokens */
 #define SAMPLES_MOST (INT64_MAX / 2)
 
 static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
@@ -129,7 +129,7 @@ void hark_material_close(hark_context *context, hark_material *material) {
 
 size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task) {
   const int64_t batch = config->train.batch, length = config->model.context;
-  /* inputs and targets of a micro-batch of windows, for training and for evaluation, and there the likeliest tokens */
+  /* inputs and targets of a micro-batch of windows, for training and for evaluation; for evaluation also the most likely tokens */
   if (task->parts == 0) return (size_t)((hides(config) ? 5 : 4) * batch * length) * sizeof(int32_t);
   const hark_example_extents extents = {.rows = batch,
                                         .parts = task->parts,
@@ -169,7 +169,7 @@ int64_t hark_material_samples(const hark_material *material, int64_t tokens) {
     const double guess = ceil((double)tokens / mean);
     return guess < (double)SAMPLES_MOST ? (int64_t)guess : SAMPLES_MOST;
   }
-  if (s->settings.order != HARK_ORDER_RANDOM) { /* whole epochs, of each window once, and a part of one */
+  if (s->settings.order != HARK_ORDER_RANDOM) { /* whole epochs, each window once, and a part of an epoch */
     const int64_t epochs = (tokens - 1) / s->positions;
     if (epochs > SAMPLES_MOST / s->windows - 1) return SAMPLES_MOST;
     samples = epochs * s->windows;
@@ -179,7 +179,7 @@ int64_t hark_material_samples(const hark_material *material, int64_t tokens) {
   return samples;
 }
 
-/* Tokens that will be hidden in a step's samples. */
+/* Number of tokens that will be masked in a step's samples. */
 static int64_t count_hidden(const hark_material *m, int64_t first_sample, int64_t samples) {
   const hark_masking masking = hark_config_masking(m->config, m->task.vocabulary, HARK_MASKING_TRAINING);
   const int64_t parts = hark_max(1, m->task.parts);
@@ -194,7 +194,7 @@ static int64_t count_hidden(const hark_material *m, int64_t first_sample, int64_
   return count;
 }
 
-/* Tokens of a step's samples. */
+/* Number of tokens in a step's samples. */
 static int64_t count_tokens(const hark_material *m, int64_t first_sample, int64_t samples) {
   if (m->examples == NULL) return samples * m->config->model.context;
   int64_t count = 0;
@@ -253,7 +253,7 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   HARK_TRY((material->packed ? read_packed : read_windows)(context, material, first_sample, &pass->real));
   if (!material->packed) {
     pass->tokens = rows * material->config->model.context;
-    /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
+    /* Dropout: the rows of a micro-batch are numbered from 0; the micro-step distinguishes the batches. */
     HARK_TRY(hark_engine_micro_batch(context, engine, material->inputs, material->targets, rows, 0, micro_step, weight, &pass->loss));
     pass->parts = engine->parts;
     return HARK_OK;

@@ -9,8 +9,7 @@ void hark_own_tokens(hark_example_batch *batch) {
   batch->real = batch->tokens;
 }
 
-/* One more window behind those that are there: the first `length` tokens of `window`, which lies in the batch's inputs at or behind its
- * place. */
+/* Adds a window: the first `length` tokens of `window`, which is in the batch's inputs at or after its final place. */
 static void add_window(const int32_t *window, int64_t length, hark_example_batch *batch) {
   const int64_t begin = batch->tokens, row = batch->rows++;
   memmove(batch->inputs + begin, window, (size_t)length * sizeof *window);
@@ -36,7 +35,7 @@ hark_status hark_own_windows_read(hark_context *context, const hark_batches *bat
   return HARK_OK;
 }
 
-/* Windows of an evaluation, without what is behind the last target. */
+/* Reads windows of an evaluation, without tokens after the last target. */
 static hark_status read_windows(hark_context *context, const hark_evaluation *evaluation, int64_t first, int64_t rows,
                                 hark_example_batch *batch) {
   const int64_t length = evaluation->settings.context;

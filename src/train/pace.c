@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-#define MEASURED_PART 0.03     /* of the time, for steps; half of it for the evaluation */
+#define MEASURED_PART 0.03     /* fraction of the time for steps; half of this for the evaluation */
 #define MEASURED_MOST 10.0     /* seconds */
-#define MEASURED_STEPS 3       /* at least, after a first one that pays for what is done once */
-#define MEASURED_MOST_STEPS 64 /* with that one */
-#define PATIENCE 4             /* times the part above, for the least number of steps */
+#define MEASURED_STEPS 3       /* at least, after a first step that includes one-time work */
+#define MEASURED_MOST_STEPS 64 /* including that step */
+#define PATIENCE 4             /* factor on the fraction above while there are fewer than the minimum of steps */
 #define WARMUP_PART 10
-#define FLUSHES 0.1 /* seconds that a save may take on a busy disk, however small it is */
+#define FLUSHES 0.1 /* seconds that even a small save may take on a busy disk */
 
 static int64_t multiples(int64_t every, int64_t first, int64_t last) { return every > 0 ? last / every - first / every : 0; }
 
@@ -39,7 +39,7 @@ int64_t hark_pace_warmup(int64_t warmup, int64_t steps) { return hark_min(warmup
 
 static hark_status measure_steps(const hark_pace_task *task, double limit, hark_pace *pace) {
   const double begun = task->clock(task->user);
-  double second = begun, now; /* when the second one began */
+  double second = begun, now; /* when the second step began */
   int steps = 0;
   do {
     HARK_TRY(task->step(task->user, steps));

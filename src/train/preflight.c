@@ -2,13 +2,13 @@
  *
  *   memory = resident now + program + weights + gradients + moments + step + batch
  *
- * The engine's part is exact: the same shape-only run sizes the real memory. Every byte of it is touched by the first step. `program` is
- * what training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, each thread's stack, and what the
- * backend says of its kernels.
+ * The engine's part is exact: the same shape-only run sizes the real memory. The first step touches every byte of it. `program` is further
+ * memory that training needs and hark does not allocate, measured on Linux: pages of code and tables, each thread's stack, and the kernels'
+ * memory as reported by the backend.
  *
- *   disk = (most checkpoints at once - those that lie there) * checkpoint
+ *   disk = (maximum number of checkpoints - existing ones) * checkpoint
  *
- * At most there are `keep`, the best one, and the one being written. */
+ * The maximum is `keep`, plus the best one and the one being written. */
 #include "train/preflight.h"
 
 #include <inttypes.h>
@@ -22,13 +22,13 @@
 
 #define MEBIBYTE ((uint64_t)1 << 20)
 #if HARK_WITH_ONEDNN
-#define PROGRAM_BYTES MEBIBYTE /* tables of its runtime too */
+#define PROGRAM_BYTES MEBIBYTE /* includes tables of its runtime */
 #else
 #define PROGRAM_BYTES (MEBIBYTE / 2)
 #endif
 #define THREAD_BYTES ((uint64_t)64 << 10)
-#define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* of a tensor in a header: name, type, shape, offsets */
-#define CHECKPOINT_ENTRIES 3                     /* of a weight: itself and two moments */
+#define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* per tensor in a header: name, type, shape, offsets */
+#define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments */
 #define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
 #define DISK_OTHER_BYTES MEBIBYTE                /* metrics and the like */
 
@@ -59,7 +59,7 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   return HARK_OK;
 }
 
-/* Checkpoints that lie in the folder already. */
+/* Number of checkpoints in the folder. */
 static hark_status count_checkpoints(hark_context *context, const hark_run *folder, int64_t *count) {
   char path[HARK_PATH_BYTES];
   hark_names names;
@@ -74,7 +74,7 @@ static hark_status count_checkpoints(hark_context *context, const hark_run *fold
   return HARK_OK;
 }
 
-/* The folder itself, or the nearest above it that there is. */
+/* The folder itself, or its nearest existing parent. */
 static hark_status existing_folder(hark_context *context, const char *path, char *out) {
   hark_path_kind kind;
   HARK_TRY(hark_path_join(context, "", path, out));

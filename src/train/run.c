@@ -29,7 +29,7 @@ static hark_status copy_path(hark_context *context, const char *path, hark_run *
   return HARK_OK;
 }
 
-/* Refuses to begin where there is a run, and to go on where there is none. */
+/* Refuses to begin a run where there is one, and to resume where there is none. */
 static hark_status check_holds(hark_context *context, const hark_run *run, bool resume) {
   bool holds = false;
   HARK_TRY(holds_run(context, run, &holds));
@@ -40,7 +40,7 @@ static hark_status check_holds(hark_context *context, const hark_run *run, bool 
   return HARK_OK;
 }
 
-/* What the folder of a locked run needs, and what a killed process left that nobody does. */
+/* Creates what the folder of a locked run needs, and removes what a killed process left. */
 static hark_status prepare_folder(hark_context *context, const hark_run *run, bool resume) {
   char folder[HARK_PATH_BYTES];
   HARK_TRY(check_holds(context, run, resume)); /* again: another process may have begun a run, and ended, before we had the lock */
@@ -60,7 +60,7 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
   return HARK_OK;
 }
 
-/* Removes what a run that has not begun has in its folder, the lock last, and nothing of anybody else's. */
+/* Removes the files of a run that has not begun, the lock last, and nothing else. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
   static const char *const own[] = {"cache", "checkpoints", "vocabulary.json", "origin.json", "data.json", "metrics.jsonl", HARK_LOCK_NAME};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
@@ -105,7 +105,7 @@ void hark_run_abandon(hark_context *context, const hark_run *run) {
   memcpy(message, context->message, sizeof message);
   hark_status status = holds_run(context, run, &holds);
   if (status == HARK_OK && !holds) status = remove_own(context, run);
-  (void)status; /* the failure that is told is the one before */
+  (void)status; /* the failure that is reported is the earlier one */
   memcpy(context->message, message, sizeof message);
 }
 
@@ -146,7 +146,7 @@ void hark_run_close(hark_run *run) {
   if (run->lock >= 0) hark_folder_unlock(&run->lock);
 }
 
-/* What the configuration says of the text. */
+/* The settings of the text from the configuration. */
 static hark_corpus_settings text_settings(const hark_config *config, const char *cache, hark_subword_settings *subwords) {
   *subwords = (hark_subword_settings){.model = (hark_subword_model)config->data.subwords.model,
                                       .vocabulary = config->data.subwords.vocabulary,
@@ -189,7 +189,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
   hark_subword_settings subwords;
   hark_corpus_settings settings = text_settings(config, cache, &subwords);
-  settings.may_build_elsewhere = run->lock < 0; /* it is somebody else's, perhaps, and read only */
+  settings.may_build_elsewhere = run->lock < 0; /* the run's folder may belong to another user and be read-only */
   settings.known = !learn && config->data.paths.count > 0;
   if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
@@ -202,7 +202,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
     HARK_TRY(hark_corpus_open(context, &settings, corpus));
     return hark_tokenizer_save(context, *tokenizer, vocabulary);
   }
-  /* Learned with the corpus, then stored and loaded, so that a fresh and a resumed run hold the same object. */
+  /* Learned with the corpus, then stored and loaded, so that a new and a resumed run have the same object. */
   HARK_TRY(hark_corpus_open(context, &settings, corpus));
   HARK_TRY(hark_tokenizer_save(context, hark_corpus_tokenizer(*corpus), vocabulary));
   return hark_tokenizer_load(context, vocabulary, tokenizer);

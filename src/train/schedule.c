@@ -48,7 +48,7 @@ static int64_t warmup_of(const hark_config *config, const hark_schedule_plan *pl
   return plan->warmup > 0 ? plan->warmup : config->train.warmup;
 }
 
-/* The schedule's own step of a step of the run. */
+/* The schedule's step t' for a step of the run. */
 static double own_step(const hark_schedule_plan *plan, int64_t step) {
   if (plan->bent == 0) return (double)step;
   const double part = (double)(step - plan->bent) / (double)hark_max(1, plan->steps - plan->bent);
@@ -71,13 +71,13 @@ hark_schedule_plan hark_schedule_plan_of(const hark_config *config, int64_t step
   return (hark_schedule_plan){.steps = steps, .learning_rate = config->train.learning_rate};
 }
 
-/* Rates that do not depend on the length go on as they are. */
+/* Rates that do not depend on the length do not change. */
 static bool ignores_length(const hark_config *config) {
   const int schedule = config->train.schedule;
   return schedule == HARK_SCHEDULE_CONSTANT || schedule == HARK_SCHEDULE_RSQRT || schedule == HARK_SCHEDULE_BASE_RSQRT;
 }
 
-/* What changes in the course of the training goes on from where it is. Nobody else asks for it. */
+/* Values that change in the course of the training continue from the present one. Only models of architecture ahca use them. */
 static void keep_remaining(const hark_config *config, const hark_schedule_plan *before, int64_t step, hark_schedule_plan *plan) {
   if (config->model.architecture != HARK_ARCHITECTURE_AHCA) return;
   plan->remaining = hark_schedule_remaining(before, step, 1);
@@ -104,7 +104,7 @@ hark_schedule_plan hark_schedule_extended(const hark_config *config, const hark_
   hark_schedule_plan plan = *before;
   if ((!longer && !other_rate) || steps < step || (longer && steps == step)) return plan;
   plan.learning_rate = config->train.learning_rate;
-  if (!longer && plan.from == 0) return plan; /* the same schedule, of another height */
+  if (!longer && plan.from == 0) return plan; /* the same schedule with another learning rate */
   if (step == 0 || (longer && config->train.extend == HARK_EXTEND_STRETCH)) return hark_schedule_plan_of(config, steps);
   plan.steps = steps;
   if (longer) keep_remaining(config, before, step, &plan);

@@ -7,9 +7,9 @@
 #include "io/number.h"
 #include "train/own_tokens.h"
 
-#define DRAWN_TOKENS ((int64_t)1 << 22) /* that may be hidden or not, before it is said that none is */
+#define DRAWN_TOKENS ((int64_t)1 << 22) /* tokens to draw masks for before a lack of targets is reported */
 
-/* A look at one part. */
+/* The check of one part. */
 typedef struct look {
   hark_context *context;
   const hark_material *material;
@@ -28,12 +28,12 @@ static look look_at(hark_context *context, const hark_material *material, hark_s
                                                split == HARK_SPLIT_TRAINING ? HARK_MASKING_TRAINING : HARK_MASKING_EVALUATION)};
 }
 
-/* Samples to look at: an epoch, and more of what is drawn anew in each. */
+/* Whether to read this sample: an epoch is read, and more where every epoch draws new masks. */
 static bool goes_on(const look *l, int64_t sample, int64_t epoch, int64_t tokens) {
   return sample < epoch || (l->hides && l->split == HARK_SPLIT_TRAINING && tokens < DRAWN_TOKENS);
 }
 
-/* Each once, in the order of the file: random order may pass some over. */
+/* Reads each example once, in the order of the file: random order may omit some. */
 static hark_status look_at_examples(const look *l, hark_example_batches batches, bool *has) {
   hark_example_room room;
   hark_status status = HARK_OK;
@@ -51,7 +51,7 @@ static hark_status look_at_examples(const look *l, hark_example_batches batches,
   return status;
 }
 
-/* Windows of a text always have targets, of which a model that predicts hidden tokens may see every one. */
+/* Windows of a text always have targets, but a masked encoder may have none of them masked. */
 static hark_status look_at_windows(const look *l, const hark_evaluation *evaluation, int64_t windows, bool *has) {
   const int64_t context = l->material->config->model.context;
   const size_t bytes = (size_t)(2 * context) * sizeof(int32_t);
@@ -64,14 +64,14 @@ static hark_status look_at_windows(const look *l, const hark_evaluation *evaluat
     status = evaluation != NULL ? hark_evaluation_read(l->context, evaluation, sample, 1, inputs, targets, &real)
                                 : hark_batches_read(l->context, &l->material->batches, sample, 1, inputs, targets);
     for (int64_t i = 0; i < context && status == HARK_OK; i++)
-      if (targets[i] == HARK_TARGET_IGNORED) inputs[i] = HARK_TOKEN_PADDING; /* which is never hidden */
+      if (targets[i] == HARK_TARGET_IGNORED) inputs[i] = HARK_TOKEN_PADDING; /* which is never masked */
     if (status == HARK_OK) *has = hark_mask_tokens(&l->masking, sample, context, inputs, targets) > 0;
   }
   hark_release(l->context, memory, bytes);
   return status;
 }
 
-/* Why there is none, after "the training examples have no targets". */
+/* Fails with the reason, after "the training examples have no targets". */
 static hark_status refuse(const look *l) {
   const hark_config *config = l->material->config;
   const bool examples = l->material->examples != NULL, training = l->split == HARK_SPLIT_TRAINING;
@@ -86,7 +86,7 @@ static hark_status refuse(const look *l) {
                    training ? "there is nothing to learn" : "expected one at least, or none to validate with");
 }
 
-/* What was given to validate with has nothing to predict in it. */
+/* Fails because the validation data have no targets. */
 static hark_status refuse_nothing(const look *l) {
   const hark_config *config = l->material->config;
   const bool examples = l->material->examples != NULL;
@@ -102,7 +102,7 @@ static hark_status check(const look *l, const hark_example_batches *batches) {
   if (m->examples != NULL) {
     HARK_TRY(look_at_examples(l, *batches, &has));
   } else if (!l->hides) {
-    has = true; /* a next token, the end of a sentence, or a window's own */
+    has = true; /* a next token, the end of a sentence, or a token of the window itself */
   } else if (l->split == HARK_SPLIT_TRAINING) {
     HARK_TRY(look_at_windows(l, NULL, m->samples_per_epoch, &has));
   } else {

@@ -1,7 +1,7 @@
 /* trainer.c - see trainer.h.
  *
- * A step is a function of the configuration, the weights and the step's number: windows and dropout are keyed by sample numbers. What goes
- * from step to step is in hark_run_state and in the engine, and both are in a checkpoint: that is why a resumed run is the same run. */
+ * A step is a function of the configuration, the weights and the step's number: windows and dropout are keyed by sample numbers. The state
+ * between steps is in hark_run_state and in the engine, and a checkpoint contains both. So a resumed run is the same run. */
 #include "train/training_run.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 #include "train/targets.h"
 #include "train/warm_start.h"
 
-/* Until a checkpoint has been written: slower than most disks, and than SHA-256. */
+/* Assumed until a checkpoint has been written: slower than most disks and than SHA-256. */
 #define SAVED_BYTES_PER_SECOND 1e8
 
 void hark_training_say(const training_run *trainer, const char *format, ...) {
@@ -47,7 +47,7 @@ static double seconds_so_far(const training_run *trainer) {
   return trainer->seconds_before + hark_training_now(trainer) - trainer->started;
 }
 
-/* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
+/* Continues after the checkpoint's lines: lines written later, or by a run that never began, are removed. */
 static hark_status open_metrics(training_run *trainer) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(trainer->context, trainer->run, "metrics.jsonl", path));
@@ -69,10 +69,11 @@ static hark_status end_line(training_run *trainer) {
 
 static bool predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
 
-/* Its loss is a measure of the text: it tells what comes next. */
+/* The model predicts next tokens, so its loss is a measure of the text. */
 static bool predicts_next(const training_run *trainer) { return !predicts_masked(trainer) && !hark_config_reconstructs(trainer->config); }
 
-/* What a model has to beat: the entropies of the validation text, as a first line of metrics. That of pairs is of next tokens. */
+/* Records the baselines of a model, the entropies of the validation text, in the first line of metrics. The entropy of pairs applies to
+ * next tokens. */
 static hark_status record_text(training_run *trainer) {
   hark_text_statistics statistics;
   HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
@@ -87,14 +88,14 @@ static hark_status record_text(training_run *trainer) {
   return HARK_OK;
 }
 
-/* What was planned from a time. */
+/* Records the length that was planned from a time. */
 static hark_status record_plan(training_run *trainer) {
   begin_line(trainer);
   hark_jsonl_integer(&trainer->metrics, "planned_steps", trainer->steps);
   return end_line(trainer);
 }
 
-/* What positional kernels and learned rates are: a line at the beginning and at every evaluation. */
+/* Records positional kernels and learned rates in a line, at the beginning and at every evaluation. */
 static hark_status record_kernels(training_run *trainer) {
   const hark_network *network = trainer->engine->network;
   if (hark_kernel_metrics_count(network) == 0) return HARK_OK;
@@ -105,7 +106,7 @@ static hark_status record_kernels(training_run *trainer) {
   return end_line(trainer);
 }
 
-/* What was decided over the validation data. */
+/* Records the decisions made on the validation data. */
 static hark_status record_chunks(training_run *trainer) {
   hark_ahca_report report = hark_ahca_report_of(&trainer->statistics);
   char name[HARK_AHCA_NAME_BYTES];
@@ -119,7 +120,7 @@ static hark_status record_chunks(training_run *trainer) {
   return end_line(trainer);
 }
 
-/* Says what the run will need, before anything large is allocated, and refuses what the machine does not have. */
+/* Reports what the run will need, before anything large is allocated, and refuses needs beyond the machine's. */
 static hark_status preflight(training_run *trainer) {
   const hark_preflight run = {.config = trainer->config,
                               .task = trainer->material.task,
@@ -186,26 +187,26 @@ static void say_material(const training_run *trainer) {
                     validation.tokens, (int)material->task.vocabulary);
 }
 
-/* Where a run goes on. */
+/* The point where a run resumes. */
 typedef struct resumption {
-  bool there; /* a checkpoint, `name` */
+  bool there; /* there is a checkpoint, `name` */
   char name[HARK_NAME_BYTES];
-  char damaged[HARK_NAME_BYTES], why[HARK_MESSAGE_BYTES]; /* the newest one where that cannot be read; "": none */
+  char damaged[HARK_NAME_BYTES], why[HARK_MESSAGE_BYTES]; /* the newest checkpoint, if it cannot be read; "": it can */
   hark_run_state state;                                   /* of the checkpoint */
 } resumption;
 
-/* Before any text is read: a run that cannot go on leaves nothing in its cache. */
+/* Called before any text is read: a run that cannot resume leaves nothing in its cache. */
 static hark_status find_checkpoint(hark_context *context, const hark_config *config, const hark_run *run, resumption *out) {
   const hark_status found = hark_checkpoint_newest(context, run, out->name, out->damaged);
   out->there = found == HARK_OK;
   if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
   if (found == HARK_OK) HARK_TRY(hark_checkpoint_read_state(context, run, out->name, &out->state));
-  if (found == HARK_OK && !hark_config_has_examples(config)) /* whose tasks are compared, with the first difference, when they are opened */
-    return hark_checkpoint_check_vocabulary(context, run, out->name);
+  /* tasks of examples are compared when they are opened, and the first difference is reported */
+  if (found == HARK_OK && !hark_config_has_examples(config)) return hark_checkpoint_check_vocabulary(context, run, out->name);
   return found == HARK_NOT_FOUND ? HARK_OK : found;
 }
 
-/* The tokens of a text that was refused are of no use to the run. */
+/* Removes the tokens of a refused text, which the run cannot use. */
 static hark_status refuse_material(training_run *trainer) {
   const hark_material *material = &trainer->material;
   if (material->corpus != NULL && !hark_corpus_was_cached(material->corpus))
@@ -214,7 +215,7 @@ static hark_status refuse_material(training_run *trainer) {
                    material->examples != NULL ? "examples are" : "text is", material->examples != NULL ? "those" : "the one");
 }
 
-/* Opens text and model and brings both to where the run is. */
+/* Opens text and model and sets both to the state of the run. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
@@ -222,7 +223,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (resume) HARK_TRY(find_checkpoint(context, config, trainer->run, &begun));
   const hark_status opened = hark_material_open(context, config, trainer->run, resume, &trainer->material);
   if (opened == HARK_BAD_FILE && begun.there)
-    hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
+    hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
   HARK_TRY(opened);
   HARK_TRY(hark_training_find_length(trainer, &begun.state));
   HARK_TRY(hark_targets_check(context, &trainer->material));
@@ -240,10 +241,10 @@ static hark_status prepare(training_run *trainer, bool resume) {
     HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
     trainer->seconds_before = trainer->state.seconds;
     trainer->engine->report.pivots = trainer->state.mended_pivots;
-    /* also where the checkpoint is from before tokens were counted */
+    /* also for checkpoints of versions that did not count tokens */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
     hark_training_say(trainer, "going on from %s", begun.name);
-    /* damaged checkpoints stay until there is a new one */
+    /* damaged checkpoints are kept until there is a new one */
     const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
     if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
@@ -292,7 +293,7 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
   *has_targets = step->real > 0;
-  if (step->real > 0 && step->real != targets) step->loss *= (double)targets / (double)step->real; /* reserved tokens are never hidden */
+  if (step->real > 0 && step->real != targets) step->loss *= (double)targets / (double)step->real; /* reserved tokens are never masked */
   return HARK_OK;
 }
 
@@ -322,13 +323,13 @@ static void measure_speed(training_run *trainer) {
   if (trainer->line_steps > 0) trainer->pace.step = elapsed / (double)trainer->line_steps;
 }
 
-/* Windows of a text cost the same in every step, examples what their tokens cost. */
+/* Windows of a text cost the same in every step; the cost of examples depends on their tokens. */
 static double operations_so_far(const training_run *trainer) {
   if (trainer->material.packed) return trainer->state.operations;
   return trainer->pass_operations * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
-/* What is added to the loss, where anything is, and the sum. */
+/* Records the terms added to the loss, if any, and the sum. */
 static void record_parts(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   const double sums[HARK_LOSS_TERMS] = {
@@ -384,7 +385,7 @@ static hark_status run_step(training_run *trainer) {
   trainer->line_tokens += step.tokens;
   trainer->line_steps++;
   trainer->progress.rate = state->rate = rate;
-  if (computed == HARK_OK && !has_targets) { /* nothing to learn from: no update */
+  if (computed == HARK_OK && !has_targets) { /* no targets: no update */
     state->empty_steps++;
     return HARK_OK;
   }
@@ -491,7 +492,7 @@ static void set_aside(training_run *trainer, double seconds) {
   trainer->aside += seconds;
 }
 
-/* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
+/* *best: whether this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
   if (!trainer->material.has_validation || trainer->no_evaluation) {
@@ -513,8 +514,8 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     state->best_loss = result.loss;
     state->best_step = state->step;
     state->evaluations_without_improvement = 0;
-  } else if (hark_training_evaluation_is_due(
-                 trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
+  } else if (hark_training_evaluation_is_due(trainer)) {
+    /* Not for an evaluation made early because of a stop: a run in parts has the same patience as an uninterrupted one. */
     state->evaluations_without_improvement++;
   }
   HARK_TRY(record_validation(trainer, &result));
@@ -545,8 +546,8 @@ static bool has_stalled(const training_run *trainer) {
   return limit > 0 && trainer->state.evaluations_without_improvement >= limit;
 }
 
-/* The evaluation that the interrupt of an earlier part left out. The checkpoint of this step is there and stays as it is: should this part
- * end before the next one, the evaluation is made again. */
+/* Makes the evaluation that the interrupt of an earlier part left out. The checkpoint of this step exists and does not change: if this part
+ * ends before the next checkpoint, the evaluation is made again. */
 static hark_status make_up_evaluation(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   bool best = false;
@@ -555,7 +556,8 @@ static hark_status make_up_evaluation(training_run *trainer) {
   return best ? hark_checkpoint_point_best(trainer->context, trainer->run, state) : HARK_OK;
 }
 
-/* Brings the run to where an uninterrupted one would have begun the next step, if there is one: an earlier part may have stopped early. */
+/* Brings the run to the point where an uninterrupted run would begin the next step, if there is one: an earlier part may have stopped
+ * early. */
 static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   const hark_run_state *state = &trainer->state;
   HARK_TRY(make_up_evaluation(trainer));
@@ -566,7 +568,7 @@ static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   return HARK_OK;
 }
 
-/* What a run that goes on has recorded stays where there is nothing to do: a configuration is that of steps to come. */
+/* A resumed run with nothing to do keeps its recorded configuration, because a configuration is that of later steps. */
 static hark_status get_ready(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   const bool idle = state->step > 0 && (state->step >= trainer->steps || has_stalled(trainer));
@@ -576,8 +578,8 @@ static hark_status get_ready(training_run *trainer) {
   return HARK_OK;
 }
 
-/* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run
- * would have; only a stop for time adds an evaluation of its own, to report what has been reached. */
+/* A stop writes no line of metrics early and leaves evaluations to the next part, so that the parts together write what an uninterrupted
+ * run writes. Only a stop for time adds an evaluation, to report the result. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;

@@ -9,17 +9,16 @@
 #include "io/temporary.h"
 #include "train/training_run.h"
 
-/* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does
- * not. */
+/* Fraction of the time that is planned: steps vary, and a schedule that ends before its time is better than one that does not end. */
 #define PLANNED_PART 0.95
 
-/* The pace is looked at after each of so many parts of the time, and of the planned steps. A plan stands unless it would come to its end
- * later than planned by more than the first of these parts of the time, or sooner by more than the second. */
+/* The pace is checked after every 1/LOOKS of the time and of the planned steps. A plan is kept unless it would end
+ * too late by more than LATE_PART of the time, or too early by more than EARLY_PART. */
 #define LOOKS 10
 #define LATE_PART 0.03
 #define EARLY_PART 0.1
 
-/* Data that take more than this part of the time to be read are worth a line. */
+/* If reading the data takes more than this fraction of the time, a line reports it. */
 #define READING_PART 0.1
 
 hark_status hark_training_count_steps(const training_run *trainer, const hark_config *config, int64_t *out) {
@@ -62,7 +61,7 @@ static bool stops_measure(void *user) {
   return trainer->stop_asked;
 }
 
-/* A step as the run's, whose weights and moments are thrown away afterwards. */
+/* A step like the run's; its weights and moments are discarded afterwards. */
 static hark_status measured_step(void *user, int64_t number) {
   training_run *trainer = user;
   const hark_config *config = trainer->config;
@@ -91,7 +90,7 @@ static hark_status measured_evaluation(void *user, double until, double *part) {
   return status;
 }
 
-/* Beside the run, in a folder that is removed. */
+/* Saves next to the run, in a folder that is removed. */
 static hark_status measured_save(void *user) {
   training_run *trainer = user;
   hark_context *context = trainer->context;
@@ -106,11 +105,11 @@ static hark_status measured_save(void *user) {
   if (status == HARK_OK) status = hark_folder_make(context, path);
   if (status == HARK_OK) status = hark_checkpoint_save(context, &apart, trainer->engine, &state, 1);
   const hark_status removed = status == HARK_OK ? hark_folder_remove(context, apart.path) : status;
-  hark_temporary_folder_end(&folder); /* what could not be saved is removed with what else is abandoned */
+  hark_temporary_folder_end(&folder); /* unfinished files are removed with the folder */
   return removed;
 }
 
-/* Measures what the run's time is to be laid out with, on weights that are drawn anew, or loaded, afterwards. */
+/* Measures the pace for planning the run; weights are initialised or loaded again afterwards. */
 static hark_status measure_pace(training_run *trainer, bool steps_too) {
   hark_engine *engine = trainer->engine;
   const hark_pace_task task = {.user = trainer,
@@ -139,12 +138,12 @@ static hark_pace_every every_of(const training_run *trainer) {
   return (hark_pace_every){trainer->config->train.evaluate_every, trainer->config->train.checkpoint_every};
 }
 
-/* What is left of the part of the time that is planned with. */
+/* Seconds that remain of the planned fraction of the time. */
 static double seconds_to_plan(const training_run *trainer) {
   return PLANNED_PART * trainer->config->train.max_time - (hark_training_now(trainer) - trainer->started);
 }
 
-/* The last step that is reached in that time. */
+/* The last step that can be reached in that time. */
 static int64_t reach(const training_run *trainer, const hark_pace *pace, int64_t done) {
   const hark_pace_every every = every_of(trainer);
   const int64_t most = INT64_MAX / 2 / hark_config_step_tokens(trainer->config);
@@ -157,7 +156,7 @@ static const char *milliseconds(double seconds, char text[HARK_NUMBER_BYTES]) {
   return text;
 }
 
-/* As many steps as fit into the time. */
+/* Plans as many steps as fit into the time. */
 static void plan_steps(training_run *trainer, int64_t done) {
   char step[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
   trainer->steps = reach(trainer, &trainer->pace, done);
@@ -167,7 +166,7 @@ static void plan_steps(training_run *trainer, int64_t done) {
                     hark_number_print(trainer->config->train.max_time, time));
 }
 
-/* Reading the data is no part of the time. */
+/* Starts the time, after the data were read. */
 static void begin_time(training_run *trainer) {
   const double now = hark_training_now(trainer), took = now - trainer->started, limit = trainer->config->train.max_time;
   char reading[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
@@ -188,7 +187,7 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
   const bool plans = trainer->steps == 0;
   HARK_TRY(measure_pace(trainer, plans));
   if (plans && trainer->stop_asked)
-    trainer->steps = state->plan.steps; /* nothing is planned: the next part does */
+    trainer->steps = state->plan.steps; /* nothing is planned: the next part plans */
   else if (plans)
     plan_steps(trainer, state->step);
   return HARK_OK;
@@ -216,7 +215,7 @@ bool hark_training_correct_length(training_run *trainer) {
   if (!trainer->planned || step >= before || step == trainer->first_step || (step < trainer->look_step && now < trainer->look_clock))
     return false;
   plan_look(trainer, now);
-  hark_pace pace = trainer->pace; /* evaluations and saves are as the last ones; a step is the mean of all */
+  hark_pace pace = trainer->pace; /* evaluations and saves take as long as the last ones, a step as long as the mean of all */
   pace.step = (now - trainer->first_clock - trainer->aside) / (double)(step - trainer->first_step);
   const double late = hark_pace_cost(&pace, &every, step, before) - seconds_to_plan(trainer);
   if (late < LATE_PART * limit && late > -EARLY_PART * limit) return false;
@@ -232,7 +231,7 @@ bool hark_training_correct_length(training_run *trainer) {
 
 /* ---- the learning rate of a run that goes on ---- */
 
-/* The plan of a run of before there were plans: that of the configuration that it was begun with. */
+/* The plan of a run made by a version without plans: from the configuration that the run began with. */
 static hark_status find_plan(training_run *trainer, hark_schedule_plan *plan, double *rate) {
   hark_context *context = trainer->context;
   char path[HARK_PATH_BYTES];
@@ -259,7 +258,7 @@ static const char *rounded(double value, char text[HARK_NUMBER_BYTES]) {
   return text;
 }
 
-/* What a run's learning rate does where it is not what the run had laid out. */
+/* Reports how the learning rate proceeds, if this differs from the run's earlier plan. */
 static void say_rates(const training_run *trainer, const hark_schedule_plan *before, double rate) {
   const int64_t step = trainer->state.step;
   const hark_schedule_plan *plan = &trainer->state.plan;

@@ -24,16 +24,16 @@ typedef struct verification {
   hark_finding_visitor *visit;
   void *user;
   int64_t problems;
-  bool knows_data, has_examples; /* what config.yaml says, where it can be read */
+  bool knows_data, has_examples; /* from config.yaml, if that can be read */
 } verification;
 
-/* What makes a finding; everything else that fails ends the verification. */
+/* Whether a failure is a finding; any other failure ends the verification. */
 static bool is_damage(hark_status status) {
   return status == HARK_BAD_FILE || status == HARK_NOT_FOUND || status == HARK_BAD_CONFIGURATION || status == HARK_NOT_FINITE ||
          status == HARK_TOO_LARGE || status == HARK_SHAPE_MISMATCH || status == HARK_UNSUPPORTED;
 }
 
-/* Reports what came of looking at `what`. */
+/* Reports the result for `what`. */
 static hark_status report(verification *v, const char *what, hark_status status, const char *note) {
   if (status != HARK_OK && !is_damage(status)) return status;
   char problem[HARK_MESSAGE_BYTES];
@@ -63,7 +63,7 @@ static hark_status verify_configuration(verification *v) {
   return report(v, "config.yaml", status, NULL);
 }
 
-/* The task of labelled examples. */
+/* Checks the task of labelled examples. */
 static hark_status verify_task(verification *v, const char *path, const hark_text *text) {
   hark_example_vocabulary *vocabulary = NULL;
   const hark_status status = hark_example_vocabulary_parse(v->context, hark_text_get(text), text->length, &vocabulary);
@@ -72,7 +72,7 @@ static hark_status verify_task(verification *v, const char *path, const hark_tex
   return status;
 }
 
-/* A text's vocabulary, or the task of labelled examples: as config.yaml says, or else the file itself. */
+/* Reads a text's vocabulary, or the task of labelled examples: config.yaml or, without it, the file itself determines which. */
 static hark_status read_vocabulary(verification *v, const char *path, const hark_text *text) {
   bool examples = v->has_examples;
   if (!v->knows_data) HARK_TRY(hark_example_vocabulary_is(v->context, hark_text_get(text), text->length, &examples));
@@ -105,7 +105,7 @@ static hark_status verify_origin(verification *v) {
   return report(v, "origin.json", status, NULL);
 }
 
-/* Steps never go back, and neither does the count of tokens. */
+/* Neither steps nor the count of tokens may decrease. */
 typedef struct metrics_reading {
   hark_context *context;
   const char *path;
@@ -129,21 +129,21 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
 static hark_status verify_data_place(verification *v) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(v->context, v->run, HARK_DATA_PLACE_NAME, path));
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* of an earlier hark */
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* of an earlier version */
   return report(v, HARK_DATA_PLACE_NAME, hark_data_place_check(v->context, v->run), NULL);
 }
 
 static hark_status verify_metrics(verification *v) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(v->context, v->run, "metrics.jsonl", path));
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* a run that never began */
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* the run never began */
   metrics_reading reading = {.context = v->context, .path = path};
   return report(v, "metrics.jsonl", hark_jsonl_read(v->context, path, take_line, &reading), NULL);
 }
 
 /* ---- checkpoints ---- */
 
-/* All numbers of a floating-point tensor; `buffer` grows as needed. */
+/* Checks all numbers of a floating-point tensor; `buffer` grows as needed. */
 static hark_status verify_finite(verification *v, const hark_safetensors *file, const char *path, const hark_stored_tensor *stored,
                                  hark_text *buffer) {
   if (stored->type != HARK_F32) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is not F32", path, stored->name);
@@ -169,7 +169,7 @@ static hark_status verify_numbers(verification *v, const hark_safetensors *file,
   return status;
 }
 
-/* Every weight has both moments, in its shape, and there are no others. */
+/* Checks that every weight has both moments, in its shape, and that there are no others. */
 static hark_status verify_moments(verification *v, const hark_safetensors *model, const hark_safetensors *optimizer, const char *path) {
   char name[HARK_SAFETENSORS_NAME_BYTES + 32];
   for (int64_t i = 0; i < hark_safetensors_count(model); i++) {
@@ -205,7 +205,7 @@ static hark_status verify_tensors(verification *v, const char *name) {
   return status;
 }
 
-/* metrics.jsonl can be cut back to where it was at the checkpoint. */
+/* Checks that metrics.jsonl can be cut to its length at the checkpoint. */
 static hark_status verify_metrics_bytes(verification *v, const char *name, uint64_t wanted) {
   hark_context *context = v->context;
   char path[HARK_PATH_BYTES];
@@ -263,7 +263,7 @@ static hark_status verify_checkpoints(verification *v) {
   return status;
 }
 
-/* A pointer names a checkpoint that is there. One that is missing is fine when there is nothing to name. */
+/* Checks that a pointer names an existing checkpoint. A missing pointer is accepted when there is nothing to name. */
 static hark_status verify_pointer(verification *v, const char *which) {
   char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(v->context, v->run, which, path));

@@ -16,7 +16,7 @@
 
 typedef enum tensor_fate { FATE_LOADED, FATE_MISSING, FATE_OTHER_SHAPE, FATE_UNEXPECTED, FATE_COUNT } tensor_fate;
 
-/* What the sorting of the tensors needs, and what came of it. */
+/* Input and result of sorting the tensors. */
 typedef struct warm_start {
   hark_context *context;
   const hark_config *config;
@@ -30,7 +30,7 @@ typedef struct warm_start {
   char first_refused[HARK_MESSAGE_BYTES / 2];
 } warm_start;
 
-/* The run and the checkpoint in it that init_from names: the one in the path, or the best, or the last. */
+/* Opens the run and the checkpoint that init_from names: the checkpoint in the path, or the best, or the last. */
 static hark_status open_source(hark_context *context, const hark_config *config, hark_run *run, char checkpoint[HARK_NAME_BYTES]) {
   HARK_TRY(hark_run_open_reading(context, config->train.init_from, run, checkpoint));
   return checkpoint[0] != '\0' ? HARK_OK : hark_checkpoint_choose(context, run, "", checkpoint);
@@ -75,7 +75,7 @@ static const char *stored_shape(const hark_stored_tensor *stored, char text[SHAP
   return hark_shape_text(&tensor, text, SHAPE_BYTES);
 }
 
-/* Numbers of a positional kernel are of no other one: the first note that says another thing in the file; NULL: none does. */
+/* Parameters of one positional kernel cannot be used for another: returns the first note that differs in the file, or NULL. */
 static const hark_parameter_note *other_meaning(const warm_start *start, const hark_parameter *parameter) {
   for (int i = 0; parameter->spec.noted && i < start->parameters->note_count; i++)
     if (!hark_model_note_agrees(start->file, &start->parameters->notes[i])) return &start->parameters->notes[i];
@@ -109,7 +109,7 @@ static void note(warm_start *start, tensor_fate fate, const char *name, const ch
     start->refused_unexpected++;
 }
 
-/* Says of every tensor on either side what becomes of it. Names from the file go through JSON's escapes. */
+/* Reports for every tensor of both sides whether it is loaded, missing or unexpected. Names from the file are escaped as JSON. */
 static hark_status sort_tensors(warm_start *start) {
   char line[HARK_MESSAGE_BYTES], here[SHAPE_BYTES], there[SHAPE_BYTES];
   for (int32_t i = 0; i < start->parameters->count; i++) {
@@ -157,7 +157,7 @@ static hark_status check(const warm_start *start, const char *path) {
                    path, start->refused_missing, start->refused_unexpected, start->first_refused);
 }
 
-/* A pattern that fits nothing is a mistake more often than not. */
+/* Reports patterns that match nothing, which are usually mistakes. */
 static void say_unused(const warm_start *start, const hark_string_list *patterns, const char *option, bool missing) {
   for (int64_t i = 0; i < patterns->count; i++) {
     bool used = false;
