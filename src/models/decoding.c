@@ -1,17 +1,18 @@
-/* decoding.c - a decoder fed token by token: keys and values of what it has read are kept, so that a new token costs one row.
+/* decoding.c - token-by-token decoding: keys and values of earlier tokens are kept, so that a new token costs one row.
  *
- * A hierarchical cache keeps a part of them and cannot go back. Its decoding keeps the tokens too (4 bytes each), and after a cut or an
- * error reads them again when the next ones come ("stale"). So does one whose rotary rates depend on the length of the text (scaling
- * dynamic and longrope): what was read has to turn by other rates once more has come, in every layer, and so is what a pass over the whole
- * text makes of it.
+ * A hierarchical cache keeps only a part of them and cannot be cut. Its decoding also keeps the tokens (4 bytes each); after a cut or an
+ * error the caches are "stale", and the tokens are read again with the next ones. The same is done if rotary rates depend on the length of
+ * the text (scaling dynamic and longrope): when the text grows, earlier tokens need other rotations in every layer, as in a pass over the
+ * whole text.
  *
- * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the
- * model, the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
+ * All memory of a decoding is in one block, from the context or the caller. The order of its parts depends only on the model, the capacity
+ * and the context's backend. So the size of the block is computed by making the small parts once:
  *
- *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | history, caches, tables | the tape's pool |
- *       ^ what is small: made when the size is asked for too                  ^ sizes known from descriptions and a shape-only run
+ *     | decoding | descriptions of caches and tables | plans | tape | tokens |
+ *     | logits, candidates | history, caches, tables | the tape's pool |
+ *       first row: small parts, also made to compute the size; second row: sizes from descriptions and a shape-only run
  *
- * Calls that work run inside of that block (hark_arena_begin): should one ask for memory, it would get HARK_OUT_OF_MEMORY. None does.
+ * Decoding runs inside that block (hark_arena_begin): a call that requested more memory would fail with HARK_OUT_OF_MEMORY, but none does.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,10 +27,10 @@
 #include "models/model.h"
 #include "models/sampling.h"
 
-/* Tokens of one pass while a text is read in: enough rows for the products to be fast, few enough for little memory. */
+/* Tokens per pass of a prefill: enough rows for fast products, few enough for little memory. */
 #define PREFILL_TOKENS 128
 
-/* Lengths that attention can have. What is counted in tokens is then far from overflow. */
+/* Limit on lengths. Counts of tokens are then far from overflow. */
 #define MAXIMUM_CAPACITY ((int64_t)1 << 40)
 
 #define SAVED_VERSION 3
@@ -43,19 +44,19 @@ struct hark_decoding {
   size_t block_bytes;
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
-  hark_attention_cache *caches; /* one a layer */
-  hark_tensor *log_kernels;     /* [layers] of the positional kernel, for `capacity` tokens, or means of them; NULL: there is none */
-  hark_tensor table;            /* of which the means are taken, or absent */
+  hark_attention_cache *caches; /* one per layer */
+  hark_tensor *log_kernels;     /* [layers]: tables of the positional kernel for `capacity` tokens, or means of tables; NULL: no kernel */
+  hark_tensor table;            /* the table whose means are computed, or absent */
   hark_tensor table_workspace;  /* for filling one of them */
   hark_tensor tokens;           /* i32 [1, prefill] */
-  int32_t *history;             /* host, [capacity]: the tokens read, where they may have to be read again; or NULL */
+  int32_t *history;             /* host, [capacity]: earlier tokens, if they may have to be read again; else NULL */
   float *logits;                /* host */
   void *candidates;
   bool has_logits;
-  bool stale; /* caches hold something else than `length` tokens of the history */
+  bool stale; /* caches do not contain exactly the first `length` tokens of the history */
   int64_t capacity, length, prefill;
   int64_t reach;                /* length of the text whose rotary rates the caches were made with */
-  hark_attention_report report; /* pivots that kernel ridge attention has mended */
+  hark_attention_report report; /* counts the pivots that kernel ridge attention corrected */
   hark_cancel *cancel;
   void *cancel_user;
 };
@@ -68,14 +69,14 @@ static const hark_self_attention_spec *attention_of(const hark_decoding *decodin
 
 static int64_t layers_of(const hark_decoding *decoding) { return config_of(decoding->model)->layers; }
 
-/* The first layer whose cache cannot go back, or -1. */
+/* The first layer whose cache cannot be cut, or -1. */
 static int64_t forgetful_layer(const hark_decoding *decoding) {
   for (int64_t layer = 0; layer < layers_of(decoding); layer++)
     if (!hark_attention_cache_goes_back(attention_of(decoding, layer))) return layer;
   return -1;
 }
 
-/* All layers turn alike. */
+/* All layers have the same rotary positions. */
 static const hark_rotary_spec *rotary_of(const hark_decoding *decoding) { return &attention_of(decoding, 0)->rotary; }
 
 static bool has_history(const hark_decoding *decoding) {
@@ -105,7 +106,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   return hark_stack_logits(decoding->context, decoding->model->network, &forward, tokens, true, logits);
 }
 
-/* What takes the means of a table: the call, whose attributes are the caller's, and its workspace. */
+/* Describes the call that computes means of a table, and its workspace; the attributes are caller-owned. */
 static hark_status describe_means(hark_decoding *decoding, const hark_hierarchical_means_attributes *attributes, hark_call *call) {
   hark_inferred inferred = {0};
   *call = (hark_call){.op = &hark_op_hierarchical_means, .attributes = attributes, .input_count = 1, .inputs = {decoding->table}};
@@ -115,7 +116,8 @@ static hark_status describe_means(hark_decoding *decoding, const hark_hierarchic
   return HARK_OK;
 }
 
-/* The layer whose table this one uses: with one kernel for the model the first that takes the same of it, else itself. */
+/* The layer whose table this layer uses. With one kernel for the model: the first layer that also uses the table, or its means; else the
+ * layer itself. */
 static int64_t table_owner(const hark_decoding *decoding, int64_t layer) {
   hark_hierarchical_means_attributes means;
   if (config_of(decoding->model)->positional_scope != HARK_SCOPE_MODEL) return layer;
@@ -149,7 +151,7 @@ static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t
   return HARK_OK;
 }
 
-/* The positional kernel's tables, without their numbers. */
+/* Describes the positional kernel's tables, without their numbers. */
 static hark_status describe_tables(hark_decoding *decoding) {
   const int64_t layers = layers_of(decoding);
   size_t bytes = 0;
@@ -173,7 +175,7 @@ static hark_status allocate_tables(hark_decoding *decoding) {
   return hark_tensor_allocate(decoding->context, &decoding->table_workspace);
 }
 
-/* The tables follow the weights that are there where a text begins. */
+/* Computes the tables from the present weights, at the beginning of a text. */
 static hark_status fill_tables(hark_decoding *decoding) {
   const hark_network *network = decoding->model->network;
   hark_hierarchical_means_attributes means;
@@ -192,7 +194,7 @@ static hark_status fill_tables(hark_decoding *decoding) {
   return HARK_OK;
 }
 
-/* What is small, and what the rest will need. */
+/* Makes the small parts, and computes the sizes of the rest. */
 static hark_status make_small(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_network *network = decoding->model->network;
@@ -238,7 +240,7 @@ static hark_status add_tensor(hark_context *context, const hark_tensor *tensor, 
   return hark_size_add(context, *total, hark_align_up(bytes), total);
 }
 
-/* Adds to *total what make_large() will take. */
+/* Adds to *total the bytes that make_large() will allocate. */
 static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   hark_context *context = decoding->context;
   size_t history = 0;
@@ -296,7 +298,7 @@ static hark_decoding begin(hark_context *context, const hark_model *model, const
       .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
 }
 
-/* The size of the block, beginning on HARK_ALIGNMENT. */
+/* The size of the block, which begins on HARK_ALIGNMENT. */
 static hark_status measure(hark_context *context, const hark_model *model, const hark_decoding_options *options, size_t *bytes) {
   hark_decoding decoding = begin(context, model, options);
   hark_arena arena = {0};
@@ -368,7 +370,7 @@ void hark_decoding_destroy(hark_decoding **decoding_pointer) {
 
 /* ---- reading ---- */
 
-/* *logits: those behind the last token. */
+/* *logits: those after the last token. */
 static hark_status read_in(hark_decoding *decoding, const int32_t *tokens, int64_t count, hark_value *logits) {
   for (int64_t done = 0; done < count;) {
     const int64_t rows = hark_min(count - done, decoding->prefill);
@@ -396,8 +398,8 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
   return hark_tensor_read(decoding->context, hark_tape_tensor(decoding->tape, logits), decoding->logits);
 }
 
-/* Back to the first `length` tokens. What begins anew needs nothing of before. Caches that turned by the rates of a longer text are none of
- * this one, even where the next token would make it long again: what follows is what follows after saving and restoring. */
+/* Cuts to the first `length` tokens; a length of 0 needs no caches. Caches made with the rotary rates of a longer text become stale, even
+ * if the next token would make the text long again: so the results are the same as after saving and restoring. */
 static void go_back(hark_decoding *decoding, int64_t length) {
   const bool same_rates = hark_rotary_same_rates(rotary_of(decoding), decoding->reach, length);
   decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0 || !same_rates);
@@ -453,16 +455,17 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 
 /* ---- saving ----
  *
- *     header | tokens (i32), where they may have to be read again | of every layer, unless they are stale, the caches: rows of what was read, or where
- *     they cannot go back all levels | logits, if there are any | checksum of all before (u64)
+ *     header | tokens (i32), if they may have to be read again | caches of every layer, unless stale | logits, if any | checksum (u64)
  *
- * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next
- * come. Numbers are little-endian, as everywhere in hark's files. */
+ * A cache is saved as the rows of its tokens or, if it cannot be cut, with all levels. The checksum is that of everything before it.
+ *
+ * A hierarchical cache with another number of levels cannot be restored: the tokens are restored, and read again with the next ones.
+ * Numbers are little-endian, as in all files of hark. */
 
 typedef struct saved_header {
   char magic[sizeof saved_magic];
   uint64_t version, fingerprint, bytes, length, has_logits;
-  uint64_t levels; /* of the caches that cannot go back, 1 where all keep every row; 0: there are none */
+  uint64_t levels; /* of caches that cannot be cut; 1 where all keep every row; 0: no caches */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -475,7 +478,7 @@ static uint64_t cache_levels(const hark_decoding *decoding) {
   return (uint64_t)cache_part(decoding, layer * HARK_CACHE_PARTS + HARK_CACHE_KEY)->shape[0];
 }
 
-/* What of a part is saved with this header. */
+/* Bytes of a part that are saved with this header. */
 static size_t part_bytes(const hark_decoding *decoding, const saved_header *header, int64_t number) {
   const hark_tensor *part = cache_part(decoding, number);
   const int64_t layer = number / HARK_CACHE_PARTS;
@@ -537,7 +540,7 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   return HARK_OK;
 }
 
-/* All that can be wrong with saved bytes. */
+/* Checks everything that can be wrong with saved bytes. */
 static hark_status check_saved(const hark_decoding *decoding, const void *data, size_t bytes, saved_header *header) {
   hark_context *context = decoding->context;
   uint64_t checksum;
@@ -558,12 +561,13 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
   const uint64_t most_levels =
-      forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
+      forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* the data are in memory: sizes below do not overflow */
   const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
   if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
-  for (size_t i = 0; has_history(decoding) && i < header->length; i++) { /* rows of a table: a checksum does not say who wrote them */
+  /* tokens are rows of a table, and anybody can write a valid checksum */
+  for (size_t i = 0; has_history(decoding) && i < header->length; i++) {
     int32_t token;
     memcpy(&token, (const char *)data + sizeof *header + i * sizeof token, sizeof token);
     if (token < 0 || token >= config_of(decoding->model)->vocabulary)
@@ -596,7 +600,7 @@ hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, siz
   HARK_TRY(hark_check_apart(decoding->context, "saved decoding: the decoding and its bytes", decoding, decoding->arena.bytes, data, bytes,
                             false));
   HARK_TRY(check_saved(decoding, data, bytes, &header));
-  go_back(decoding, 0); /* until all is there */
+  go_back(decoding, 0); /* until everything is restored */
   decoding->has_logits = false;
   hark_arena_begin(decoding->context, &decoding->arena);
   const hark_status status = take_saved(decoding, &header, (const char *)data + sizeof header);

@@ -1,4 +1,4 @@
-/* description.c - printing and reading go over the table of options (model_options.h). */
+/* description.c - prints and reads descriptions by the table of options (model_options.h). */
 #include "models/description.h"
 
 #include <inttypes.h>
@@ -13,14 +13,14 @@
 #define KEY_BYTES 64
 #define PREFIX_LENGTH (sizeof HARK_MODEL_PREFIX - 1)
 
-/* The keys that more is known of than the table says. */
+/* Keys with further checks than those of the table. */
 #define KERNEL_KEY "positional"
 #define RAMP_KEY "rotary.ramp"
 
 /* "rotary.base" of model.rotary.base. */
 static const char *key_of(const hark_model_option *row) { return row->option.name + PREFIX_LENGTH; }
 
-/* "rotary" of "rotary.base"; none of "layers". */
+/* Length of the section: "rotary" of "rotary.base"; 0 for "layers". */
 static size_t section_length(const char *key) {
   const char *dot = strchr(key, '.');
   return dot != NULL ? (size_t)(dot - key) : 0;
@@ -75,7 +75,7 @@ static bool is_stated(const hark_model_option *row, const hark_network_config *c
   return false;
 }
 
-/* The keys of the section of `key`, each with ", " before it but for the first; returns how many. */
+/* Prints the keys of the section of `key`, separated by ", "; returns how many. */
 static int print_section(const char *key, const hark_network_config *config, hark_text *text) {
   const size_t length = section_length(key);
   const hark_model_option *row;
@@ -158,7 +158,7 @@ static hark_status read_words(const description_reader *r, const hark_model_opti
   return refuse(r, row, quoted);
 }
 
-/* Numbers, or texts of several numbers, as configurations have them: "10,13". */
+/* Reads a list of numbers, or of texts with several numbers, as in configurations: "10,13". */
 static hark_status read_list(const description_reader *r, const hark_model_option *row, const hark_json_node *node) {
   const hark_model_list *const list = hark_model_list_of(row->option.name);
   if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is no list", r->name, row->option.name);
@@ -177,7 +177,7 @@ static hark_status read_list(const description_reader *r, const hark_model_optio
   return HARK_OK;
 }
 
-/* The expression of a positional kernel is read here for its mistakes alone. */
+/* Parses the expression of a positional kernel only to find its mistakes. */
 static hark_status check_kernel(const description_reader *r, const char *text) {
   hark_positional *expression = NULL;
   if (text[0] == '\0') return HARK_OK;
@@ -212,7 +212,7 @@ static hark_status read_value(const description_reader *r, const hark_model_opti
   return HARK_OK;
 }
 
-/* What only training uses is not looked at. */
+/* Keys that only training uses are ignored. */
 static hark_status read_key(description_reader *r, const char *key, const hark_json_node *node) {
   const hark_model_option *row;
   char text[HARK_SHOWN_BYTES];
@@ -226,7 +226,7 @@ static hark_status read_key(description_reader *r, const char *key, const hark_j
   return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s", r->name, hark_text_shown(key, text));
 }
 
-/* The members of an object; `section` is "" or "rotary". */
+/* Reads the members of an object; `section` is "" or "rotary". */
 static hark_status read_section(description_reader *r, const char *section, const hark_json_node *object) {
   for (const hark_json_node *member = object->first; member != NULL; member = member->next) {
     char key[KEY_BYTES], text[HARK_SHOWN_BYTES];
@@ -241,7 +241,7 @@ static hark_status read_section(description_reader *r, const char *section, cons
   return HARK_OK;
 }
 
-/* Facts are not missed: the number of tokens may come from a vocabulary. */
+/* Whether an absent key is an error. Facts may be absent: the number of tokens may come from a vocabulary. */
 static bool is_missed(const description_reader *r, const hark_model_option *row) {
   switch (row->stored) {
     case HARK_STORED_ALWAYS:
@@ -265,7 +265,7 @@ static hark_status read_model(description_reader *r, const hark_json_node *root)
   for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++) {
     if (r->seen[i]) continue;
     if (r->config->rotary.scaling == HARK_ROTARY_YARN && strcmp(key_of(row), RAMP_KEY) == 0)
-      r->config->rotary.ramp = HARK_ROTARY_RAMP_TURNS; /* of before there were two */
+      r->config->rotary.ramp = HARK_ROTARY_RAMP_TURNS; /* written before there were two ramps */
     if (is_missed(r, row)) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is missing", r->name, row->option.name);
   }
   return HARK_OK;

@@ -2,9 +2,9 @@
  *
  *     r_l = z c_l + noise,  c_l = c(x_l), r_l = r(x_l);   z^ = R' C (C'C + lambda I)^-1;   y = z^ c^m(msk)
  *
- * Tokens x_1 .. x_L, and behind them the input mask msk, whose response is to be told: the last token of a sequence. c, r and c^m are
- * learned, linear or with one hidden layer of model.feed_forward_width features relu(x A); so is lambda where model.finite.ridge_learned
- * says so. They are determined up to maps that keep z^ c^m. lambda is the noise's variance over that of z's prior
+ * A sequence is tokens x_1 .. x_L and then the input mask msk, whose response is to be predicted. c, r and c^m are learned, linear or with
+ * one hidden layer of model.feed_forward_width features relu(x A); lambda is learned with model.finite.ridge_learned. They are determined
+ * up to maps that do not change z^ c^m. lambda is the variance of the noise divided by that of z's prior
  * (docs/mathematics/latent-variables.md).
  *
  * Parameters: covariate.weight [c, d], response.weight [r, d], query.weight [c, d]; with map network covariate.weight [c, F] and
@@ -18,7 +18,7 @@
 #include "models/latent.h"
 
 typedef struct hark_finite_layers {
-  hark_linear up[3], maps[3]; /* in the order of MAPS; up: of the hidden layers, where there are any */
+  hark_linear up[3], maps[3]; /* in the order of MAPS; up: hidden layers, if there are any */
   hark_parameter_id log_ridge;
 } finite_layers;
 
@@ -65,7 +65,7 @@ static void close(hark_context *context, hark_network *network) {
   network->finite = NULL;
 }
 
-/* x stays. */
+/* The caller keeps x. */
 static hark_status apply_map(const hark_network *network, const hark_forward *forward, int map, hark_value x, hark_value *out) {
   hark_value inner = 0;
   if (is_linear(&network->config)) return hark_linear_apply(forward, &network->finite->maps[map], x, out);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_HEADS 65536 /* of all layers: a description of a few bytes asks for no more */
+#define MOST_HEADS 65536 /* of all layers: limits the memory that a description of a few bytes can request */
 
 static bool is_single(const hark_network_config *config) { return config->latent.form == HARK_LATENT_FORM_SINGLE; }
 static bool has_query(const hark_network_config *config) { return config->latent.aggregate == HARK_LATENT_AGGREGATE_QUERY; }
@@ -61,7 +61,7 @@ static hark_status check(hark_context *context, const hark_network_config *confi
 
 /* ---- parameters ---- */
 
-/* A weight whose bounds are those of the configuration, or an operator norm alone. */
+/* Declares a weight with the configuration's bounds, or with a bound on the operator norm only. */
 static hark_status declare_matrix(hark_context *context, hark_network *network, int64_t in, int64_t out, double operator_norm,
                                   const char *name, hark_linear *layer) {
   const hark_latent_config *latent = &network->config.latent;
@@ -74,7 +74,7 @@ static hark_status declare_matrix(hark_context *context, hark_network *network, 
   return hark_parameters_add(context, &network->parameters, &spec, &layer->weight, "%s.weight", name);
 }
 
-/* The r-norm of a row vector is the operator norm of its matrix for the conjugate of r. */
+/* Declares msk. The r-norm of a row vector is the operator norm of its matrix for the conjugate of r. */
 static hark_status declare_class(hark_context *context, hark_network *network, hark_parameter_id *out) {
   static const hark_bound_norm conjugate[] = {HARK_BOUND_FREE, HARK_BOUND_INFINITY, HARK_BOUND_TWO, HARK_BOUND_ONE};
   const hark_network_config *config = &network->config;
@@ -160,7 +160,7 @@ typedef struct pass {
   hark_value offsets; /* of sequences in tokens */
 } pass;
 
-/* x W, relu of it where asked for. x stays. */
+/* x W, or relu(x W). The caller keeps x. */
 static hark_status features(const pass *p, const hark_linear *layer, hark_value x, hark_value *out) {
   hark_value inner = 0;
   HARK_TRY(hark_linear_apply(p->forward, layer, x, &inner));
@@ -172,10 +172,10 @@ static int64_t rows_of(const pass *p, hark_value value) {
   return hark_tensor_count(tensor) / tensor->shape[tensor->rank - 1];
 }
 
-/* One head: rows of `from` ask rows of x, sequence by sequence. Both stay. */
+/* One head: rows of `from` attend to rows of x, sequence by sequence. The caller keeps both. */
 static hark_status attend(const pass *p, const hark_latent_head *head, hark_value from, hark_value from_offsets, hark_value x,
                           hark_value *out) {
-  enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS }; /* the record's */
+  enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS }; /* the operator's */
   const hark_network_config *config = &p->network->config;
   hark_value inputs[INPUTS] = {[QUERY_OFFSETS] = from_offsets, [KEY_OFFSETS] = p->offsets};
   hark_attention_attributes attributes = {.own = {.desc = hark_attention_desc_default()}, .keys_of_a_query = p->forward->packing->longest};
@@ -207,7 +207,7 @@ static hark_status attend_all(const pass *p, const hark_latent_head *heads, hark
   return HARK_OK;
 }
 
-/* x + y, of which y is given over and x, which others read too, stays; without skips y alone. */
+/* x + y, or y without skip connections. Releases y; the caller keeps x, which is used elsewhere too. */
 static hark_status skip(const pass *p, hark_value x, hark_value y, hark_value *out) {
   const hark_value parts[] = {x, y};
   *out = y;
@@ -226,13 +226,13 @@ static hark_status run_layer(const pass *p, const hark_latent_layer *layer, hark
   return HARK_OK;
 }
 
-/* msk, once for every sequence: [sequences, d]; and where those rows lie. */
+/* msk, once for every sequence: [sequences, d]; and the offsets of these rows. */
 static hark_status class_rows(const pass *p, hark_value *rows, hark_value *offsets) {
   const hark_segment_slots_attributes one = {1, 0, false};
   const hark_segment_index_attributes index = {p->sequences, 0, 0, false};
   hark_value outputs[HARK_MAX_OUTPUTS] = {0}, inputs[2] = {0};
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_segment_slots, &one, 1, &p->offsets, 0, offsets));
-  HARK_TRY(hark_tape_apply(p->tape, &hark_op_segment_index, &index, 1, offsets, 0, outputs)); /* the first is the place: 0 */
+  HARK_TRY(hark_tape_apply(p->tape, &hark_op_segment_index, &index, 1, offsets, 0, outputs)); /* the first output is the position: 0 */
   inputs[0] = outputs[0];
   HARK_TRY(hark_forward_parameter(p->forward, p->network->latent->class_encoding, &inputs[1]));
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_embedding, NULL, 2, inputs, 0, rows));
@@ -241,7 +241,7 @@ static hark_status class_rows(const pass *p, hark_value *rows, hark_value *offse
   return HARK_OK;
 }
 
-/* Takes x over. */
+/* Releases x. */
 static hark_status aggregate(const pass *p, hark_value ranges, hark_value x, hark_value *out) {
   enum { ROWS, LENGTHS, RANGES, INPUTS }; /* of pool */
   const hark_latent_layers *own = p->network->latent;

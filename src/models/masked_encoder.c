@@ -1,7 +1,7 @@
-/* masked_encoder.c - an encoder that tells the tokens that are hidden from it (data/masking.h; Devlin et al. 2018, arXiv 1810.04805): the
- * stack where every token sees all others, and the decoder's head.
+/* masked_encoder.c - an encoder that predicts masked tokens (data/corpora/masking.h; Devlin et al. 2018, arXiv 1810.04805): the stack,
+ * where every token sees all others, and the decoder's head.
  *
- * Its stack has the names of the encoder's, so that an encoder may begin with its weights (train.init_from).
+ * Its stack has the same names as the encoder's, so an encoder can be initialised with its weights (train.init_from).
  */
 #include "models/stack.h"
 

@@ -1,4 +1,4 @@
-/* model.c - models: their files, what they are, text and tokens. Which file a path means is in model_path.c, decoding in decoding.c. */
+/* model.c - models: their files, properties, text and tokens. model_path.c finds files, decoding.c decodes. */
 #include "models/model.h"
 
 #include <inttypes.h>
@@ -78,7 +78,7 @@ hark_status hark_model_tell_sentences(hark_context *context, hark_model *model) 
   return take_fingerprint(context, model);
 }
 
-/* The vocabulary, when there is one, and how many tokens there are. */
+/* Finds the vocabulary, if there is one, and the number of tokens. */
 static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
                                    hark_network_config *config) {
   if (options->vocabulary != NULL) {
@@ -107,7 +107,7 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
   return HARK_OK;
 }
 
-/* Description and vocabulary, and a network that is declared. */
+/* Reads description and vocabulary, and declares the network. */
 static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
   hark_description description;
   HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
@@ -163,7 +163,7 @@ hark_status hark_model_read_weights(hark_context *context, const hark_safetensor
   return HARK_OK;
 }
 
-/* What the file carries replaces what the caller gave. */
+/* The file's description and vocabulary replace the caller's. */
 static hark_status read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
   const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY),
              *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
@@ -196,7 +196,7 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
   return take_fingerprint(context, model);
 }
 
-/* Makes a model from an open file, which it closes. `before`: what the context held before it was opened. */
+/* Makes a model from an open file and closes the file. `before`: memory of the context before the file was opened. */
 static hark_status load_file(hark_context *context, hark_safetensors **file, const char *name, hark_model_options *options, size_t before,
                              hark_model **out) {
   hark_model *model = NULL;

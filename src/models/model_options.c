@@ -47,7 +47,7 @@ const hark_model_option *hark_model_option_find(const char *name) {
 
 /* ---- conditions ---- */
 
-/* Conditions are of options of this table, which a test sees to. A list is there when numbers of it are: files have no texts. */
+/* Conditions refer to options of this table; a test checks this. A list is given if it has numbers: files have no texts. */
 static bool holds(const hark_option_need *need, const hark_network_config *config) {
   const hark_model_option *const row = hark_model_option_find(need->name);
   if (row == NULL) return false;

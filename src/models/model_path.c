@@ -5,7 +5,7 @@
 
 #include "io/checkpoint_files.h"
 
-/* folder/file when that is a file; else "". */
+/* folder/file if that is a file; else "". */
 static hark_status file_in(hark_context *context, const char *folder, const char *file, char out[HARK_PATH_BYTES]) {
   HARK_TRY(hark_path_join(context, folder, file, out));
   if (hark_path_kind_of(out) != HARK_PATH_FILE) out[0] = '\0';
@@ -23,7 +23,8 @@ static hark_status find_in_run(hark_context *context, const char *run, const cha
   return out[0] != '\0' ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no %s", checkpoint, HARK_WEIGHTS_FILE);
 }
 
-/* Compares with the manifest beside the file. Without one a file is what it is, but in a run such a folder is no checkpoint. */
+/* Compares the file with the manifest in its folder. A file without a manifest is accepted, but not in a run, where every checkpoint has
+ * one. */
 static hark_status verify_file(hark_context *context, const char *path, bool in_run) {
   char folder[HARK_PATH_BYTES], manifest[HARK_PATH_BYTES];
   const char *name = hark_path_name(path);

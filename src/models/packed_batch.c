@@ -21,7 +21,7 @@ hark_status hark_packed_batch_create(hark_context *context, const hark_packed_ex
   HARK_TRY(hark_tensor_make(context, memory, HARK_I64, 3, ranges, &out->ranges));
   if (most->features > 0) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 3, vectors, &out->vectors));
   if (!memory) return HARK_OK;
-  HARK_TRY(hark_allocate_zero(context, segment_bytes(out), &segments)); /* runs for shapes count by it */
+  HARK_TRY(hark_allocate_zero(context, segment_bytes(out), &segments)); /* shape-only runs read it */
   out->segments = segments;
   return HARK_OK;
 }

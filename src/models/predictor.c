@@ -1,8 +1,8 @@
-/* predictor.c - see hark/predictor.h. A pass is that of the trainer's evaluation: packed examples, an architecture's logits, no gradients.
+/* predictor.c - see hark/predictor.h. A pass is like one of the trainer's evaluation: packed examples, an architecture's logits, no
+ * gradients.
  *
- * Everything a call needs lies in memory of the predictor: what is read (host and backend), the tape's pool, which runs for shapes alone
- * have measured, and for ahca what the caller decides. One run is enough: shapes are largest where examples, tokens and the longest
- * sequence are.
+ * All memory of a call belongs to the predictor: the inputs (host and backend), the tape's pool, measured by a shape-only run, and for ahca
+ * the caller's decisions. One run is enough: shapes are largest for the maximum numbers of examples and tokens and the longest sequence.
  */
 #include <hark/predictor.h>
 #include <inttypes.h>
@@ -21,15 +21,15 @@ struct hark_predictor {
   hark_context *context;
   const hark_model *model;
   hark_prediction_shape shape;
-  int64_t front;  /* tokens that are put in front of a sequence */
-  int64_t tokens; /* most of a call, without these */
+  int64_t front;  /* number of tokens inserted at the beginning of a sequence */
+  int64_t tokens; /* maximum of a call, without these */
   hark_attention_plan **plans;
   hark_tape *tape;
   hark_packed_batch read;
-  hark_example_batch host; /* of what is read, in `memory` */
+  hark_example_batch host; /* the inputs, in `memory` */
   void *memory;
   size_t bytes;
-  /* Of ahca: what the caller decides. */
+  /* Of ahca: the caller's decisions. */
   hark_select_global *select;
   void *select_user;
   bool gives_chunks;
@@ -69,7 +69,7 @@ hark_status hark_predictor_shape(const hark_model *model, hark_prediction_shape 
 
 /* ---- making ---- */
 
-/* What the options ask for, with all defaults in their places. */
+/* Reads the options, with defaults for missing ones. */
 static hark_status take_options(hark_context *context, const hark_model *model, const hark_predictor_options *given,
                                 hark_predictor_options *out) {
   const hark_prediction_shape shape = shape_of(model);
@@ -99,7 +99,7 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
   return HARK_OK;
 }
 
-/* Host memory of what is read: 8-byte numbers, then 4-byte ones. */
+/* Makes the host memory of the inputs: 8-byte numbers, then 4-byte ones. */
 static hark_status make_host(hark_predictor *p) {
   const hark_packed_extents *most = &p->read.most;
   const size_t tokens = (size_t)most->tokens, sequences = (size_t)(most->examples * most->parts);
@@ -113,7 +113,7 @@ static hark_status make_host(hark_predictor *p) {
   return HARK_OK;
 }
 
-/* Copies the global tokens out, asks the caller, and writes what it chose. */
+/* Copies the global tokens, calls the caller's function, and writes its choice. */
 static hark_status choose(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
   hark_predictor *p = user;
   const int64_t sequences = index->shape[0], most = index->shape[1], width = global->shape[global->rank - 1];
@@ -152,7 +152,7 @@ static hark_status make_decisions(hark_predictor *p) {
   return HARK_OK;
 }
 
-/* Records a pass over what has been written; chunks NULL: by the model's rule. */
+/* Records a pass over the written inputs; chunks NULL: by the model's rule. */
 static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value *logits) {
   const hark_network *network = network_of(p);
   hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report};
@@ -168,7 +168,7 @@ static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value
   return network->architecture->logits(p->context, network, &forward, &input, logits);
 }
 
-/* The largest passes, for their shapes alone. */
+/* Runs the largest passes without memory, for their shapes. */
 static hark_status measure(hark_predictor *p) {
   hark_value logits = 0;
   p->host.rows = p->read.most.examples;
@@ -241,7 +241,7 @@ void hark_predictor_destroy(hark_predictor **predictor) {
 
 /* ---- calls ---- */
 
-/* One sequence behind those that are there, from token `first` of the caller's. */
+/* Appends one sequence, from the caller's token `first` on. */
 static hark_status add_sequence(hark_predictor *p, const hark_prediction_input *input, int64_t sequence) {
   const int64_t first = input->offsets[sequence], behind = input->offsets[sequence + 1], begin = p->host.tokens;
   const int64_t vocabulary = network_of(p)->config.vocabulary, features = p->shape.features;
@@ -304,7 +304,7 @@ static hark_status take_input(hark_predictor *p, const hark_prediction_input *in
   return hark_packed_batch_write(p->context, &p->read, &p->host);
 }
 
-/* The caller's chunks in the backend's memory. */
+/* Writes the caller's chunks to the backend's memory. */
 static hark_status take_chunks(hark_predictor *p, const hark_prediction_input *input, hark_tensor *chunks) {
   if (input->chunk_count < 1 || input->chunk_count > p->host.tokens)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: %" PRId64 " chunks, expected 1 to %" PRId64 ", one for each token",

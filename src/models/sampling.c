@@ -13,7 +13,7 @@ typedef struct candidate {
 
 static bool likelier(const candidate *a, const candidate *b) { return a->logit != b->logit ? a->logit > b->logit : a->token < b->token; }
 
-/* Lets the candidate at `at` sink in the heap of `count`, whose parents are less likely than their children. */
+/* Moves the candidate at `at` down in the heap of `count` candidates, where parents are less likely than their children. */
 static void sink(candidate *heap, int64_t at, int64_t count) {
   const candidate sinking = heap[at];
   for (int64_t child; (child = 2 * at + 1) < count; at = child) {
@@ -24,7 +24,7 @@ static void sink(candidate *heap, int64_t at, int64_t count) {
   heap[at] = sinking;
 }
 
-/* Likeliest first, in place: the C library's qsort may allocate. Heapsort (Williams 1964). */
+/* Sorts in place, most likely first, by heapsort (Williams 1964): the C library's qsort may allocate. */
 static void sort(candidate *candidates, int64_t count) {
   for (int64_t at = count / 2 - 1; at >= 0; at--) sink(candidates, at, count);
   for (int64_t end = count - 1; end > 0; end--) {

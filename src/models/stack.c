@@ -1,11 +1,11 @@
-/* stack.c - see stack.h. Weights into the residual stream begin smaller by sqrt(2 layers) (Radford et al. 2019). */
+/* stack.c - see stack.h. Initial weights into the residual stream are smaller by a factor of sqrt(2 layers) (Radford et al. 2019). */
 #include "models/stack.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
-/* Whether the layers have a positional kernel with parameters of their own. */
+/* Whether the layers have a positional kernel with their own parameters. */
 static bool has_own_kernels(const hark_network *network) {
   return network->positional_source.expression != NULL && network->config.positional_scope != HARK_SCOPE_MODEL;
 }
@@ -71,7 +71,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                    deviation, output_deviation, name, &block->feed_forward);
 }
 
-/* Weights of one expression are no weights of another. */
+/* The expression is also a note of the parameters: weights of one expression cannot be used for another. */
 hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length) {
   static const char *const scopes[] = {"model", "layer", "head"};
   hark_network_config *config = &network->config;
@@ -133,17 +133,17 @@ const hark_positional_layer *hark_stack_positional(const hark_network *network, 
   return has_own_kernels(network) ? &network->blocks[block].attention.positional : &network->positional;
 }
 
-/* What a block needs when it is built, and built again for the backward. */
+/* Arguments for building a block, which is built again for the backward. */
 typedef struct block_closure {
   hark_context *context;
   const hark_network *network;
   const hark_forward *forward;
   int64_t layer;
-  bool built; /* this is not the first time: what is reported has been */
+  bool built; /* built before: its report was already counted */
 } block_closure;
 
-/* inputs: x, and where the model shares one the table of a positional kernel.
- * x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
+/* inputs: x and, if the model has a shared positional kernel, its table. x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is
+ * released if it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   block_closure *closure = data;
   const hark_network_config *config = &closure->network->config;
@@ -166,7 +166,7 @@ static hark_status build_block(void *data, hark_tape *tape, const hark_value *in
   return hark_forward_add(forward, x, branch, &outputs[0]);
 }
 
-/* What is added to the embedded tokens of packed sequences, each of which begins at position 0. */
+/* Adds positions to the embedded tokens of packed sequences, each of which begins at position 0. */
 static hark_status embed_packed_positions(const hark_network *network, const hark_forward *forward, hark_value *x) {
   hark_value inputs[2] = {0};
   hark_tensor positions = *forward->packing->positions;
@@ -203,7 +203,7 @@ static hark_status embed_positions(const hark_network *network, const hark_forwa
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, x);
 }
 
-/* Tokens of the longest sequence of a pass, with those that came before it. */
+/* Length of the longest sequence of a pass, including earlier tokens. */
 static int64_t length_of(const hark_forward *forward, hark_value tokens) {
   if (forward->packing != NULL) return forward->packing->longest;
   return forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
@@ -222,7 +222,7 @@ static hark_status embed(hark_context *context, const hark_network *network, con
   return hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, out);
 }
 
-/* The table of the model's positional kernel for the distances of this pass, of the layer that reaches farthest. */
+/* The table of the model's positional kernel for this pass, with the distances of the layer that needs most. */
 static hark_status shared_table(const hark_network *network, const hark_forward *forward, hark_value tokens, hark_value *table) {
   int64_t distances = 0;
   for (int64_t layer = 0; layer < network->config.layers; layer++)

@@ -3,8 +3,8 @@
  *   g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   w = w - rate (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + epsilon) + decay w)
  *
- * About 15 n operations. Not differentiable. A gradient_scale that is not finite changes nothing: the step is skipped by a branch, so that
- * weights and moments keep their bits. Loshchilov, Hutter, arXiv 1711.05101, algorithm 2, with the rate as the schedule's multiplier.
+ * About 15 n operations. Not differentiable. If gradient_scale is not finite, the step is skipped by a branch, so that weights and moments
+ * keep their bits. Loshchilov, Hutter, arXiv 1711.05101, algorithm 2, with the rate as the schedule's multiplier.
  */
 #include <inttypes.h>
 
@@ -38,7 +38,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                      step->rate, step->decay, step->epsilon);
   }
   const hark_type type = inputs[INPUT_WEIGHT].type;
-  const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to nothing */
+  const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to 0 */
   HARK_TRY(hark_check_range(context, "adamw", "epsilon", step->epsilon, type, range));
   HARK_TRY(hark_check_range(context, "adamw", "rate", step->rate, type, up_to));
   return hark_check_range(context, "adamw", "decay", step->decay, type, up_to);

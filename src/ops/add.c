@@ -1,4 +1,4 @@
-/* add.c - y = a + b, of one shape: the residual connection.
+/* add.c - y = a + b, for equal shapes: the residual connection.
  *
  * da = db = dy. One operation per element.
  */

@@ -1,6 +1,6 @@
-/* argmax.c - y[n] = the v of the largest x[n, v].
+/* argmax.c - y[n] = the index v of the largest x[n, v].
  *
- * x [N, V], V >= 1; y i32 [N]. Of equal ones the first; a NaN counts as largest, so that what is not a number is seen. N V comparisons. Not
+ * x [N, V], V >= 1; y i32 [N]. The first of equal values; a NaN counts as largest, so that it is noticed. N V comparisons. Not
  * differentiable.
  */
 #include <inttypes.h>

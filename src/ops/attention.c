@@ -1,9 +1,9 @@
 /* attention.c - attention as an operator: out = softmax(scale q k^T + terms) v, on [B, L, H*d] activations.
  *
- * The record only rearranges: heads are strided views of the activations, so nothing is copied, and the work is the plan's. With a
- * descriptor in place of a plan, the plan is made on the stack for every call.
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]; with offsets, of packed rows in any leading
- * dimensions, the sequences of a ragged batch, whose bounds may be results of the same step. Mathematics: docs/mathematics/attention.md.
+ * The operator only rearranges: heads are strided views of the activations, so nothing is copied, and the plan does the work. With a
+ * descriptor instead of a plan, the plan is made on the stack for every call. query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv]
+ * -> out [B, Lq, H*dv]; With offsets, the inputs are packed rows with any leading dimensions: the sequences of a ragged batch, whose bounds
+ * may be results of the same step. Mathematics: docs/mathematics/attention.md.
  */
 #include <inttypes.h>
 
@@ -40,7 +40,7 @@ static bool is_ragged(const hark_tensor *inputs, int input_count) {
   return hark_has_input(inputs, input_count, INPUT_QUERY_OFFSETS) || hark_has_input(inputs, input_count, INPUT_KEY_OFFSETS);
 }
 
-/* Activations as [B, L, width]; those of a ragged batch, of any leading dimensions, as [1, rows, width]. */
+/* Activations as [B, L, width]; those of a ragged batch, with any leading dimensions, as [1, rows, width]. */
 static hark_tensor activations(const hark_tensor *tensor, bool ragged) {
   if (!ragged || !hark_present(tensor)) return *tensor;
   const int64_t rows = hark_row_count(tensor), width = hark_row_length(tensor);
@@ -80,7 +80,7 @@ static hark_status check_shape(hark_context *context, const char *name, const ha
                    name, hark_shape_text(tensor, text, sizeof text), batch, length, heads * dim, heads, dim);
 }
 
-/* A ragged batch has offsets on both sides, for as many sequences, and no other division. */
+/* A ragged batch has offsets of queries and keys, for equally many sequences, and no other division. */
 static hark_status check_division(hark_context *context, const hark_tensor *inputs, int input_count) {
   const hark_tensor *queries = &inputs[INPUT_QUERY_OFFSETS], *keys = &inputs[INPUT_KEY_OFFSETS];
   if (input_count <= INPUT_KEY_OFFSETS || !hark_present(queries) || !hark_present(keys)) {
@@ -147,7 +147,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
-/* In a ragged batch a bias of as many numbers as there are keys is one by key. */
+/* In a ragged batch, a bias with one number per key is a bias by key. */
 static hark_tensor bias_of(const hark_tensor *given, const hark_tensor *keys, bool ragged) {
   const int64_t count = hark_row_count(keys);
   if (!ragged || !hark_present(given) || given->rank == 4 || hark_tensor_count(given) != count) return *given;
@@ -193,7 +193,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return hark_attention_forward(context, plan, &args);
 }
 
-/* The bits of hark_call.accumulate are numbers of inputs; those of hark_attention_args have names. */
+/* The bits of hark_call.accumulate are indices of inputs; those of hark_attention_args have names. */
 static unsigned accumulate_bits(unsigned inputs) {
   static const struct {
     int input;
@@ -232,7 +232,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   return hark_attention_backward(context, plan, &args);
 }
 
-/* False: the attributes are refused, as infer says. */
+/* False: the attributes are invalid, and infer refuses them. */
 static bool sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs, int input_count,
                           hark_attention_desc *desc) {
   const hark_attention_source source = source_of(attributes);
@@ -265,9 +265,9 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   }
   if (hark_has_input(inputs, input_count, INPUT_LOG_KERNEL)) {
     const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_LOG_KERNEL].shape[0]);
-    longest = hark_max(longest, 2 * sharing * hark_min(desc.query_length, desc.key_length)); /* two diagonals a distance */
+    longest = hark_max(longest, 2 * sharing * hark_min(desc.query_length, desc.key_length)); /* two diagonals per distance */
   }
-  if (hark_has_input(inputs, input_count, INPUT_HIERARCHICAL_BIAS)) { /* a diagonal of every block */
+  if (hark_has_input(inputs, input_count, INPUT_HIERARCHICAL_BIAS)) { /* one diagonal of every block */
     const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_HIERARCHICAL_BIAS].shape[0]);
     longest = hark_max(longest, 2 * sharing * desc.query_length);
   }
@@ -275,7 +275,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return longest;
 }
 
-/* What is zero in a descriptor is dense, exp and softmax; the type is the query's. */
+/* Zero members of a descriptor mean dense, exp and softmax; the type is the query's. */
 #define DESC(...)                                                                                                                          \
   { .struct_size = sizeof(hark_attention_desc), __VA_ARGS__ }
 

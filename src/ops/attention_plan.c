@@ -5,7 +5,7 @@
 
 _Static_assert(sizeof(hark_attention_own) == HARK_ATTENTION_OWN_BYTES, "a descriptor has outgrown the room that attributes have for it");
 
-/* struct_size of a caller's descriptor, the one field that every version has. */
+/* struct_size of a caller's descriptor, the only field that every version has. */
 static size_t size_of(const hark_attention_own *own) { return own == NULL ? 0 : own->desc.struct_size; }
 
 hark_status hark_attention_source_desc(hark_context *context, const hark_attention_source *source, hark_attention_desc *desc) {

@@ -1,7 +1,7 @@
-/* ball.c - y[n,:] = x[n,:] min(1, r / |x[n,:]|): every row to the nearest point of the ball of radius r around 0.
+/* ball.c - y[n,:] = x[n,:] min(1, r / |x[n,:]|): projects every row to the ball of radius r around 0.
  *
- * x, y [..., D]. Within the ball dx = dy; outside of it, with u = x / |x|, dx = (r / |x|) (dy - u (u.dy)). The map moves no two points
- * apart, so its Lipschitz constant is 1. 3 D operations a row forward, 5 D backward.
+ * x, y [..., D]. Within the ball dx = dy; outside, with u = x / |x|, dx = (r / |x|) (dy - u (u.dy)). The distance of two points does not
+ * increase: the Lipschitz constant is 1. 3 D operations per row forward, 5 D backward.
  */
 #include <hark/experimental.h>
 
@@ -9,7 +9,7 @@
 
 enum { INPUT_X, INPUT_COUNT };
 
-#define FORWARD_OPERATIONS 3.0 /* an element */
+#define FORWARD_OPERATIONS 3.0 /* per element */
 #define BACKWARD_OPERATIONS 5.0
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
@@ -33,7 +33,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
   for (int64_t n = first; n < last; n++) {
-    const double length = length_of(x, n * width, width), factor = length <= radius ? 1 : radius / length; /* NaN of a NaN */
+    const double length = length_of(x, n * width, width), factor = length <= radius ? 1 : radius / length; /* NaN for a NaN */
     for (int64_t i = n * width; i < (n + 1) * width; i++) hark_put(y, i, factor * hark_get(x, i));
   }
 }

@@ -1,10 +1,9 @@
-/* boundary_probability.c - p[t] = (1 - cos(query[t], key[t - 1])) / 2: how unlike each other neighbouring rows are, 1 where a sequence
- * begins.
+/* boundary_probability.c - p[t] = (1 - cos(query[t], key[t - 1])) / 2: how different neighbouring rows are; 1 where a sequence begins.
  *
  * query, key [..., D]; offsets i64 [B + 1]; p [rows], 0 for rows of no sequence. H-Net (arXiv 2507.07955, eq. 4). The cosine with a row of
  * zeros is 0 and its gradient zero. With u = q / |q|, v = k / |k|, c = u . v:
  *   dq = -dp/2 (v - c u) / |q|,   dk = -dp/2 (u - c v) / |k|
- * 6 D operations a row forward, 12 D backward.
+ * 6 D operations per row forward, 12 D backward.
  */
 #include <hark/experimental.h>
 
@@ -49,7 +48,7 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
     for (int64_t t = sequences.offsets[b]; t < sequences.offsets[b + 1]; t++) {
       const bool begins = t == sequences.offsets[b];
       const double apart = begins ? 1 : (1 - pair_at(query, key, t, width).cosine) / 2;
-      hark_put(p, t, apart < 0 ? 0 : apart > 1 ? 1 : apart); /* a NaN stays one */
+      hark_put(p, t, apart < 0 ? 0 : apart > 1 ? 1 : apart); /* a NaN stays a NaN */
     }
   }
 }

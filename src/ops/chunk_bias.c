@@ -1,12 +1,12 @@
-/* chunk_bias.c - what a positional kernel of the distance in chunks adds to the logits where the chunks of a sequence ask tokens that stand
- * for the whole of it.
+/* chunk_bias.c - the bias of a positional kernel of the distance in chunks, for chunks of a sequence that attend to tokens which represent
+ * the whole sequence.
  *
- *     chunk k of n, token i of a sequence, row r of its C          c = (2 r + 1) n / (2 C) - 1/2: where the token's bin has its middle, in chunks
- *     bias[p] = log_kernel[min(round|k - c|, D - 1)] + term[i],  p = (k, i): the tokens of every chunk one behind the other
+ *     chunk k of n, token i of a sequence, row r of its C;   c = (2 r + 1) n / (2 C) - 1/2, the middle of the token's bin, in chunks
+ *     bias[p] = log_kernel[min(round|k - c|, D - 1)] + term[i],  p = (k, i): the tokens of every chunk one after the other
  *
- * Halves are rounded up, in whole numbers: |2 C k + C - (2 r + 1) n| / (2 C). place[p] = i, offsets[k] the first p of chunk k, so that with
- * the keys gathered by place ragged attention has a number by key for every chunk. Gradients: dlog_kernel[d] = sum over pairs at distance d
- * of dbias, dterm[i] = sum over the chunks of dbias, both in the order of the pairs. An addition a pair forward, two backward.
+ * Halves are rounded up, in integers: |2 C k + C - (2 r + 1) n| / (2 C). place[p] = i, and offsets[k] is the first p of chunk k. So with
+ * keys gathered by place, ragged attention has a bias by key for every chunk. Gradients: dlog_kernel[d] = sum over pairs at distance d of
+ * dbias, dterm[i] = sum over the chunks of dbias, both in the order of the pairs. One addition per pair forward, two backward.
  */
 #include <hark/experimental.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 
 #include "ops/segments.h"
 
-#define LIMIT ((int64_t)1 << 28) /* of chunks and rows: products of two stay far from overflow */
+#define LIMIT ((int64_t)1 << 28) /* of chunks and rows: products of two are far from overflow */
 
 enum { INPUT_LOG_KERNEL, INPUT_SEQUENCES, INPUT_INDEX, INPUT_INDEX_OFFSETS, INPUT_ROW_OFFSETS, INPUT_TERM, INPUT_COUNT };
 enum { OUTPUT_BIAS, OUTPUT_PLACE, OUTPUT_OFFSETS, OUTPUT_COUNT };
@@ -50,7 +50,7 @@ typedef struct pair_walk {
   const int64_t *sequences, *places, *rows; /* offsets */
   const int32_t *index;
   int64_t batch, distances;
-  int64_t b, k, i, next; /* the pair that comes: sequence, chunk in it, token in it; its number */
+  int64_t b, k, i, next; /* the next pair: its sequence, its chunk and token in the sequence; its number */
 } pair_walk;
 
 static pair_walk walk_of(const hark_call *call) {
@@ -109,7 +109,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   pair_walk w = walk_of(call);
   pair p = {0};
   while (next_pair(&w, &p)) {
-    for (; chunk < p.chunk; chunk++) offsets[chunk + 1] = p.number; /* chunks without tokens among them */
+    for (; chunk < p.chunk; chunk++) offsets[chunk + 1] = p.number; /* also for chunks without tokens */
     place[p.number] = (int32_t)p.place;
     hark_put(bias, p.number, hark_get(table, p.distance) + (has_term ? hark_get(term, p.place) : 0));
   }

@@ -1,13 +1,13 @@
 /* chunk_boundaries.c - cuts the sequences of a batch into chunks by a rule, with a minimum and a maximum of rows.
  *
  *     rows        0 1 2 3 4 | 5 6 7 8          two sequences: offsets 0 5 9
- *     chunks      0   2   4   5     8  9 9 9   segments 5 .. of no row behind the last chunk
+ *     chunks      0   2   4   5     8  9 9 9   segments from 5 on, after the last chunk, are empty
  *     sequences   0         3       5          chunks 0 1 2 are the first sequence's, 3 and 4 the second's
  *
- * In front of row t a cut is made where the rule wants one and the chunk has the minimum, or where it has the maximum. A chunk but the last
- * of a sequence has the minimum at least, so that M rows have at most ceil(M / minimum) of them; `chunks` is as long as the most that B
- * sequences of so many rows together may have. A few comparisons a row; the rule PEAK takes mean and deviation of the scores of the
- * sequence.
+ * A cut is made before row t if the rule requires one and the chunk has the minimum of rows, or if the chunk has the maximum. Every chunk
+ * except the last of a sequence has at least the minimum, so M rows have at most ceil(M / minimum) chunks. `chunks` has the maximum length
+ * for B sequences with this total of rows. A few comparisons per row; the rule PEAK uses mean and standard deviation of the sequence's
+ * scores.
  */
 #include <hark/experimental.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@ enum { OUTPUT_CHUNKS, OUTPUT_SEQUENCES, OUTPUT_COUNT };
 
 int64_t hark_chunk_capacity(int64_t rows, int64_t sequences, int64_t minimum) {
   if (rows < 1 || minimum < 1) return 0;
-  const int64_t some = hark_min(sequences, rows); /* that have rows */
+  const int64_t some = hark_min(sequences, rows); /* maximum number of sequences with rows */
   return rows / minimum + (rows % minimum + some * (minimum - 1)) / minimum;
 }
 
@@ -78,7 +78,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_tensor_describe(context, HARK_I64, 1, inputs[INPUT_OFFSETS].shape, &out->outputs[OUTPUT_SEQUENCES]);
 }
 
-/* What a rule needs to know of the sequence it is in. */
+/* The sequence that a rule is applied to. */
 typedef struct cutter {
   const hark_chunk_boundaries_attributes *options;
   const int32_t *ids;
@@ -112,7 +112,7 @@ static bool wants_cut(const cutter *c, int64_t t) {
   return false;
 }
 
-/* Copies the caller's starts, each sequence's first row among them. */
+/* Copies the caller's starts, and adds the first row of every sequence. */
 static hark_status take_given(hark_context *context, const hark_call *call) {
   const hark_chunk_boundaries_attributes *options = call->attributes;
   const hark_tensor *offsets = &call->inputs[INPUT_OFFSETS], *given = &call->inputs[INPUT_STARTS];
@@ -123,7 +123,7 @@ static hark_status take_given(hark_context *context, const hark_call *call) {
   for (int64_t b = 0; b < sequences.count; b++) {
     first[b] = count;
     for (int64_t t = sequences.offsets[b]; t < sequences.offsets[b + 1];) {
-      while (k < starts.count && starts.offsets[k + 1] <= t) k++; /* segments of no row, and those in front of the batch */
+      while (k < starts.count && starts.offsets[k + 1] <= t) k++; /* skips empty segments, and those before the batch */
       const int64_t from = k < starts.count ? starts.offsets[k] : -1, to = k < starts.count ? starts.offsets[k + 1] : -1;
       if (from != t || to > sequences.offsets[b + 1]) {
         return hark_fail(context, HARK_INVALID_ARGUMENT,

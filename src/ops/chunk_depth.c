@@ -1,10 +1,11 @@
-/* chunk_depth.c - how many of L layers each chunk goes through, from its score among those of its sequence.
+/* chunk_depth.c - how many of L layers run on each chunk, from its score and those of its sequence.
  *
  *     CAPACITY  L_k = 1 + number of l = 2 .. L with rank_k < ceil(c_l K),   rank 0 the largest score, c_l falling from 1 to 0
  *     PAPER     L_k = floor(score_k / max score * L), at least 1 and at most L; 1 where the maximum is not positive
  *
- * score [K]; sequences i64 [B + 1]; depth i32 [K], 0 for chunks of no sequence. Ties go to the lowest index, a NaN counts as lowest. c K is
- * taken down by one part in 10^9 before it is rounded up, so that 0.07 * 100 makes 7 chunks. A sort a sequence; no arithmetic on numbers.
+ * score [K]; sequences i64 [B + 1]; depth i32 [K], 0 for chunks of no sequence. Of equal scores, the lowest index ranks first; a NaN is
+ * lowest. c K is reduced by a factor of 1 - 10^-9 before it is rounded up, so that 0.07 * 100 makes 7 chunks. One sort per sequence; no
+ * arithmetic on numbers.
  */
 #include <hark/experimental.h>
 

@@ -1,6 +1,6 @@
-/* chunks_at_depth.c - the chunks that a layer runs on: the rows k with depth[k] >= l, ascending, then -1 the last.
+/* chunks_at_depth.c - the chunks that a layer runs on: the rows k with depth[k] >= l, ascending; the remaining entries are -1.
  *
- * depth i32 [K] -> index i32 [rows]. A comparison a chunk.
+ * depth i32 [K] -> index i32 [rows]. One comparison per chunk.
  */
 #include <hark/experimental.h>
 #include <inttypes.h>

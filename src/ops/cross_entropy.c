@@ -1,9 +1,9 @@
 /* cross_entropy.c - loss = weight sum over rows with target != ignore of lse - (1 - s) x[target] - s mean(x), lse = log sum_v exp x[v].
  *
  * logits x [N, V]; targets i32 [N]; s the label smoothing. Outputs: loss (rank 0), count of the rows that are not ignored (i64, rank 0).
- * Saved: lse [N], 0 for ignored rows, whose logits are not read. The row's terms are summed in double, in the order of the rows.
- * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may be written over x.
- * About 5 N V operations forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7.
+ * Saved: lse [N], 0 for ignored rows, whose logits are not read. The row's terms are summed in double, in the order of the rows. dx[n, v] =
+ * dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may overwrite x. About 5 N V operations
+ * forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7.
  */
 #include <inttypes.h>
 
@@ -62,7 +62,7 @@ static hark_status check_targets(hark_context *context, const hark_call *call, i
 static double log_sum_exp(hark_numbers x, int64_t count) {
   double maximum = hark_get(x, 0), sum = 0;
   for (int64_t v = 1; v < count; v++) maximum = hark_larger(maximum, hark_get(x, v));
-  if (isinf(maximum)) return maximum; /* inf - inf is not a number */
+  if (isinf(maximum)) return maximum; /* inf - inf is NaN */
   for (int64_t v = 0; v < count; v++) sum += exp(hark_get(x, v) - maximum);
   return maximum + log(sum);
 }

@@ -1,4 +1,4 @@
-/* definition.c - the checks that every record's shape inference begins with, and the loops that definitions run in. */
+/* definition.c - the checks at the beginning of every operator's shape inference, and the loops of definitions. */
 #include "ops/definition.h"
 
 #include <inttypes.h>
@@ -109,12 +109,12 @@ void hark_range_for(hark_context *context, const hark_call *call, int64_t count,
   hark_parallel_for_alike(context, pieces, run_range, &work);
 }
 
-/* Of HARK_DEFINITION_GRAIN numbers that are read and written. */
+/* Time for reading and writing HARK_DEFINITION_GRAIN numbers. */
 #define COPY_NANOSECONDS (0.2 * HARK_DEFINITION_GRAIN)
 
 void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
   range_work work = {.call = call, .body = body, .count = count, .grain = grain};
-  if (grain == 1) /* of any length */
+  if (grain == 1) /* a piece of work of any length */
     hark_parallel_for_alike(context, count, run_range, &work);
   else
     hark_parallel_for_work(context, hark_ceil_div(count, grain), COPY_NANOSECONDS * (double)count / (double)grain, run_range, &work);

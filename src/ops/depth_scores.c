@@ -1,10 +1,10 @@
-/* depth_scores.c - how deep a valley of similarity lies in front of each row (TextTiling: Hearst, Computational Linguistics 23, 1997).
+/* depth_scores.c - the depth of the valley of similarity before each row (TextTiling: Hearst, Computational Linguistics 23, 1997).
  *
  *     g(t) = cos(mean of the up to w rows before t, mean of the up to w rows from t on)       within the sequence, 1 <= t < M
- *     y[t] = (l - g(t)) + (r - g(t)),  l: g climbed from t to the left as long as it does not fall, r: to the right; y[0] = 0
+ *     y[t] = (l - g(t)) + (r - g(t)),  l: the value reached from g(t) to the left while g does not fall, r: to the right; y[0] = 0
  *
- * x [..., D]; offsets i64 [B + 1]; y [rows], 0 for rows of no sequence. The cosine with a mean of zeros is 0. Boundaries that are made of
- * it are decisions: no backward. (2 w + 6) D operations a row.
+ * x [..., D]; offsets i64 [B + 1]; y [rows], 0 for rows of no sequence. The cosine with a mean of zeros is 0. Boundaries made from it are
+ * decisions: no backward. (2 w + 6) D operations per row.
  */
 #include <hark/experimental.h>
 
@@ -19,8 +19,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_number(context, &hark_op_depth_scores, "window", ((const hark_depth_scores_attributes *)attributes)->window, 1,
                              INT32_MAX));
   const int64_t rows = hark_row_count(&inputs[INPUT_X]);
-  HARK_TRY(
-      hark_size_multiply(context, (size_t)rows, 2 * sizeof(double), &out->forward_workspace)); /* g, and what it rises to on the right */
+  /* g, and the value that it reaches to the right */
+  HARK_TRY(hark_size_multiply(context, (size_t)rows, 2 * sizeof(double), &out->forward_workspace));
   return hark_tensor_describe(context, inputs[INPUT_X].type, 1, &rows, &out->outputs[0]);
 }
 
@@ -38,7 +38,7 @@ static double similarity(hark_numbers x, int64_t width, int64_t from, int64_t mi
   return left_square == 0 || right_square == 0 ? 0 : product / (sqrt(left_square) * sqrt(right_square));
 }
 
-/* What is reached from `here` by a step to `next` and on to its peak: g does not fall there. A NaN on the way is the peak. */
+/* The value reached from `here` by a step to `next` and on to `peak`, while g does not fall. A NaN on the way is the peak. */
 static double climb(double here, double next, double peak) { return isnan(here) || next < here ? here : isnan(next) ? next : peak; }
 
 static void forward_sequences(const hark_call *call, int64_t first, int64_t last) {

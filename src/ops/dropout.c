@@ -7,7 +7,7 @@
 
 enum { INPUT_X, INPUT_COUNT };
 
-#define WORDS 4 /* of one counter; HARK_DEFINITION_GRAIN is a multiple, so that a range begins with a fresh counter */
+#define WORDS 4 /* per counter; HARK_DEFINITION_GRAIN is a multiple, so that a range begins with a new counter */
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const char *const names[INPUT_COUNT] = {"x"};

@@ -1,4 +1,4 @@
-/* elementwise.c - inference and execution of the records whose inputs and output have one shape. */
+/* elementwise.c - inference and execution of the operators whose inputs and output have one shape. */
 #include "ops/elementwise.h"
 
 hark_status hark_elementwise_infer(hark_context *context, const hark_operator *op, const char *const *names, const void *attributes,

@@ -17,7 +17,7 @@ static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) hark_put(y, i, hark_get(a, i) / (1 + exp(-hark_get(a, i))) * hark_get(b, i));
 }
 
-/* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s. The gradients may lie over the inputs, which are read before either is
+/* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s. The gradients may overwrite the inputs, which are read before either is
  * written. */
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers a = hark_numbers_of(&call->inputs[INPUT_A]), b = hark_numbers_of(&call->inputs[INPUT_B]);

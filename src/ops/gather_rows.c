@@ -1,7 +1,7 @@
-/* gather_rows.c - y[i, ...] = x[index[i], ...], zeros where the index is -1.
+/* gather_rows.c - y[i, ...] = x[index[i], ...]; zeros where the index is -1.
  *
  * x [N.., W..], whose first dimensions (one, or `leading`) number N rows of W numbers; index i32 [I]; y [I, W..]. Gradient: dx[n] = sum
- * over the i with index[i] = n of dy[i], added in increasing i: the places are sorted by row first, so that its bits do not depend on the
+ * over the i with index[i] = n of dy[i], added in increasing i: positions are first sorted by row, so that its bits do not depend on the
  * threads. I W additions backward.
  */
 #include <string.h>

@@ -1,14 +1,14 @@
-/* hierarchical_decode.c - causal hierarchical attention of new tokens behind those that a cache has seen, in O(Nr log L) memory.
+/* hierarchical_decode.c - causal hierarchical attention of new tokens with a cache of earlier ones, in O(Nr log L) memory.
  *
- *     level l of the cache: the last 2 Nr tokens of the level, in a ring: the block that is being filled and the one before it
- *     first    partial[l] = (m, Z, Y) of the levels l and above, which every row of a cell of level l shares:
+ *     level l of the cache: the last 2 Nr tokens of the level, in a ring: the current block and the previous one
+ *     first    partial[l] = (m, Z, Y) of the levels l and above, the same for all rows of a cell of level l:
  *              where a cell of level l begins,  partial[l] = partial[l + 1] + entries of level l;   a row: partial[1] + entries of level 0
- *     exact    a row meets the keys of all levels itself
+ *     exact    every row computes the entries of all levels
  *
- * A row n begins a cell of level l where 2^l divides n, so that `first` costs O(Nr) a row on average and O(Nr log L) at worst, `exact`
- * O(Nr log L) always. Left of its block a row meets complete cells only; a cell of level l is complete, and made of its two children, after
- * row n where 2^l divides n + 1. Row 0 begins the cells of all levels, so that a cache needs no other beginning. Equal to the rows of
- * HARK_STRUCTURE_HIERARCHICAL up to rounding. H-Transformer-1D, sections 5-7, eq. 25-29 and 73; docs/mathematics/hierarchical.md.
+ * Row n begins a cell of level l if 2^l divides n. So `first` costs O(Nr) per row on average and O(Nr log L) at worst, `exact` always O(Nr
+ * log L). To the left of its block, a row attends only to complete cells. A cell of level l is complete, and computed from its two
+ * children, after row n if 2^l divides n + 1. Row 0 begins the cells of all levels, so a cache needs no other initialisation. Equal to the
+ * rows of HARK_STRUCTURE_HIERARCHICAL up to rounding. H-Transformer-1D, sections 5-7, eq. 25-29 and 73; docs/mathematics/hierarchical.md.
  */
 #include <inttypes.h>
 
@@ -22,7 +22,7 @@ enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_CACHED_KEY, INPUT_CACHED_VALUE
 
 /* ---- shapes ---- */
 
-/* The hierarchy that `levels` levels of a cache are made for. */
+/* The hierarchy of a cache with `levels` levels. */
 static hark_hierarchy hierarchy_of(const hark_hierarchical_decode_attributes *decode, int64_t levels) {
   return (hark_hierarchy){.length = decode->hierarchy_block << levels,
                           .block = decode->hierarchy_block,
@@ -31,7 +31,7 @@ static hark_hierarchy hierarchy_of(const hark_hierarchical_decode_attributes *de
                           .levels = (int)levels};
 }
 
-/* One table, or one a head. */
+/* Checks that there is one table, or one per head. */
 static hark_status check_table(hark_context *context, const char *name, const hark_tensor *tensor, int64_t heads, int64_t width) {
   const int64_t expected[] = {tensor->shape[0] == 1 ? 1 : heads, width};
   return hark_check_shape(context, &hark_op_hierarchical_decode, name, tensor, 2, expected);
@@ -109,7 +109,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 
 /* ---- one row ---- */
 
-/* What a head has met so far: sum_b c_b e^s_b and sum_b e^s_b v_b, relative to e^highest. */
+/* Sums of a head so far: sum_b c_b e^s_b and sum_b e^s_b v_b, relative to e^highest. */
 typedef struct gathered {
   double highest, sum;
   double *mixed; /* [dv] */
@@ -145,7 +145,7 @@ static decoder_head open_head(const hark_call *call, int64_t head) {
   return at;
 }
 
-/* Where a token of a level lies in a cache whose rows have `width` numbers. */
+/* Index of a level's token in a cache whose rows have `width` numbers. */
 static int64_t cached_at(const decoder_head *at, int64_t level, int64_t token, int64_t width) {
   return (level * at->ring + token % at->ring) * width;
 }
@@ -166,17 +166,17 @@ static double logit(const decoder_head *at, const double *query, int64_t n, int 
     const int64_t apart = at->decode->coarse_query == HARK_COARSE_QUERY_EXACT ? n - (key << level) : token - key;
     added += hark_get(at->means, level * at->mean_width + apart);
   }
-  return added == -INFINITY ? added : sum + added; /* hidden, whatever the key holds */
+  return added == -INFINITY ? added : sum + added; /* masked, whatever the key contains */
 }
 
-/* Adds the entries of row n's token of a level with the keys that it meets. */
+/* Adds the entries of row n's token of a level with its keys. */
 static void meet(const decoder_head *at, const double *query, int64_t n, int level, gathered *rows) {
   const hark_hierarchy_range keys = hark_hierarchy_meets(&at->hierarchy, level, n >> level).range[0];
   const double count = ldexp(1, level);
   for (int64_t key = keys.from; key < keys.to; key++) {
     const double s = logit(at, query, n, level, key);
     if (s == -INFINITY) continue;
-    if (s > rows->highest || isnan(s)) { /* a logit that is no number makes the row one that is none */
+    if (s > rows->highest || isnan(s)) { /* a NaN logit makes the row NaN */
       const double less = exp(rows->highest - s);
       rows->sum *= less;
       for (int64_t c = 0; c < at->value_dim; c++) rows->mixed[c] *= less;
@@ -195,7 +195,7 @@ static void begin_empty(const decoder_head *at, gathered *rows) {
   for (int64_t c = 0; c < at->value_dim; c++) rows->mixed[c] = 0;
 }
 
-/* partial[level], [highest, sum, mixed...]: the sums relative to e^highest as it is stored, which f32 rounds. */
+/* partial[level], [highest, sum, mixed...]: the sums are relative to e^highest with `highest` as stored, which f32 rounds. */
 static hark_numbers partial_at(const decoder_head *at, int level) {
   const int64_t width = at->value_dim + 2;
   return hark_numbers_from(hark_numbers_of(&at->call->inputs[INPUT_PARTIAL]), (level * at->decode->heads + at->head) * width);
@@ -215,7 +215,7 @@ static void load_partial(const decoder_head *at, int level, gathered *rows) {
 static void store_partial(const decoder_head *at, int level, const gathered *rows) {
   const hark_numbers partial = partial_at(at, level);
   hark_put(partial, 0, rows->highest);
-  /* Beyond e^40 the logits are so large that f32 tells no weights apart. */
+  /* Beyond e^40 the logits are so large that f32 cannot distinguish weights. */
   const double stored = hark_get(partial, 0), less = isfinite(stored) ? exp(fmax(-40, fmin(40, rows->highest - stored))) : 1;
   hark_put(partial, 1, less * rows->sum);
   for (int64_t c = 0; c < at->value_dim; c++) hark_put(partial, 2 + c, less * rows->mixed[c]);
@@ -233,7 +233,7 @@ static void attend(const decoder_head *at, int64_t row, double *memory) {
     begin_empty(at, &rows);
     for (int level = at->hierarchy.levels - 1; level > 0; level--) meet(at, query, n, level, &rows);
   } else {
-    int begun = 0; /* the highest level of which a cell begins here */
+    int begun = 0; /* the highest level with a cell that begins here */
     while (begun + 1 < at->hierarchy.levels && n % ((int64_t)1 << (begun + 1)) == 0) begun++;
     load_partial(at, begun + 1, &rows);
     for (int level = begun; level > 0; level--) {
@@ -247,7 +247,7 @@ static void attend(const decoder_head *at, int64_t row, double *memory) {
 
 /* ---- the cache ---- */
 
-/* Row n of a ring's lowest level, and the cells that it completes: means of keys, sums of values. */
+/* Writes row n to a ring's lowest level, and the cells that it completes: means of keys, sums of values. */
 static void append(const decoder_head *at, int input, hark_numbers cached, int64_t row, int64_t width, double share) {
   const int64_t n = at->decode->first_position + row, step = at->decode->key_heads * width;
   const hark_numbers new = hark_numbers_from(hark_numbers_of(&at->call->inputs[input]), row * step + at->key_head * width);
@@ -262,7 +262,7 @@ static void append(const decoder_head *at, int input, hark_numbers cached, int64
   }
 }
 
-/* Heads that share a key head share its part of the cache: one piece of work, row after row. */
+/* Heads that share a key head share its part of the cache. They are one piece of work, row after row. */
 static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
   const hark_hierarchical_decode_attributes *decode = call->attributes;
   const int64_t group = decode->heads / decode->key_heads;
@@ -288,7 +288,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 
 /* ---- the record ---- */
 
-/* Keys that the rows meet, all levels together. */
+/* Number of keys that the rows attend to, on all levels together. */
 static double entries(const hark_hierarchical_decode_attributes *decode, const hark_tensor *inputs) {
   const hark_hierarchy h = hierarchy_of(decode, inputs[INPUT_CACHED_KEY].shape[0]);
   double count = 0;

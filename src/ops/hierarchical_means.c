@@ -1,7 +1,7 @@
-/* hierarchical_means.c - what a positional kernel adds to the logits of each level of a hierarchy: y = log of the mean of G over two cells.
+/* hierarchical_means.c - the bias of a positional kernel for each level of a hierarchy: y = log of the mean of G over two cells.
  *
- * log_kernel [K, T], y [K, levels * width]: backend/hierarchy_kernel.h says what stands where. dlog G(x) = sum over means that x is in of
- * dy * (times that x is in it) G(x) / (sum of G in it). About O(K (T + levels Nr 2^levels)), exact O(K levels Nr 2^levels).
+ * log_kernel [K, T], y [K, levels * width]: backend/hierarchy_kernel.h describes the order. dlog G(x) = sum over the means that contain x
+ * of dy * (occurrences of x) G(x) / (sum of G in the mean). About O(K (T + levels Nr 2^levels)), exact O(K levels Nr 2^levels).
  */
 #include <inttypes.h>
 
@@ -37,7 +37,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_tensor_describe(context, inputs[INPUT_LOG_KERNEL].type, 2, shape, &out->outputs[0]);
 }
 
-/* Whether mean number `index` is of two cells at all: a cell and itself meet below, and no cell of 2^l keys begins before its last. */
+/* Whether mean number `index` belongs to two cells: a cell and itself are computed on lower levels, and no cell of 2^l keys begins before
+ * its last. */
 static bool occurs(const hark_hierarchical_means_attributes *means, int64_t width, int64_t index) {
   const int64_t level = index / width, at = index % width;
   return means->exact ? at >= ((int64_t)1 << level) - 1 : level == 0 || at > 0;

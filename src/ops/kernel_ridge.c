@@ -1,9 +1,9 @@
 /* kernel_ridge.c - kernel ridge (CME) attention as an operator: out = V^T (kappa(K,K) + lambda I)^-1 kappa(K,q), on [B, L, H*d]
  * activations.
  *
- * Like attention.c it only rearranges: heads are strided views, the work is the plan's. Ridge and sigma come as logarithms, positive by
- * construction: lambda = e^x, so that dx = lambda dlambda.
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]. Mathematics: docs/mathematics/kernel-ridge.md.
+ * Like attention.c it only rearranges: heads are strided views, and the plan does the work. Ridge and sigma are given as logarithms and so
+ * positive by construction: lambda = e^x, so dx = lambda dlambda. query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B,
+ * Lq, H*dv]. Mathematics: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -50,7 +50,7 @@ static hark_status check_vector(hark_context *context, const char *name, const h
                    hark_shape_text(tensor, text, sizeof text), heads);
 }
 
-/* Bytes of one vector of heads at the front of the workspace. */
+/* Bytes of one vector of heads at the beginning of the workspace. */
 static size_t slot_bytes(const hark_attention_desc *desc) { return hark_align_up((size_t)desc->heads * sizeof(double)); }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
@@ -86,7 +86,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_size_add(context, SLOTS * slot_bytes(desc), sizes.backward_workspace, &out->backward_workspace);
 }
 
-/* A slot as a vector like `like`; absent when that is. */
+/* A slot as a vector like `like`; absent when `like` is absent. */
 static hark_tensor slot_like(const hark_call *call, const hark_attention_desc *desc, int slot, const hark_tensor *like) {
   if (!hark_present(like)) return (hark_tensor){0};
   hark_tensor vector = *like;
@@ -143,7 +143,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
   hark_attention_args args = arguments(call, desc);
-  /* the backward does not read out, but its shape: the gradient's memory stands in for it */
+  /* the backward reads only the shape of `out`: the gradient's tensor is used instead */
   args.out = args.dout = split_heads(&call->output_gradients[0], desc->heads);
   args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], desc->heads);
   args.dkey = split_heads(&call->input_gradients[INPUT_KEY], desc->key_heads);
@@ -180,7 +180,8 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   return hark_segment_operations(&desc, ((const hark_kernel_ridge_attributes *)attributes)->segments, is_backward);
 }
 
-/* Sums of n terms, made larger by solves whose condition is at most n times the kernel's largest value with a ridge of 1 or more. */
+/* Sums of n terms. Their errors are magnified by solves whose condition is, with a ridge of 1 or more, at most n times the kernel's largest
+ * value. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)input_count;
   hark_attention_desc desc;

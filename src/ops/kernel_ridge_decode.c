@@ -1,14 +1,14 @@
-/* kernel_ridge_decode.c - causal kernel ridge (CME) attention of new tokens behind those that a cache has seen: a row of the factor each.
+/* kernel_ridge_decode.c - causal kernel ridge (CME) attention of new tokens with a cache of earlier ones: each adds a row to the factor.
  *
- * With M = kappa(K, K) + lambda I = R R^T and U = R^-1 V of the n tokens that are there, token n with key k, value v and query q adds
+ * With M = kappa(K, K) + lambda I = R R^T and U = R^-1 V of the n tokens in the cache, token n with key k, value v and query q adds
  *
  *     r = R^-1 kappa(K, k),  rho = sqrt(kappa(k, k) + lambda - r.r)        R gets the row [r, rho]
  *     u = (v - U^T r) / rho                                                U gets the row u
  *     z = R^-1 kappa(K, q),  zeta = (kappa(k, q) - r.z) / rho              y = U^T z + u zeta
  *
- * which is the parallel attention's factorisation (backend/reference/kernel_ridge.c) row after row: the same pivots, mended by the same
- * rule. Legend: n tokens in the caches, d head_dim, dv value_dim. Cost of a token and head: n^2 for two forward substitutions that read R
- * once, and 2 n (d + dv). Derivation: docs/mathematics/kernel-ridge.md.
+ * This is the factorisation of the parallel attention (backend/reference/kernel_ridge.c) row after row: the same pivots, corrected by the
+ * same rule. Legend: n tokens in the caches, d head_dim, dv value_dim. Cost per token and head: n^2 for two forward substitutions that read
+ * R once, and 2 n (d + dv). Derivation: docs/mathematics/kernel-ridge.md.
  */
 #include "backend/kernel_ridge_decode.h"
 
@@ -108,7 +108,7 @@ static hark_numbers numbers_of(const hark_ridge_decode *d, int input, int64_t fi
   return hark_numbers_from(hark_numbers_of(&d->call->inputs[input]), first);
 }
 
-/* x <- x / |x| where asked for; false when a number is not finite, or too large for its square. */
+/* Copies a row, divided by its norm where this is requested; false when a number or its square is not finite. */
 static bool take_row(const hark_ridge_decode *d, hark_numbers from, hark_numbers to) {
   const double largest = from.wide ? (double)INFINITY : (double)FLT_MAX;
   double squares = 0;
@@ -119,7 +119,7 @@ static bool take_row(const hark_ridge_decode *d, hark_numbers from, hark_numbers
   return true;
 }
 
-/* kappa of a row x at position n and key i; false with a note of `kind` where it is out of range. */
+/* kappa of a row x at position n and key i; false, with a record of `kind`, where it is out of range. */
 static bool kernel(const hark_ridge_decode *d, hark_numbers x, int64_t n, int64_t i, hark_ridge_kind kind, double *out) {
   const hark_numbers key = numbers_of(d, HARK_RIDGE_DECODE_CACHED_KEY, i * d->key_step + d->key_head * d->head_dim);
   double product = 0, square = 0;
@@ -135,7 +135,8 @@ static bool kernel(const hark_ridge_decode *d, hark_numbers x, int64_t n, int64_
   return false;
 }
 
-/* r, z <- R^-1 of kappa(K, k_n), kappa(K, q_n) over the n keys before; the last entries of both, which closes the row of the factor. */
+/* r, z <- R^-1 kappa(K, k_n), R^-1 kappa(K, q_n) over the n earlier keys, and the last entries of both, which complete the row of the
+ * factor. */
 static bool solve_row(const hark_ridge_decode *d, int64_t n, hark_numbers query, double *r, double *z) {
   const hark_numbers key = numbers_of(d, HARK_RIDGE_DECODE_CACHED_KEY, n * d->key_step + d->key_head * d->head_dim);
   const bool wide = key.wide;
@@ -167,7 +168,7 @@ static bool solve_row(const hark_ridge_decode *d, int64_t n, hark_numbers query,
   return d->record->kind == HARK_RIDGE_FINE;
 }
 
-/* New row `row` of the call, its key already in the cache. */
+/* New row `row` of the call; its key is already in the cache. */
 static bool forward_row(const hark_ridge_decode *d, int64_t row) {
   const int64_t n = d->is->first_position + row;
   double *const r = d->memory, *const z = r + d->capacity, *const u = z + d->capacity, *const y = u + d->value_width;
@@ -200,7 +201,7 @@ static bool forward_row(const hark_ridge_decode *d, int64_t row) {
   return true;
 }
 
-/* The new keys, and the values, of the key heads: what heads share is written and looked at before they begin. */
+/* Writes the new keys and values of the key heads, and checks them, before the heads that share them run. */
 static void append_keys(const hark_call *call) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
   for (int64_t key_head = 0; key_head < is->key_heads; key_head++) {
@@ -245,7 +246,7 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   return 2 * (double)is->heads * rows * (n * n + rows * rows / 12 + 2 * n * features);
 }
 
-/* Of a solve; its condition is what the samples make it. */
+/* Of a solve, whose condition depends on the samples. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   const hark_kernel_ridge_decode_attributes *is = attributes;
   (void)input_count;
@@ -263,7 +264,7 @@ static const hark_kernel_ridge_decode_attributes
 
 #define REAL(low, high, ...)                                                                                                               \
   { HARK_F32, 3, {__VA_ARGS__}, low, high }
-/* A triangle whose entries are all near one has a tame inverse. */
+/* A triangle whose entries are all near one is well-conditioned. */
 #define TRIANGLE(...) REAL(0.98, 1, __VA_ARGS__)
 static const hark_sample samples[] = {
     {"beginning",

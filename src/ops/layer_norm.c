@@ -10,9 +10,9 @@ enum { SAVED_MEAN, SAVED_INVERSE_DEVIATION, SAVED_COUNT };
 
 #define FORWARD_OPERATIONS 8.0 /* per element */
 #define BACKWARD_OPERATIONS 13.0
-#define FAR_MEAN 16.0 /* deviations from zero */
+#define FAR_MEAN 16.0 /* standard deviations from zero */
 
-/* The mean of row n: the saved one, which f32 may have rounded, made good where that would be seen. */
+/* The mean of row n: the saved one, recomputed where its rounding to f32 would matter. */
 static double mean_of(hark_numbers x, int64_t n, int64_t width, double saved, double inverse) {
   double rest = 0;
   if (!(fabs(saved) * inverse > FAR_MEAN)) return saved;

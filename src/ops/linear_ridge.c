@@ -1,15 +1,16 @@
 /* linear_ridge.c - y[s,q,:] = R' C (C'C + lambda I)^-1 query[s,q,:]: in each sequence the responses R [L, r] are regressed on the
- * covariates C [L, c], and the regression is read at queries. The posterior mean of z in r_l = z c_l + noise with a Gaussian prior of z (X
- * 3.7): kernel ridge attention with the kernel k'q, in the c x c form, which is the cheaper one for L > c.
+ * covariates C [L, c], and the regression is read at queries. This is the posterior mean of z in r_l = z c_l + noise with a Gaussian prior
+ * of z (X 3.7): kernel ridge attention with the kernel k'q, in the c x c form, which is cheaper for L > c.
  *
  * covariate [T, c], response [T, r] (packed rows), query [S, c] or, with m of them for each sequence, [S, m, c], offsets i64 [S + 1],
- * log_ridge [1] (optional, lambda = e^x). y [S, r] or [S, m, r]. With A = C'C + lambda I, M = C'R, u_q = A^-1 query_q, y_q = M'u_q, and for
- * dy: s_q = A^-1 M dy_q,
+ * log_ridge [1] (optional, lambda = e^x). y [S, r] or [S, m, r]. With A = C'C + lambda I, M = C'R, u_q = A^-1 query_q, y_q = M'u_q, and in
+ * the backward s_q = A^-1 M dy_q:
  *
- *     dquery_q = s_q     dR_l = W'c_l     dC_l = W R_l - P c_l     dlambda = - sum_q s_q.u_q,     W = sum_q u_q dy_q',  P = sum_q (u_q s_q' + s_q u_q')
+ *     dquery_q = s_q     dR_l = W'c_l     dC_l = W R_l - P c_l     dlambda = - sum_q s_q.u_q
+ *     W = sum_q u_q dy_q'    P = sum_q (u_q s_q' + s_q u_q')
  *
- * since dA = - sum_q s_q u_q'. The last `held_out` rows of a sequence have no part in C and R. Cholesky in double; nothing is saved, the
- * backward factors again. About L c (c + 2 r) + c^3 / 3 + 2 m c (c + r) operations a sequence, four times that backward.
+ * since dA = - sum_q s_q u_q'. The last `held_out` rows of a sequence are not in C and R. Cholesky in double; nothing is saved, the
+ * backward factors again. About L c (c + 2 r) + c^3 / 3 + 2 m c (c + r) operations per sequence, four times that backward.
  */
 #include <float.h>
 #include <hark/experimental.h>
@@ -119,8 +120,8 @@ static void read_row(const regression *g, int64_t l) {
   read(g->response, l * g->r, g->r, g->row_r);
 }
 
-/* The lower triangle of A becomes L with A = L L'. A is positive definite by the ridge, but for rounding: of large covariates that depend
- * on each other a pivot may come out at zero or below. None is taken to be less than the rounding of the trace. */
+/* The lower triangle of A becomes L with A = L L'. The ridge makes A positive definite, but with large and dependent covariates rounding
+ * may make a pivot zero or negative. So pivots are at least the rounding error of the trace. */
 static void factor(const regression *g) {
   double trace = 0;
   for (int64_t i = 0; i < g->c; i++) trace += g->a[i * g->c + i];
@@ -226,7 +227,7 @@ static void turn(const regression *g, hark_numbers dy) {
   }
 }
 
-/* dR_l = W'c_l, dC_l = W R_l - P c_l; nothing for rows that are held out. */
+/* dR_l = W'c_l, dC_l = W R_l - P c_l; zero for rows that are held out. */
 static void give_rows(const hark_call *call, const regression *g) {
   const hark_numbers dcovariate = hark_gradient_of(call, INPUT_COVARIATE), dresponse = hark_gradient_of(call, INPUT_RESPONSE);
   for (int64_t l = g->first; l < g->first + g->all; l++) {
@@ -280,7 +281,8 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   return (is_backward ? 4 : 1) * count_operations(inputs);
 }
 
-/* Sums over the rows, made larger by a solve whose condition is at most rows times c for covariates and ridges of about 1. */
+/* Sums over the rows. Their errors are magnified by a solve whose condition is at most rows times c for covariates and ridges of about
+ * 1. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)attributes, (void)input_count;
   const int64_t rows = hark_row_count(&inputs[INPUT_COVARIATE]), c = hark_row_length(&inputs[INPUT_COVARIATE]);

@@ -1,4 +1,4 @@
-/* log_sigmoid.c - y = log sigmoid(x) = min(x, 0) - log(1 + exp(-|x|)), which overflows nowhere.
+/* log_sigmoid.c - y = log sigmoid(x) = min(x, 0) - log(1 + exp(-|x|)), which never overflows.
  *
  * dy/dx = 1 - sigmoid(x) = 1 - exp(y), computed as -expm1(y), so that the backward reads the output.
  */

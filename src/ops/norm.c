@@ -1,4 +1,4 @@
-/* norm.c - inference and execution of the normalisation layers. */
+/* norm.c - inference and execution of the normalisation operators. */
 #include "ops/norm.h"
 
 #include "core/range.h"

@@ -1,4 +1,4 @@
-/* pack.c - the real ids of rows padded on the right, one after the other, and where each sequence begins.
+/* pack.c - concatenates the real ids of rows that are padded on the right, and computes where each sequence begins.
  *
  * ids i32 [B, L], lengths i64 [B] or absent (all L are real); packed i32 [B L], zeros at the end; offsets i64 [B + 1]. No arithmetic.
  */

@@ -1,7 +1,7 @@
-/* ponder_loss.c - what depth costs: loss = weight sum over sequences of the mean over their chunks of sigmoid(score).
+/* ponder_loss.c - the cost of depth: loss = weight sum over sequences of the mean over their chunks of sigmoid(score).
  *
  * score [K]; sequences i64 [B + 1], offsets into the chunks; output of rank 0. dscore[k] = dloss weight g (1 - g) / K_b, g =
- * sigmoid(score[k]). Sequences without chunks count nothing. Summed in double, in order. 4 operations a chunk.
+ * sigmoid(score[k]). Sequences without chunks add nothing. Summed in double, in order. 4 operations per chunk.
  */
 #include <hark/experimental.h>
 

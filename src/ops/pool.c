@@ -1,11 +1,11 @@
 /* pool.c - y[b, :] = mean, maximum, first or last of the rows x[b, 0 .. length_b - 1, :], or of ranges of the rows of one item.
  *
- * x [B, L, D]; lengths i64 [B] or absent (all L rows); y [B, D]. A sequence of length 0 gives zeros and zero gradients; rows behind the
- * length are not read, and their gradient is zero. The maximum saves the row it was found in, i64 [B, D] (of equal ones the first; a NaN
- * counts as largest; -1: none), so that the backward needs no x.
- * With ranges i64 [N, P, 2] x is [1, L, D] and y [N, P D]: part p of y[n, :] is pooled over the rows ranges[n, p, 0] <= l < ranges[n, p,
- * 1]; a range that ends where it begins, or before, is empty. Ranges may share rows, whose gradients are sums.
- * Gradients: mean dx[b, l] = dy[b] / length_b; the others give dy[b] to the row that was chosen.
+ * x [B, L, D]; lengths i64 [B] or absent (all L rows); y [B, D]. A sequence of length 0 gives zeros and zero gradients; rows after the
+ * length are not read, and their gradient is zero. For the maximum, the row where it was found is saved, i64 [B, D] (the first of equal
+ * values; a NaN counts as largest; -1: none), so the backward does not need x. With ranges i64 [N, P, 2] x is [1, L, D] and y [N, P D]:
+ * part p of y[n, :] is pooled over the rows ranges[n, p, 0] <= l < ranges[n, p, 1]; a range that ends at or before its beginning is empty.
+ * Ranges may share rows, whose gradients are sums. Gradients: mean dx[b, l] = dy[b] / length_b; the others give dy[b] to the row that was
+ * chosen.
  */
 #include <inttypes.h>
 
@@ -45,20 +45,20 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return kind == HARK_POOL_MAX ? hark_tensor_describe(context, HARK_I64, 2, shape, &out->saved[0]) : HARK_OK;
 }
 
-/* Rows that are pooled into a vector of y. */
+/* The rows that are pooled into one vector of y. */
 typedef struct rows_of_vector {
-  int64_t first, count; /* rows of all items, one behind the other */
+  int64_t first, count; /* rows of all items, one after the other */
 } rows_of_vector;
 
 static bool has_ranges(const hark_call *call) { return hark_has_input(call->inputs, call->input_count, INPUT_RANGES); }
 
-/* Vectors of D numbers in y: B, or N P. */
+/* Number of vectors of D numbers in y: B, or N P. */
 static int64_t vector_count(const hark_call *call, int64_t batch) {
   const hark_tensor *ranges = &call->inputs[INPUT_RANGES];
   return has_ranges(call) ? ranges->shape[0] * ranges->shape[1] : batch;
 }
 
-/* `maximum` rows has an item. */
+/* An item has `maximum` rows. */
 static rows_of_vector rows_of(const hark_call *call, int64_t vector, int64_t maximum) {
   if (has_ranges(call)) {
     const int64_t *range = (const int64_t *)call->inputs[INPUT_RANGES].data + 2 * vector;
@@ -172,7 +172,7 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   const bool mean = ((const hark_pool_attributes *)attributes)->kind == HARK_POOL_MEAN;
-  const bool ranges = hark_has_input(inputs, input_count, INPUT_RANGES); /* of which all may share a row */
+  const bool ranges = hark_has_input(inputs, input_count, INPUT_RANGES); /* all ranges may share a row */
   const int64_t sharing = ranges ? inputs[INPUT_RANGES].shape[0] * inputs[INPUT_RANGES].shape[1] : 1;
   return hark_max(1, mean ? hark_max(sharing, inputs[INPUT_X].shape[1]) : sharing);
 }

@@ -1,7 +1,7 @@
 /* positional.c - the table of a positional kernel: y[k, i] = log G(i / stretch; parameters[k]).
  *
- * parameters [K, P], y [K, T]. The mathematics is src/positional; the record cuts the table into pieces of a row, whose bounds depend on T
- * alone, and adds up their gradients in a fixed order. Cost: T evaluations of every component of every kernel, for each row; the backward
+ * parameters [K, P], y [K, T]. src/positional evaluates kernels. The operator cuts the table into pieces of a row, whose bounds depend on T
+ * alone, and adds their gradients in a fixed order. Cost: T evaluations of every component of every kernel, for each row; the backward
  * evaluates again and needs P doubles for each piece. Mathematics: docs/mathematics/positional.md.
  */
 #include "ops/definition.h"
@@ -13,9 +13,9 @@
 enum { INPUT_PARAMETERS, INPUT_COUNT };
 
 #define BLOCK 64            /* distances that are evaluated together */
-#define PIECE 256           /* distances of a piece, at least */
-#define ROW_PIECES 64       /* pieces of a row, at most */
-#define VALUE_OPERATIONS 20 /* of a parameter at a distance: about what an exponential or a sine takes */
+#define PIECE 256           /* minimum number of distances of a piece */
+#define ROW_PIECES 64       /* maximum number of pieces of a row */
+#define VALUE_OPERATIONS 20 /* per parameter and distance: about the cost of an exponential or a sine */
 
 typedef struct expression_place {
   _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_POSITIONAL_PLACE_BYTES];
@@ -30,7 +30,7 @@ static hark_status find_expression(hark_context *context, const hark_positional_
   return hark_positional_place(context, attributes->text, place->bytes, sizeof place->bytes, out);
 }
 
-/* How a table is cut, and where the parts of the workspace lie (in doubles). */
+/* How a table is cut, and where the parts of the workspace begin (in doubles). */
 typedef struct table_layout {
   int64_t rows, parameters, distances;
   int64_t piece, row_pieces; /* distances of a piece, pieces of a row */
@@ -74,7 +74,7 @@ static hark_status infer(hark_context *context, const void *given, const hark_te
   return HARK_OK;
 }
 
-/* What the pieces of a call share. */
+/* Data shared by the pieces of a call. */
 typedef struct table_work {
   const hark_positional *expression;
   table_layout at;
@@ -82,8 +82,8 @@ typedef struct table_work {
   hark_numbers table; /* the output, or its gradient */
 } table_work;
 
-/* Reads the parameters and finds their natural values. Those of a row with one outside its range are all NaN, and so is what comes of them:
- * a step that went wrong is then seen in the loss, as with other weights. */
+/* Reads the parameters and computes their natural values. If one of a row is outside its range, all values of the row and all results are
+ * NaN: a failed step then shows in the loss, as with other weights. */
 static hark_status prepare(hark_context *context, const hark_call *call, const hark_positional *expression, const hark_tensor *table,
                            bool backward, table_work *out) {
   const hark_positional_attributes *attributes = call->attributes;
@@ -188,7 +188,7 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   return (is_backward ? 2 : 1) * VALUE_OPERATIONS * values;
 }
 
-/* A gradient sums over distances; a distance of i rounds the angle of a periodic kernel by i eps. */
+/* A gradient sums over distances; at distance i, the angle of a periodic kernel has a rounding error of i eps. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)inputs, (void)input_count;
   return ((const hark_positional_attributes *)attributes)->distances;

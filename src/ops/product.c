@@ -1,9 +1,9 @@
 /* product.c - the matrix product of the definitions: C = op(A) op(B) + 1 bias^T, for f32 and f64 storage, sums in double.
  *
- * C [m, n], op(A) [m, k], op(B) [k, n], each a batch of contiguous matrices. 2 m n k operations a matrix. A tile of C is one piece of work;
- * its sum runs over k in increasing order whatever the number of threads. Tiles of A and B are first copied into doubles, which takes care
- * of transposition and storage, so that the loop that costs is one plain loop over contiguous numbers.
- * Error of an f64 result: k eps sum |a b|; of an f32 result: its rounding to f32.
+ * C [m, n], op(A) [m, k], op(B) [k, n], each a batch of contiguous matrices. 2 m n k operations per matrix. A tile of C is one piece of
+ * work; its sum runs over k in increasing order for any number of threads. Tiles of A and B are first copied to doubles, which handles
+ * transposition and storage. So the inner loop is one plain loop over contiguous numbers. Error of an f64 result: k eps sum |a b|; of an
+ * f32 result: its rounding to f32.
  */
 #include "ops/definition.h"
 

@@ -1,6 +1,7 @@
-/* range_offsets.c - where packed sequences begin: offsets of the ranges that say where they lie.
+/* range_offsets.c - offsets of packed sequences from their ranges.
  *
- * ranges i64 [.., 2], first row and the row after the last, each beginning where the one before ends; offsets i64 [S + 1]. No arithmetic.
+ * ranges i64 [.., 2], first row and the row after the last; each range begins where the previous one ends; offsets i64 [S + 1]. No
+ * arithmetic.
  */
 #include <inttypes.h>
 

@@ -1,9 +1,9 @@
-/* ratio_loss.c - keeps the share of rows that begin a chunk near 1 / N (H-Net, arXiv 2507.07955, eq. 10).
+/* ratio_loss.c - keeps the fraction of rows that begin a chunk near 1 / N (H-Net, arXiv 2507.07955, eq. 10).
  *
  *     loss = weight sum over sequences of N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)),   F = chunks / rows, G = mean of p over the rows
  *
- * F is a count and constant: dp[t] = dloss weight N / (N - 1) ((N - 1) F - (1 - F)) / rows. At F = G = 1 / N a sequence gives 1. p [rows];
- * offsets i64 [B + 1] of rows; sequences i64 [B + 1] of chunks. Sequences without rows count nothing. Summed in double, in order.
+ * F is a count and constant: dp[t] = dloss weight N / (N - 1) ((N - 1) F - (1 - F)) / rows. At F = G = 1 / N, the term of a sequence is 1.
+ * p [rows]; offsets i64 [B + 1] of rows; sequences i64 [B + 1] of chunks. Sequences without rows add nothing. Summed in double, in order.
  */
 #include <hark/experimental.h>
 

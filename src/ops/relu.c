@@ -1,7 +1,7 @@
 /* relu.c - y = max(x, 0).
  *
- * dy/dx = 1 where y > 0, else 0, NaN where y is; so the backward reads the output, and the input may be overwritten. A NaN stays NaN. x, y
- * of one shape.
+ * dy/dx = 1 where y > 0, NaN where y is NaN, else 0. So the backward reads the output, and the input may be overwritten. A NaN stays NaN.
+ * x, y of one shape.
  */
 #include "ops/elementwise.h"
 

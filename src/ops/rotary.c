@@ -1,11 +1,11 @@
-/* rotary.c - turns pairs of features by an angle that grows with the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
+/* rotary.c - rotates pairs of features by an angle proportional to the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
  *
- * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the
- * pair is (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle: of the attributes, or rates[h R / H][j] of rates [R,
- * pairs], over stretch. The dot product of two turned rows depends on the difference of their positions only.
- * Gradients: of x the inverse turn, by -a; of a rate the sum over all pairs that turn by it of p / stretch (dy1 y0 - dy0 y1), in parts of
- * consecutive positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations a pair. Su et al., arXiv
- * 2104.09864, eq. 34; learned rates: docs/mathematics/rotary.md.
+ * x, y [B, L, H d], d even; pair j of a head rotates by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the
+ * pair is (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle, from the attributes or rates[h R / H][j] of rates [R,
+ * pairs], divided by stretch. The dot product of two rotated rows depends only on the difference of their positions. Gradients: of x the
+ * inverse rotation, by -a; of a rate the sum of p / stretch (dy1 y0 - dy0 y1) over all pairs with this rate, in parts of consecutive
+ * positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations per pair. Su et al., arXiv 2104.09864, eq.
+ * 34; learned rates: docs/mathematics/rotary.md.
  */
 #include <inttypes.h>
 
@@ -13,7 +13,7 @@
 
 enum { INPUT_X, INPUT_RATES, INPUT_POSITIONS, INPUT_COUNT };
 
-/* Positions that one piece of work takes. */
+/* Number of positions of one piece of work. */
 #define POSITIONS 4
 #define OPERATIONS_PER_PAIR 6.0
 #define OPERATIONS_OF_RATES 4.0 /* per pair, for the gradient by its rate */
@@ -94,12 +94,12 @@ static int64_t position_of(const hark_call *call, int64_t l) {
 
 static double stretch_of(const hark_rotary_attributes *rotary) { return rotary->stretch != 0 ? rotary->stretch : 1; }
 
-/* R, or 1 where no rates are given: heads h of row r are r H / R and those up to the next row's. */
+/* R, or 1 where no rates are given: the heads of row r begin at r H / R and end before those of the next row. */
 static int64_t rate_rows(const hark_call *call) {
   return hark_has_input(call->inputs, call->input_count, INPUT_RATES) ? call->inputs[INPUT_RATES].shape[0] : 1;
 }
 
-/* The angle of pair j by position, in the heads of a row. */
+/* The angle of pair j per position, in the heads of a row. */
 static double rate_of(const hark_call *call, int64_t row, int64_t j) {
   const hark_rotary_attributes *rotary = call->attributes;
   if (!hark_has_input(call->inputs, call->input_count, INPUT_RATES))
@@ -115,7 +115,7 @@ static void places(const hark_rotary_attributes *rotary, int64_t width, int64_t 
   *place_1 = interleaved ? 2 * j + 1 : j + width / 2;
 }
 
-/* to <- from turned by direction * angle, for the positions [first, last) of all sequences, in the heads of one row of rates */
+/* to <- from, rotated by direction * angle, for the positions [first, last) of all sequences, in the heads of one row of rates */
 static void turn_heads(const hark_call *call, hark_numbers to, hark_numbers from, double direction, int64_t first, int64_t last,
                        int64_t row) {
   const hark_rotary_attributes *rotary = call->attributes;
@@ -159,7 +159,7 @@ static void backward_positions(const hark_call *call, int64_t first, int64_t las
   turn(call, hark_gradient_of(call, INPUT_X), hark_numbers_of(&call->output_gradients[0]), -1, first, last);
 }
 
-/* Positions of a part of the sums for the rates. */
+/* Number of positions in one part of the sums for the rates. */
 static int64_t part_positions(int64_t length) { return hark_max(1, hark_ceil_div(length, HARK_DEFINITION_PARTIALS)); }
 
 /* y = R(a) x: dy . dy/da = dy1 y0 - dy0 y1, and da/drate = p / stretch, over the positions [first, last) and the heads of a row */
@@ -226,7 +226,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return 2 * inputs[INPUT_X].shape[0] * inputs[INPUT_X].shape[1] * (heads / inputs[INPUT_RATES].shape[0]);
 }
 
-/* Of no formula, as those of a published model are. */
+/* Not from a formula, like those of a published model. */
 static const double table[] = {1, 0.7, 0.31, 0.2, -0.05, 0.0125, 1e-3, 0, 3e-5};
 
 static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},

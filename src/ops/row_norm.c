@@ -1,6 +1,6 @@
 /* row_norm.c - y[k] = |x[k]|, the square root of the sum of squares of everything that belongs to row k.
  *
- * x [K, ...], D numbers a row; y [K]. dx[k] = dy[k] x[k] / y[k], zero where y[k] is. 2 D operations a row forward, 2 D backward.
+ * x [K, ...], D numbers per row; y [K]. dx[k] = dy[k] x[k] / y[k], zero where y[k] is zero. 2 D operations per row forward, 2 D backward.
  */
 #include "ops/definition.h"
 

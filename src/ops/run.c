@@ -1,12 +1,12 @@
-/* run.c - runs a record: by the kernel that the context's backend has for it, else by its definition. */
+/* run.c - runs an operator with the kernel of the context's backend or, without one, with the operator's definition. */
 #include <string.h>
 
 #include "backend/backend.h"
 #include "core/floating_point.h"
 #include "ops/call_memory.h"
 
-/* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition, and so does a record of the
- * caller's that happens to have a built-in one's name. */
+/* A backend's kernel computes in f32 only. A call with an f64 tensor uses the operator's definition, and so does a caller's operator with
+ * the name of a built-in one. */
 static bool has_f64(const hark_call *call) {
   for (int i = 0; i < call->input_count; i++)
     if (call->inputs[i].type == HARK_F64) return true;

@@ -1,7 +1,7 @@
-/* scatter_gated.c - y = h, y[index[i], ...] += g update[i, ...], g = sigmoid(score[index[i]]) or 1: what a layer gives to the chunks that
- * it ran on.
+/* scatter_gated.c - y = h, y[index[i], ...] += g update[i, ...], g = sigmoid(score[index[i]]) or 1: adds a layer's output to the chunks
+ * that it ran on.
  *
- * h [K, W..]; update [I, W..]; index i32 [I], -1: nowhere; score [K], optional. Gradients, k = index[i]:
+ * h [K, W..]; update [I, W..]; index i32 [I], -1: not added; score [K], optional. Gradients, k = index[i]:
  *   dh = dy,   dupdate[i] = g dy[k],   dscore[k] = g (1 - g) sum over i with index[i] = k of dy[k] . update[i]
  * Updates of one row are added in increasing i: they are sorted by row first. 2 I W operations forward, 3 I W backward.
  */
@@ -43,7 +43,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
-/* Row k of `from` to the same place of `to`. */
+/* Copies row k of `from` to the same place in `to`. */
 static void copy_row(const hark_tensor *from, int64_t k, int64_t width, void *to) {
   const size_t bytes = (size_t)width * hark_type_bytes(from->type), first = (size_t)k * bytes;
   memcpy((char *)to + first, (const char *)from->data + first, bytes);
@@ -85,7 +85,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* A block of at most `left` numbers, times a factor; zeros where that is 0. */
+/* Copies a block of at most `left` numbers, times a factor; writes zeros if the factor is 0. */
 static void give_row(hark_numbers to, int64_t at, double factor, hark_numbers from, int64_t from_at, int64_t left) {
   const int64_t count = hark_min(HARK_BLOCK, left);
   hark_block block = {{0}};

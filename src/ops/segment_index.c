@@ -1,8 +1,8 @@
-/* segment_index.c - where every row of a ragged batch stands: position in its segment, slot in its unit, and the segment.
+/* segment_index.c - the place of every row of a ragged batch: position in its segment, slot in its unit, and the segment.
  *
  * offsets i64 [S + 1] -> position, slot, segment, i32 [rows / unit, unit], [rows] with a unit of 0, [1, rows] where packed. Segment s has
- * rows offsets[s] u .. offsets[s + 1] u - 1, u = max(unit, 1); position counts units and stops at limit - 1, so that it can look up a table
- * of `limit` rows. Rows of no segment: 0, their slot, and -1.
+ * rows offsets[s] u .. offsets[s + 1] u - 1, u = max(unit, 1); position counts units up to limit - 1, so that it can index a table of
+ * `limit` rows. Rows in no segment: 0, their slot, and -1.
  */
 #include <hark/experimental.h>
 

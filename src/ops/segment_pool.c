@@ -1,13 +1,13 @@
-/* segment_pool.c - mean or maximum of C bins of every segment's rows, after adaptive pooling.
+/* segment_pool.c - mean or maximum of C bins of every segment's rows, like adaptive pooling.
  *
  *     y[s, i, :] = mean or max of x[first_s + n, :], n in [floor(i M / C), ceil((i + 1) M / C)),  M rows of segment s
  *
  * Every bin has a row for M > 0, also where C > M (rows are then in several bins), and the bins overlap where C does not divide M. x [...,
- * D]; offsets i64 [S + 1]; y [S, C, D], of which an empty segment gets zeros; with `fewer` C is min(slots, M) for that segment and the rows
- * of y follow each other (segment_slots), and who knows how many they are has y [rows, D]. The maximum saves the row that it was found in,
- * i64, of y's shape (of equal ones the first; a NaN counts as largest).
- * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i]
- * where n was chosen. M + C additions a feature, forward and backward.
+ * D]; offsets i64 [S + 1]; y [S, C, D], zeros for an empty segment. With `fewer`, C is min(slots, M) for a segment of M rows, and the rows
+ * of y are contiguous (segment_slots); if their number is given, y is [rows, D]. For the maximum, the row where it was found is saved, i64,
+ * in y's shape (the first of equal values; a NaN counts as largest). Gradients: dx[n] = sum over the bins i that contain n, floor(n C / M)
+ * .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i] where n was chosen. M + C additions per feature, forward and
+ * backward.
  */
 #include <hark/experimental.h>
 #include <inttypes.h>
@@ -61,9 +61,9 @@ static hark_status place_slots(hark_context *context, const hark_call *call, con
 }
 
 static int64_t bin_first(int64_t bin, int64_t rows, int64_t bins) { return bin * rows / bins; }
-static int64_t bin_last(int64_t bin, int64_t rows, int64_t bins) { return hark_ceil_div((bin + 1) * rows, bins); } /* one behind it */
+static int64_t bin_last(int64_t bin, int64_t rows, int64_t bins) { return hark_ceil_div((bin + 1) * rows, bins); } /* the row after it */
 
-/* Row `at` of y <- the mean of rows [begin, end) of x; zeros of none. */
+/* Row `at` of y <- the mean of rows [begin, end) of x; zeros if there are none. */
 static void average_rows(hark_numbers x, int64_t begin, int64_t end, int64_t width, hark_numbers y, int64_t at) {
   for (int64_t d = 0; d < width; d += HARK_BLOCK) {
     const int64_t count = hark_min(HARK_BLOCK, width - d);

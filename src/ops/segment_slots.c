@@ -1,4 +1,5 @@
-/* segment_slots.c - offsets[s + 1] = offsets[s] + C, the rows that pooling gives a segment: C slots, or min(C, M) for one of M rows.
+/* segment_slots.c - offsets[s + 1] = offsets[s] + C, C is the number of rows that pooling makes of a segment: C slots, or min(C, M) for a
+ * segment of M rows.
  *
  * offsets i64 [S + 1] -> i64 [S + 1]. No arithmetic on numbers.
  */

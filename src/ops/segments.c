@@ -1,4 +1,4 @@
-/* segments.c - checks of ragged batches, rows grouped by their index, ranks. */
+/* segments.c - checks of ragged batches, rows grouped by index, ranks. */
 #include "ops/segments.h"
 
 #include <inttypes.h>
@@ -81,7 +81,7 @@ hark_status hark_places_bytes(hark_context *context, int64_t rows, int64_t count
   return hark_size_multiply(context, numbers, sizeof(int64_t), out);
 }
 
-/* A counting sort: begin[n] is first where the places of row n start, then where its next one goes, which ends as the start of n + 1. */
+/* A counting sort: begin[n] is first the start of row n's places, then the next free one; at the end it is the start of n + 1. */
 hark_places hark_places_make(const int32_t *index, int64_t count, int64_t rows, void *workspace) {
   const hark_places places = hark_places_at(workspace, rows);
   memset(places.begin, 0, (size_t)(rows + 1) * sizeof *places.begin);
@@ -100,7 +100,7 @@ static bool goes_before(const double *score, int64_t a, int64_t b) {
   return isnan(score[b]) || score[a] > score[b];
 }
 
-/* Merging runs of 1, 2, 4 .. numbers keeps equal ones in their order. */
+/* Merging runs of 1, 2, 4 .. numbers keeps the order of equal ones. */
 void hark_order_by_score(const double *score, int64_t count, int64_t *order, int64_t *scratch) {
   for (int64_t i = 0; i < count; i++) order[i] = i;
   for (int64_t run = 1; run < count; run *= 2) {

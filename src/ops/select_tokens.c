@@ -1,15 +1,15 @@
-/* select_tokens.c - the rows of every sequence that attention is to see: `count` of them, or all.
+/* select_tokens.c - selects the rows of every sequence that attention sees: `count` of them, or all.
  *
  *     offsets, in units of u rows     candidates of sequence b: rows offsets[b] u .. offsets[b + 1] u - 1
- *     index   i32 [B count]           4 7 9 | 12 15 | -1 -1 ..    ascending within a sequence, one after the other, -1 behind the last
+ *     index   i32 [B count]           4 7 9 | 12 15 | -1 -1 ..    ascending within a sequence, one after the other, -1 after the last
  *     offsets i64 [B + 1]             0       3       5
  *
- * NORM |x|, SCORE, QUERY x . (mean of the sequence's query rows): the largest, of equal ones the first; a NaN counts as lowest. MEDOIDS:
+ * NORM |x|, SCORE, QUERY x . (mean of the sequence's query rows): the largest values, the first of equal ones; a NaN is lowest. MEDOIDS:
  * Lloyd's iterations from a maximin start (Gonzalez, TCS 38, 1985): first the row nearest to the mean, then the row farthest from all
- * taken; after the iterations, of each centre the nearest row that no centre before it has. Rows with a NaN or an infinity have no
- * distance: they are in no cluster, and selected, the first of them first, where the others are too few. GIVEN: the caller's. What is
- * selected is a decision without a gradient; it gets one through the logits (log_sigmoid of a score). Operations: 2 D a row (NORM, QUERY),
- * 3 D count (iterations + 2) a row (MEDOIDS).
+ * chosen rows; after the iterations, for each centre the nearest row that no earlier centre has. Rows with a NaN or an infinity have no
+ * distance: they are in no cluster, and they are selected, in their order, only if the others are too few. GIVEN: the caller's. The
+ * selection is a decision without a gradient; scores get one through the logits (log_sigmoid of a score). Operations: 2 D per row (NORM,
+ * QUERY), 3 D count (iterations + 2) per row (MEDOIDS).
  */
 #include <float.h>
 #include <hark/experimental.h>
@@ -42,8 +42,7 @@ static hark_status check_attributes(hark_context *context, const hark_select_tok
   return hark_check_unit(context, op, options->unit, options->rows);
 }
 
-/* Per row: score, order, scratch of the sort, which are distance, owner and mark for MEDOIDS; then sums of the rows of a centre or
- * query. */
+/* Per row: score, order and scratch of the sort (for MEDOIDS: distance, owner and mark); then sums of the rows of a centre or query. */
 static hark_status workspace_bytes(hark_context *context, const hark_select_tokens_attributes *options, const hark_tensor *inputs,
                                    int64_t sequences, size_t *out) {
   size_t rows = 0, centres = 0;
@@ -102,7 +101,7 @@ typedef struct candidates {
   double *score;
   int64_t *order, *scratch;
   double *vectors;
-  double longest; /* MEDOIDS: length of the longest row that is finite */
+  double longest; /* MEDOIDS: length of the longest finite row */
 } candidates;
 
 static double distance(const candidates *c, int64_t n, const double *centre) {
@@ -118,8 +117,8 @@ static void copy_row(const candidates *c, int64_t n, double *centre) {
   for (int64_t d = 0; d < c->width; d++) centre[d] = hark_get(c->x, (c->first + n) * c->width + d);
 }
 
-/* What rounding may add to a squared distance of about `square` from a mean of rows: differences that small are none, so that rows equally
- * far from a centre tie whatever the order of sums was. */
+/* The rounding error of a squared distance of about `square` from a mean of rows. Smaller differences count as ties, so that rows equally
+ * far from a centre tie for any order of the sums. */
 static double rounding_of(const candidates *c, double square) {
   const double rounding = 8 * DBL_EPSILON * (double)(c->rows + c->width) * (sqrt(square) * c->longest + square);
   return isfinite(rounding) ? rounding : 0;
@@ -128,7 +127,7 @@ static double rounding_of(const candidates *c, double square) {
 /* Owner of rows that are in no cluster. */
 #define NOBODY (-1)
 
-/* *owner <- the first centre, or NOBODY for rows that are not finite; how many are. */
+/* *owner <- the first centre, or NOBODY for rows that are not finite; returns the number of finite rows. */
 static int64_t own_finite_rows(candidates *c, int64_t *owner) {
   int64_t count = 0;
   c->longest = 0;
@@ -147,7 +146,7 @@ static int64_t own_finite_rows(candidates *c, int64_t *owner) {
   return count;
 }
 
-/* Of rows that are finite and not taken the first whose score is the least, or with `most` the largest, but for rounding. */
+/* Of finite rows that are not chosen, the first with the smallest score or, with `most`, the largest, up to rounding. */
 static int64_t first_of(const candidates *c, const int64_t *owner, const int64_t *taken, bool most) {
   int64_t best = -1;
   for (int64_t n = 0; n < c->rows; n++)
@@ -159,7 +158,7 @@ static int64_t first_of(const candidates *c, const int64_t *owner, const int64_t
   return best;
 }
 
-/* The row nearest to a centre of those that are finite and not taken. */
+/* The row nearest to a centre, of the finite rows that are not chosen. */
 static int64_t nearest(const candidates *c, const double *centre, const int64_t *owner, const int64_t *taken) {
   for (int64_t n = 0; n < c->rows; n++) c->score[n] = distance(c, n, centre);
   return first_of(c, owner, taken, false);
@@ -177,7 +176,7 @@ static int64_t nearest_centre(const candidates *c, int64_t n, const double *cent
 static void mean_of_rows(const candidates *c, const int64_t *owner, int64_t centre, double *mean, int64_t *count) {
   *count = 0;
   for (int64_t n = 0; n < c->rows; n++) *count += owner[n] == centre;
-  if (*count == 0) return; /* a centre without rows stays where it was */
+  if (*count == 0) return; /* a centre without rows does not move */
   for (int64_t d = 0; d < c->width; d++) {
     double sum = 0;
     for (int64_t n = 0; n < c->rows; n++)
@@ -186,7 +185,7 @@ static void mean_of_rows(const candidates *c, const int64_t *owner, int64_t cent
   }
 }
 
-/* The first row nearest to the mean, each next one farthest from those before: c->score holds the distance to the nearest of them. */
+/* Chooses the row nearest to the mean, then rows farthest from the chosen ones: c->score is the distance to the nearest chosen row. */
 static void start_centres(const candidates *c, const int64_t *owner, int64_t *taken) {
   double *mean = c->vectors, *centres = c->vectors + c->width;
   int64_t count;
@@ -224,7 +223,7 @@ static void find_medoids(const candidates *all) {
   }
 }
 
-/* Marks the `wanted` rows of largest score. */
+/* Marks the `count` rows with the largest scores. */
 static void mark_largest(const candidates *c) {
   int64_t *marks = c->scratch;
   hark_order_by_score(c->score, c->rows, c->order, c->scratch);
@@ -237,7 +236,7 @@ static void score_rows(const hark_call *call, const candidates *c, int64_t b) {
   if (kind == HARK_SELECTION_QUERY) {
     const hark_segments queries = hark_segments_of(&call->inputs[INPUT_QUERY_OFFSETS], 1);
     const hark_numbers query = hark_numbers_of(&call->inputs[INPUT_QUERY]);
-    for (int64_t d = 0; d < c->width; d++) { /* the sum ranks as the mean does */
+    for (int64_t d = 0; d < c->width; d++) { /* the sum has the same ranks as the mean */
       c->vectors[d] = 0;
       for (int64_t n = queries.offsets[b]; n < queries.offsets[b + 1]; n++) c->vectors[d] += hark_get(query, n * c->width + d);
     }
@@ -284,7 +283,7 @@ static void mark_sequences(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-/* Marks what the caller chose. */
+/* Marks the rows that the caller chose. */
 static hark_status mark_given(hark_context *context, const hark_call *call) {
   const hark_select_tokens_attributes *options = call->attributes;
   const hark_segments sequences = hark_segments_of(&call->inputs[INPUT_OFFSETS], options->unit);

@@ -1,9 +1,8 @@
-/* settled_probability.c - a probability of boundaries beside the chunks that were made of it: where minimum or maximum decided, it is
- * certain.
+/* settled_probability.c - a boundary probability corrected by the chunks made from it: 0 or 1 where the minimum or maximum length decided.
  *
- *     y[t] = p[t]  where chunks agree with p[t] >= 1/2, else the decision: 1 in front of a chunk, 0 within
+ *     y[t] = p[t] where the chunks agree with p[t] >= 1/2, else the decision: 1 at the first row of a chunk, 0 within
  *
- * p [rows]; chunks i64 [K + 1]; y [rows]. dp = dy where p was passed on, as a NaN always is, else 0. A comparison a row.
+ * p [rows]; chunks i64 [K + 1]; y [rows]. dp = dy where p was copied (a NaN always is), else 0. One comparison per row.
  */
 #include <hark/experimental.h>
 
@@ -27,7 +26,7 @@ static hark_status mark(hark_context *context, const hark_call *call, int64_t ro
   return HARK_OK;
 }
 
-/* Whether p is passed on; one that is no number is, so that it is seen. */
+/* Whether p is copied; a NaN is, so that it is noticed. */
 static bool is_kept(double p, unsigned char start) { return isnan(p) || (p >= 0.5) == (start != 0); }
 
 static hark_status forward(hark_context *context, const hark_call *call) {

@@ -9,7 +9,7 @@
 
 enum { INPUT_X, INPUT_POSITIONS, INPUT_COUNT };
 
-/* Positions that one piece of work takes. */
+/* Number of positions of one piece of work. */
 #define POSITIONS 8
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {

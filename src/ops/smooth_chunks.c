@@ -1,11 +1,10 @@
 /* smooth_chunks.c - y[k] = p_k c[k] + (1 - p_k) y[k - 1], k over the chunks of a sequence, p_k the probability of the chunk's first row.
  *
  * c [K, W..]; p [rows]; chunks i64 [K + 1], sequences i64 [B + 1] (offsets into the chunks); y [K, W..], zeros for chunks of no sequence.
- * In front of a sequence y is zero; a chunk without rows has p = 0. H-Net (arXiv 2507.07955, eq. 5). With e_k = dy[k] + (1 - p_{k+1})
- * e_{k+1}, from the last chunk back:
+ * Before the beginning of a sequence y is zero; a chunk without rows has p = 0. H-Net (arXiv 2507.07955, eq. 5). With e_k = dy[k] + (1 -
+ * p_{k+1}) e_{k+1}, from the last chunk to the first:
  *   dc[k] = p_k e_k,   dp_k = e_k . (c[k] - y[k - 1])
- * e is kept a feature at a time, and the products are taken per chunk with the y of the forward. 3 W operations a chunk forward, 5 W
- * backward.
+ * One e per feature is kept, and the products are computed per chunk with the forward's y. 3 W operations per chunk forward, 5 W backward.
  */
 #include <hark/experimental.h>
 
@@ -38,7 +37,7 @@ static hark_status check(hark_context *context, const hark_call *call, int64_t c
   return hark_check_offsets(context, call->op, "sequences", &call->inputs[INPUT_SEQUENCES], 1, count);
 }
 
-/* p of a chunk's first row; a chunk of no row passes on what was before it. */
+/* p of a chunk's first row; a chunk without rows repeats the previous y. */
 static double share_of(const hark_segments *chunks, hark_numbers p, int64_t k) {
   return hark_segment_rows(chunks, k) > 0 ? hark_get(p, chunks->offsets[k]) : 0;
 }

@@ -1,7 +1,7 @@
 /* squared_error.c - loss = weight sum (prediction - target)^2.
  *
- * prediction, target of one shape; loss of rank 0. dprediction = 2 dloss weight (prediction - target), which may be written over the
- * prediction; the target is data. Rows' sums are added in double, in the order of the rows. 3 operations an element forward, 3 backward.
+ * prediction, target of one shape; loss of rank 0. dprediction = 2 dloss weight (prediction - target), which may overwrite the prediction;
+ * the target is data. Rows' sums are added in double, in the order of the rows. 3 operations per element forward, 3 backward.
  */
 #include "core/range.h"
 #include "ops/definition.h"

@@ -1,11 +1,11 @@
-/* straight_through.c - y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])): the outputs of tokens carry the gradient of how certain a
- * boundary was.
+/* straight_through.c - y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])): gives boundary probabilities a gradient through the tokens'
+ * outputs.
  *
- * c(q) = q for the first row of a chunk, 1 - q for the others. Without a reference it is p, held constant: y = x, and the gradients are
- * those of the surrogate x c / stop(c) with stop(c) = 1, which is what a reference makes an ordinary function of (H-Net, arXiv 2507.07955,
- * eq. 6 to 9).
+ * c(q) = q for the first row of a chunk, 1 - q for the others. Without a reference, the reference is p, held constant: y = x, and the
+ * gradients are those of the surrogate x c / stop(c) with stop(c) = 1 (H-Net, arXiv 2507.07955, eq. 6 to 9). With a reference, y is an
+ * ordinary function.
  *   dx = dy (1 + c(p) - c(reference)),   dp[t] = +- dy[t, :] . x[t, :]
- * x [..., D]; p, reference [rows]; chunks i64 [K + 1]. Rows of no chunk: y = x, dp = 0. 2 D operations a row forward, 4 D backward.
+ * x [..., D]; p, reference [rows]; chunks i64 [K + 1]. Rows in no chunk: y = x, dp = 0. 2 D operations per row forward, 4 D backward.
  */
 #include <hark/experimental.h>
 
@@ -113,7 +113,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return hark_max(1, hark_row_length(&inputs[INPUT_X]));
 }
 
-/* With a reference all samples: without one the gradient is not that of the forward, which is the point of it (tests/reference). */
+/* All samples have a reference: without one, the gradient is intentionally not that of the forward (tests/reference). */
 static const hark_sample samples[] = {
     {"one", NULL, {{HARK_F32, 2, {1, 1}, -1, 1}, {HARK_F32, 1, {1}, 0, 1}, {HARK_I64, 1, {2}, 1, 0}, {HARK_F32, 1, {1}, 0, 1}}},
     {"rows", NULL, {{HARK_F32, 2, {19, 7}, -1, 1}, {HARK_F32, 1, {19}, 0, 1}, {HARK_I64, 1, {6}, 17, 2}, {HARK_F32, 1, {19}, 0, 1}}},

@@ -1,4 +1,4 @@
-/* table.c - the built-in operators, in the order of HARK_OPERATORS and HARK_EXPERIMENTAL_OPERATORS, and the search by name. */
+/* table.c - the built-in operators, in the order of HARK_OPERATORS and HARK_EXPERIMENTAL_OPERATORS, and their search by name. */
 #include <hark/experimental.h>
 
 #include <string.h>
