@@ -1,5 +1,5 @@
-/* line_reader.c - see line_reader.h. The buffer holds a part of the file; a line that does not end in it is moved to its front and the
- * buffer grows, so that memory is that of the longest line. */
+/* line_reader.c - see line_reader.h. The buffer contains a part of the file. A line that does not end in it is moved to its beginning and
+ * the buffer grows, so memory is that of the longest line. */
 #include "data/line_reader.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ void hark_lines_close(hark_line_reader *lines) {
   hark_text_free(&lines->buffer);
 }
 
-/* Drops what lies before the next line and reads a part behind what is left. */
+/* Drops everything before the next line and appends a part of the file to the rest. */
 static hark_status fill(hark_context *context, hark_line_reader *lines) {
   hark_text *const buffer = &lines->buffer;
   const size_t left = buffer->length - lines->used;
@@ -37,7 +37,7 @@ static hark_status fill(hark_context *context, hark_line_reader *lines) {
   return HARK_OK;
 }
 
-/* Takes `whole` bytes of the buffer, of which `length` are the line. */
+/* Makes the next `whole` bytes of the buffer the current line, whose text has `length` bytes. */
 static void take(hark_line_reader *lines, size_t length, size_t whole) {
   lines->line = lines->buffer.data + lines->used;
   lines->length = length > 0 && lines->line[length - 1] == '\r' ? length - 1 : length;

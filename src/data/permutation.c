@@ -1,8 +1,8 @@
 /* permutation.c - a pseudo-random permutation by a Feistel network with cycle walking.
  *
- * A balanced Feistel network is a bijection of [0, 2^(2h)) whatever its round function: a round maps (l, r) to (r, l xor F(r)). With the
- * smallest h for which 2^(2h) >= count, applying it again until the value is below count is a bijection of [0, count), because the walk
- * follows a cycle of a permutation that starts inside; it takes 2^(2h) / count < 4 applications on average. F is Philox, keyed by the seed.
+ * A balanced Feistel network is a bijection of [0, 2^(2h)) for any round function: a round maps (l, r) to (r, l xor F(r)). h is the
+ * smallest with 2^(2h) >= count. Applying the network until the value is below count is a bijection of [0, count), because the walk follows
+ * a cycle of a permutation that starts inside. It needs 2^(2h) / count < 4 applications on average. F is Philox, keyed by the seed.
  *
  * Luby, Rackoff: "How to construct pseudorandom permutations from pseudorandom functions", SIAM J. Comput. 17(2), 1988 (the network);
  * Black, Rogaway: "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking).
@@ -12,7 +12,7 @@
 #include <hark/random.h>
 
 #define ROUNDS 6        /* four suffice in theory; small halves mix better with more */
-#define PURPOSE_LAYER 2 /* apart from the streams of batches.c */
+#define PURPOSE_LAYER 2 /* different from the streams of batches.c */
 
 static uint64_t feistel(uint64_t seed, uint32_t number, int half_bits, uint64_t value) {
   const uint64_t mask = ((uint64_t)1 << half_bits) - 1;

@@ -1,8 +1,8 @@
-/* sources.c - finding the text files, dividing them into training and validation, reading them in parts.
+/* sources.c - finds text files, divides them into training and validation, and reads them in parts.
  *
- * Division, N bytes in all, fraction f: the first floor((1 - f) N) bytes train, the rest validates; for every file by itself, or for all
- * files in a row. A boundary inside a character moves up to the next character's first byte. Bytes, not tokens, so that the text that
- * validates is the same for every tokenizer, and losses per byte compare.
+ * Division of N bytes, fraction f: the first floor((1 - f) N) bytes are for training, the rest for validation; for each file separately, or
+ * for all files together. A boundary inside a character moves up to the next character's first byte. Division is by bytes, not tokens, so
+ * the validation text is the same for every tokenizer, and losses per byte can be compared.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/sources.h"
@@ -89,7 +89,7 @@ static bool has_suffix(const hark_corpus_settings *settings, const char *name) {
 static hark_status walk_folder(hark_context *context, const hark_corpus_settings *settings, const char *folder, int depth, hark_split role,
                                hark_source_list *list);
 
-/* One name in a folder: a file is added when it is text, a folder walked; links to folders and everything else are passed over. */
+/* Visits a name in a folder: adds a text file, walks a folder; links to folders and everything else are skipped. */
 static hark_status walk_entry(hark_context *context, const hark_corpus_settings *settings, const char *folder, const char *name, int depth,
                               hark_split role, hark_source_list *list) {
   if (name[0] == '.') return HARK_OK;
@@ -117,7 +117,7 @@ static hark_status walk_folder(hark_context *context, const hark_corpus_settings
 
 static int compare_paths(const void *a, const void *b) { return strcmp(((const hark_source *)a)->path, ((const hark_source *)b)->path); }
 
-/* A path of the settings: a file, or a folder whose files are added sorted by path. */
+/* Adds a path of the settings: a file, or a folder's files, sorted by path. */
 static hark_status add_path(hark_context *context, const hark_corpus_settings *settings, const char *given, hark_split role,
                             hark_source_list *list) {
   char path[PATH_MAX];
@@ -133,7 +133,7 @@ static hark_status add_path(hark_context *context, const hark_corpus_settings *s
   return HARK_OK;
 }
 
-/* Validating on text that trains measures memory, not learning. */
+/* Refuses validation on training text, which would measure memory, not learning. */
 static hark_status check_apart(hark_context *context, const hark_source_list *list) {
   for (int64_t i = 0; i < list->count; i++)
     for (int64_t j = i + 1; j < list->count; j++)
@@ -150,7 +150,7 @@ hark_status hark_sources_find(hark_context *context, const hark_corpus_settings 
   return settings->validation_path_count > 0 ? check_apart(context, out) : HARK_OK;
 }
 
-/* First boundary between characters at or behind `at`. In text that is not UTF-8 any place will do. */
+/* First boundary between characters at or after `at`. In text that is not UTF-8 any place is accepted. */
 static hark_status next_character(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
   *out = at;
   if (at <= 0 || at >= source->bytes) return HARK_OK;
@@ -166,7 +166,7 @@ static hark_status next_character(hark_context *context, const hark_source *sour
   return HARK_OK;
 }
 
-/* First beginning of a line at or behind `at`. */
+/* First beginning of a line at or after `at`. */
 static hark_status next_line(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
   char bytes[4096];
   int file;
@@ -192,7 +192,8 @@ static hark_status add_piece(hark_context *context, hark_piece_list *list, hark_
   return HARK_OK;
 }
 
-/* How many of `bytes` train. 1 - f and the product are rounded; what lies that little below a whole number is that number. */
+/* How many of `bytes` are for training. 1 - f and the product are rounded; a product that rounding put just below an integer counts as that
+ * integer. */
 static int64_t training_bytes(double fraction, int64_t bytes) {
   const double rounding = 2 * DBL_EPSILON * (double)bytes;
   return hark_min(bytes, (int64_t)floor((1.0 - fraction) * (double)bytes + rounding));

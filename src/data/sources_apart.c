@@ -1,5 +1,5 @@
-/* sources_apart.c - see sources_apart.h. Files are sorted by what they are on the disk, then by size, then those of a size by their
- * checksum, so that a hundred thousand of them cost little and most are not read. */
+/* sources_apart.c - see sources_apart.h. Files are sorted by device and inode, then by size, and files of one size by checksum. So a
+ * hundred thousand files cost little, and most are not read. */
 #include "data/sources_apart.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 typedef struct file_entry {
   const hark_source *file;
-  int64_t part, index; /* in the order in which they were given */
+  int64_t part, index; /* in the given order */
   char sha256[HARK_SHA256_TEXT_BYTES];
 } file_entry;
 
@@ -46,7 +46,7 @@ static hark_status check_given_once(hark_context *context, file_entry *entries, 
   return HARK_OK;
 }
 
-/* Files of one size. */
+/* Refuses copies among files of one size. */
 static hark_status check_copies(hark_context *context, file_entry *entries, int64_t count, const char *advice) {
   hark_file_summary summary;
   bool apart = false;
@@ -89,7 +89,7 @@ hark_status hark_files_check_apart(hark_context *context, const hark_source *fil
   return status;
 }
 
-/* A text's part is where its training ends: copies with the same end have the same pieces. */
+/* The part of a text is the end of its training piece: copies with the same end have the same pieces. */
 static void find_parts(const hark_piece_list *pieces, int64_t *parts) {
   for (int64_t i = 0; i < pieces->count; i++)
     if (pieces->items[i].split == HARK_SPLIT_TRAINING) parts[pieces->items[i].source] = pieces->items[i].to;

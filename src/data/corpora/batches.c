@@ -1,4 +1,4 @@
-/* batches.c - sample numbers to windows of text. T tokens, L context, W samples an epoch.
+/* batches.c - from sample numbers to windows of text. T tokens, L context, W samples per epoch.
  *
  *     order       epoch     W                       start of sample s;  e = s / W, i = s mod W
  *     random      tokens    floor((T-1)/L)          uniform in [0, T-L) from counter s
@@ -8,8 +8,8 @@
  *     sequential  tokens    floor((T-1)/L)          L i
  *     sequential  windows   T-L                     i
  *
- * The windows of a shuffled epoch take W L + 1 tokens; the rest of the T is slack, L - 1 to 2 L - 2 tokens, and offset(e) is uniform in
- * [0, slack]: borders move from epoch to epoch, and no token is left out of all of them.
+ * The windows of a shuffled epoch have W L + 1 tokens. The rest of the T tokens is slack, L - 1 to 2 L - 2 tokens, and offset(e) is uniform
+ * in [0, slack]: borders move from epoch to epoch, and no token is left out of all epochs.
  */
 #include "data/corpora/batches.h"
 
@@ -18,7 +18,7 @@
 #include "core/core.h"
 #include "data/permutation.h"
 
-/* Philox streams of the purpose HARK_RANDOM_DATA, told apart by the layer. */
+/* Philox streams of the purpose HARK_RANDOM_DATA, distinguished by the layer. */
 enum { STREAM_START = 0, STREAM_OFFSET = 1 };
 
 hark_status hark_batches_create(hark_context *context, const hark_corpus *corpus, const hark_batches_settings *settings,
@@ -104,7 +104,7 @@ int64_t hark_evaluation_tokens(const hark_evaluation *evaluation, int64_t window
   return hark_min(evaluation->settings.context, evaluation->targets - window * evaluation->settings.stride);
 }
 
-/* Fills the row of a window; *real grows by the targets that count. */
+/* Fills the row of a window; adds the number of counted targets to *real. */
 static hark_status read_window(hark_context *context, const hark_evaluation *evaluation, int64_t window, int32_t *input, int32_t *target,
                                int64_t *real) {
   const hark_evaluation_settings *settings = &evaluation->settings;

@@ -1,9 +1,8 @@
-/* corpus.c - opening a corpus from its cache file, or making that first, and reading from it.
+/* corpus.c - opens a corpus from its cache file, which is made first if necessary, and reads from it.
  *
- * A cache file's name is made from the settings: paths, division, kind of tokenizer, vocabulary when one was given. It holds what it was
- * made from, and is used when the same files have the same sizes and either the same time of change or, after a touch or a copy, the same
- * contents. A file that was changed within two seconds of being read could change again without a new time, so that its contents are
- * compared.
+ * A cache file's name depends on the settings: paths, division, kind of tokenizer, vocabulary if one was given. The file records its
+ * sources. It is used if the sources have the same sizes and either the same time of change or, after a touch or a copy, the same contents.
+ * A source that was changed within two seconds of being read could change again without a new time, so its contents are compared.
  */
 #include "data/corpora/corpus.h"
 
@@ -53,7 +52,7 @@ static hark_status check_settings(hark_context *context, const hark_corpus_setti
   return HARK_OK;
 }
 
-/* What is asked of a vocabulary of sub-words: another one belongs into another file. */
+/* Adds the settings of a vocabulary of sub-words: other settings need another file. */
 static uint64_t subwords_sum(uint64_t sum, const hark_subword_settings *subwords) {
   uint64_t coverage;
   memcpy(&coverage, &subwords->coverage, sizeof coverage);
@@ -83,7 +82,7 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
   return hark_path_join(context, settings->cache_folder, name, out);
 }
 
-/* Whether the source `now` has the contents that it had when the file was made: *same. */
+/* *same: whether the source `now` has the contents that it had when the file was made. */
 static hark_status compare_source(hark_context *context, const hark_corpus_settings *settings, const hark_token_file_info *info,
                                   const hark_source *then, const hark_source *now, bool *same) {
   *same = then->bytes == now->bytes && strcmp(then->path, now->path) == 0;
@@ -108,7 +107,7 @@ static hark_status open_file(hark_context *context, hark_corpus *corpus) {
   return hark_token_file_sources(context, corpus->path, &corpus->info, corpus->index, &corpus->sources);
 }
 
-/* The tokenizer: the one that was given, or the one in the file. */
+/* Sets the tokenizer: the given one, or the one in the file. */
 static hark_status open_tokenizer(hark_context *context, const hark_tokenizer *given, hark_corpus *corpus) {
   const hark_token_file_info *info = &corpus->info;
   corpus->tokenizer = given;
@@ -126,7 +125,7 @@ static hark_status open_tokenizer(hark_context *context, const hark_tokenizer *g
   return HARK_OK;
 }
 
-/* Lets go of everything but the path. */
+/* Releases everything except the path. */
 static void reset(hark_context *context, hark_corpus *corpus) {
   hark_file_close(&corpus->file);
   hark_sources_free(context, &corpus->sources);
@@ -150,7 +149,8 @@ static hark_status open_if_unchanged(hark_context *context, const hark_corpus_se
   return HARK_OK;
 }
 
-/* Tries the cache file for a vocabulary (0: learned from the text). Missing, changed and damaged files are not usable and no failure. */
+/* Tries the cache file for a vocabulary (0: learned from the text). A missing, changed or damaged file is not used; this is not a
+ * failure. */
 static hark_status try_cache(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources, const char *kind,
                              uint64_t vocabulary, hark_corpus *corpus) {
   HARK_TRY(cache_path(context, settings, sources, kind, vocabulary, corpus->path));
@@ -167,7 +167,7 @@ static hark_status try_cache(hark_context *context, const hark_corpus_settings *
   return status;
 }
 
-/* Whether a file can be made in the cache folder, which is made where it is missing. */
+/* Whether a file can be made in the cache folder. Makes the folder if it is missing. */
 static hark_status find_writable(hark_context *context, const hark_corpus_settings *settings, bool *writable) {
   char message[HARK_MESSAGE_BYTES];
   memcpy(message, context->message, sizeof message);
@@ -184,7 +184,7 @@ static hark_status build_and_open(hark_context *context, const hark_corpus_setti
   return open_file(context, corpus);
 }
 
-/* In a folder of our own, of which nothing is left but the open file. */
+/* Makes the file in a temporary folder, which is then removed; only the open file remains. */
 static hark_status build_elsewhere(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                    const hark_tokenizer *tokenizer, hark_corpus *corpus) {
   const char *const given = getenv("TMPDIR");
@@ -259,7 +259,7 @@ const hark_tokenizer *hark_corpus_tokenizer(const hark_corpus *corpus) { return 
 hark_text_counts hark_corpus_counts(const hark_corpus *corpus, hark_split split) { return corpus->info.split[split].counts; }
 uint64_t hark_corpus_checksum(const hark_corpus *corpus) { return corpus->info.contents_checksum; }
 
-/* Over the pieces that the text was divided into. They are the documents, which lie in the order of the splits. */
+/* Over the pieces of the text, which are the documents, stored in the order of the splits. */
 static uint64_t contents_checksum(const hark_corpus *corpus, hark_unknown unknown) {
   const hark_token_split *const splits = corpus->info.split;
   const bool sentences = splits[HARK_SPLIT_TRAINING].counts.sentences + splits[HARK_SPLIT_VALIDATION].counts.sentences > 0;

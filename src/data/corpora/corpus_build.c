@@ -1,4 +1,5 @@
-/* corpus_build.c - text files into a file of tokens, in parts: memory is five times the size of a part, whatever the size of the text. */
+/* corpus_build.c - tokenises text files into a file of tokens, in parts: memory is five times the size of a part, for any size of the
+ * text. */
 #include "data/corpora/corpus_build.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include "data/corpora/token_file.h"
 #include "tokenizers/utf8.h"
 
-/* Of text that falls into lines: white space at the beginning of a line is looked at up to there. */
+/* For text that is read by lines: maximum of white space at the beginning of a line that is examined at once. */
 #define SENTENCE_PART_BYTES ((size_t)1024)
 
 const char *hark_corpus_kind(const hark_corpus_settings *settings) {
@@ -34,7 +35,7 @@ static hark_status learn_part(void *closure, const void *text, size_t bytes, boo
   return hark_tokenizer_learn(learning->context, learning->tokenizer, text, bytes, last, consumed, fault);
 }
 
-/* The end that a last line may lack: the end of a sentence is in every vocabulary. */
+/* Learns a line end, which the last line may lack: the end of a sentence is in every vocabulary. */
 static hark_status learn_line_end(learner *learning) {
   size_t consumed;
   hark_text_fault fault;
@@ -79,13 +80,13 @@ typedef struct builder {
   size_t vocabulary_bytes;
   hark_writer writer;
   hark_token_file_info info;
-  /* of the piece at hand */
+  /* of the current piece */
   hark_source *source;
   hark_token_split *split;
-  bool in_word, in_sentence; /* of a line that has begun */
+  bool in_word, in_sentence; /* within a word, within a line */
 } builder;
 
-/* Characters and words of a text that goes on where the last one ended. */
+/* Counts characters and words of a text that continues the previous one. */
 static void count_text(builder *b, const unsigned char *text, size_t bytes) {
   int64_t characters = 0, words = 0;
   bool in_word = b->in_word;
@@ -108,7 +109,7 @@ static hark_status append_tokens(builder *b, size_t count) {
   return hark_writer_append(b->context, &b->writer, b->tokens, count * b->info.token_bytes);
 }
 
-/* Encodes what can be of a text; the tokens are written. */
+/* Encodes as much of a text as possible and writes the tokens. */
 static hark_status encode_text(builder *b, const unsigned char *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
   size_t count = 0;
   HARK_TRY(
@@ -124,7 +125,7 @@ static hark_status begin_sentence(builder *b) {
   return append_tokens(b, 1);
 }
 
-/* The last line of a piece may have no end. */
+/* Ends the last line of a piece, which may have no line end. */
 static hark_status end_sentence(builder *b) {
   static const unsigned char end[] = {'\n'};
   size_t consumed;
@@ -142,7 +143,7 @@ static size_t blank_bytes(const unsigned char *text, size_t bytes) {
   return at;
 }
 
-/* Lines in turn. Where a line begins with more white space than there is text at hand, it is taken for no blank one. */
+/* Encodes line after line. A line that begins with more white space than the available text is not treated as blank. */
 static hark_status encode_lines(builder *b, const unsigned char *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
   size_t at = 0, taken = 1;
   hark_status status = HARK_OK;
@@ -178,7 +179,7 @@ static hark_status encode_part(void *closure, const void *text, size_t bytes, bo
   return HARK_OK;
 }
 
-/* Tokens of one split; `document` counts those of both. */
+/* Writes the tokens of one split; `document` counts the documents of both. */
 static hark_status encode_split(builder *b, hark_split which, int64_t *document) {
   b->split = &b->info.split[which];
   b->split->offset = (int64_t)b->writer.bytes;

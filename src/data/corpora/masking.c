@@ -8,12 +8,12 @@
 #include "tokenizers/tokenizer.h"
 
 #define STREAM_MASKS                                                                                                                       \
-  4 /* Philox streams of the purpose HARK_RANDOM_DATA, 4 and 5; batches.c, permutation.c and example_batches.c have 0 to 3 */
+  4 /* Philox streams of the purpose HARK_RANDOM_DATA, 4 and 5; batches.c, permutation.c and example_batches.c use 0 to 3 */
 #define SEQUENCE_SHIFT 24
 #define SHOWN_AS_MASK 0.8
 #define SHOWN_AS_ANY 0.1
 
-/* The words of a token: whether it is chosen, how it is shown, and as which symbol. */
+/* Draws the words of a token: they determine whether it is chosen, how it is replaced, and by which symbol. */
 static void draw(const hark_masking *masking, int64_t sequence, int64_t position, uint32_t words[4]) {
   const hark_random_stream stream = {
       .seed = masking->seed, .layer_purpose = hark_random_layer_purpose((uint32_t)(STREAM_MASKS + (int)masking->stream), HARK_RANDOM_DATA)};

@@ -1,4 +1,4 @@
-/* sentences.c - see sentences.h. Sentences are told apart by the token HARK_TOKEN_BEGIN, which no text gives. */
+/* sentences.c - see sentences.h. The token HARK_TOKEN_BEGIN separates sentences; no text contains it. */
 #include "data/corpora/sentences.h"
 
 #include <inttypes.h>
@@ -12,15 +12,15 @@
 #define STREAM_WINDOW 6 /* of HARK_RANDOM_DATA; 0 to 5: batches.c, permutation.c, example_batches.c, masking.c */
 #define PART_TOKENS 65536
 #define FIRST_CAPACITY 1024
-#define READ_TOKENS 256 /* of a window at once */
+#define READ_TOKENS 256 /* tokens of a window read at once */
 
 /* ---- packing ---- */
 
-/* Where packing stands. */
+/* The state of packing. */
 typedef struct packer {
   hark_sentences *s;
-  int64_t used;  /* positions of the window at hand; 0: there is none yet */
-  int64_t begin; /* first token of the sentence at hand */
+  int64_t used;  /* positions of the current window; 0: there is none yet */
+  int64_t begin; /* first token of the current sentence */
 } packer;
 
 static hark_status grow(hark_context *context, hark_sentences *s) {
@@ -45,7 +45,7 @@ static hark_status grow(hark_context *context, hark_sentences *s) {
   return HARK_OK;
 }
 
-/* The window at hand ends, and one that begins at token `first` has `positions`. */
+/* Ends the current window; the next one begins at token `first` with `positions` positions. */
 static hark_status begin_window(packer *p, int64_t first, int64_t positions) {
   hark_sentences *s = p->s;
   if (s->windows == s->capacity) HARK_TRY(grow(s->context, s));
@@ -61,7 +61,7 @@ static bool is_blank(const char *line, size_t bytes) {
   return true;
 }
 
-/* Line, from 1, of sentence number `wanted` of a document that begins at byte `from` of a text. */
+/* Line, from 1, of sentence number `target` of a document that begins at byte `from` of a text. */
 static int64_t find_line(const char *text, size_t bytes, int64_t from, int64_t wanted) {
   int64_t line = 1, sentences = 0;
   for (size_t at = 0, end; at < bytes; at = end + 1, line++) {
@@ -100,7 +100,7 @@ static hark_status fail_long(const packer *p, int64_t positions) {
                    document.path, line, positions, p->s->settings.context);
 }
 
-/* The sentence at hand has `positions` positions. */
+/* Places the current sentence, which has `positions` positions. */
 static hark_status place(packer *p, int64_t positions) {
   hark_sentences *s = p->s;
   const int64_t length = s->settings.context;
@@ -178,12 +178,13 @@ int64_t hark_sentences_targets(const hark_sentences *s, int64_t first, int64_t c
   return targets;
 }
 
-/* Puts the window's sequences behind those of the batch: each token that does not begin a sentence is a target, the one before it its
+/* Appends the window's sequences to the batch: each token that does not begin a sentence is a target, and the previous token is its
  * input. */
 static hark_status read_window(hark_context *context, const hark_sentences *s, int64_t window, int64_t *segment,
                                hark_example_batch *batch) {
   const int64_t all = hark_corpus_counts(s->corpus, s->settings.split).tokens;
-  const int64_t end = hark_min(s->first[window + 1] + 1, all); /* the first token of what follows is read too: a cut sentence's target */
+  /* the next token after the window is read too: the target of a cut sentence */
+  const int64_t end = hark_min(s->first[window + 1] + 1, all);
   int32_t part[READ_TOKENS], before = -1;
   bool begins = true;
   for (int64_t at = s->first[window]; at < end;) {
@@ -192,7 +193,7 @@ static hark_status read_window(hark_context *context, const hark_sentences *s, i
     for (int64_t i = 0; i < count; i++) {
       if (part[i] == HARK_TOKEN_BEGIN) {
         begins = true;
-      } else if (before >= 0) { /* a pair of input and target */
+      } else if (before >= 0) { /* input and target */
         const int64_t to = batch->tokens++;
         if (begins) (*segment)++;
         batch->inputs[to] = before;

@@ -1,9 +1,9 @@
-/* statistics.c - entropies of single tokens and of pairs of neighbours, as they occur in a text.
+/* statistics.c - entropies of tokens and of adjacent pairs in a text.
  *
  *     H1 = -sum_a p(a) log p(a)                     p(a) = n(a) / T
  *     H2 = -sum_ab p(a, b) log ( p(a, b) / p(a) )   p(a, b) = n(a, b) / (T - 1),  p(a) = n(a as the first of a pair) / (T - 1)
  *
- * Cost: one pass over the tokens; a hash table of the pairs that occur, at most half full, open addressing with linear steps.
+ * Cost: one pass over the tokens; a hash table of the pairs that occur, at most half full, with open addressing and linear steps.
  */
 #include "data/corpora/statistics.h"
 
@@ -27,11 +27,11 @@ typedef struct counter {
   pair_slot *slot; /* [slots] */
   size_t slots;
   int64_t pairs;    /* distinct */
-  int64_t outcomes; /* tokens that are told: those at the beginnings of sentences are not */
+  int64_t outcomes; /* tokens that are predicted: not those at the beginnings of sentences */
 } counter;
 
 static pair_slot *find_slot(pair_slot *slot, size_t slots, uint64_t pair) {
-  /* The golden ratio's bits spread neighbouring numbers (Knuth, TAOCP 3, 6.4); the high bits of the product are the good ones. */
+  /* The golden ratio's bits spread consecutive numbers (Knuth, TAOCP 3, 6.4); the high bits of the product are the best. */
   size_t at = (size_t)((pair * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (slots - 1);
   while (slot[at].count != 0 && slot[at].pair != pair) at = (at + 1) & (slots - 1);
   return &slot[at];
@@ -65,7 +65,7 @@ static hark_status count_tokens(counter *c, const hark_corpus *corpus, hark_spli
     const int64_t count = hark_min(PART_TOKENS, tokens - first);
     HARK_TRY(hark_corpus_read(c->context, corpus, split, first, count, c->tokens));
     for (int64_t i = 0; i < count; i++) {
-      if (c->tokens[i] != HARK_TOKEN_BEGIN) { /* which nothing tells */
+      if (c->tokens[i] != HARK_TOKEN_BEGIN) { /* which is never predicted */
         c->single[c->tokens[i]]++;
         c->outcomes++;
         if (first + i > 0) HARK_TRY(count_pair(c, *last, c->tokens[i]));
@@ -76,7 +76,7 @@ static hark_status count_tokens(counter *c, const hark_corpus *corpus, hark_spli
   return HARK_OK;
 }
 
-/* -n log(n / of) for n of `of`, the share of one outcome in an entropy times the number of draws. */
+/* -n log(n / of): the contribution of an outcome that occurs n times in `of` draws to the entropy times `of`. */
 static double surprise(int64_t n, int64_t of) { return n > 0 ? (double)n * log((double)of / (double)n) : 0.0; }
 
 static void measure(counter *c, hark_text_statistics *out) {
@@ -85,7 +85,7 @@ static void measure(counter *c, hark_text_statistics *out) {
   for (int64_t t = 0; t < c->vocabulary_size; t++) {
     out->distinct_tokens += c->single[t] > 0;
     single += surprise(c->single[t], c->outcomes);
-    c->single[t] = 0; /* from here on: how often it is the first of a pair */
+    c->single[t] = 0; /* from here on: how often the token is the first of a pair */
   }
   out->entropy = c->outcomes > 0 ? single / (double)c->outcomes : 0.0;
   for (size_t i = 0; i < c->slots; i++) {

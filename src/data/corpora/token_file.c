@@ -1,7 +1,7 @@
 /* token_file.c - writing and checking the binary file of tokens; its layout is in token_file.h.
  *
- * Opening a file reads its index only. The tokens are not summed up then (they may be larger than memory); every token that is read is
- * compared with the size of the vocabulary, and hark_corpus_verify() compares the checksums.
+ * Opening a file reads its index only. The tokens' checksums are not computed then (tokens may be larger than memory). Every token that is
+ * read is compared with the size of the vocabulary, and hark_corpus_verify() compares the checksums.
  */
 #include "data/corpora/token_file.h"
 
@@ -17,7 +17,7 @@ uint32_t hark_token_bytes(int64_t vocabulary_size) {
 
 void hark_tokens_pack(const int32_t *tokens, size_t count, uint32_t token_bytes, void *out) {
   unsigned char *byte = out;
-  /* In place a token is read before its bytes are written over, for they never lie behind it. */
+  /* In place, a token is read before it is overwritten, because bytes are never written after it. */
   for (size_t i = 0; i < count; i++) {
     const uint32_t token = (uint32_t)tokens[i];
     for (uint32_t b = 0; b < token_bytes; b++) *byte++ = (unsigned char)(token >> (8 * b));
@@ -25,7 +25,7 @@ void hark_tokens_pack(const int32_t *tokens, size_t count, uint32_t token_bytes,
 }
 
 bool hark_tokens_unpack(int32_t *tokens, size_t count, uint32_t token_bytes, int64_t vocabulary_size) {
-  /* Packed token i + 1 begins at byte 4 count - (count - i - 1) token_bytes >= 4 (i + 1): writing token i destroys none behind it. */
+  /* Packed token i + 1 begins at byte 4 count - (count - i - 1) token_bytes >= 4 (i + 1): writing token i does not overwrite later ones. */
   const unsigned char *byte = (const unsigned char *)(tokens + count) - count * token_bytes;
   uint32_t largest = 0;
   for (size_t i = 0; i < count; i++, byte += token_bytes) {
@@ -49,7 +49,7 @@ static uint64_t get(const unsigned char *at, int bytes) {
   return number;
 }
 
-/* Both directions of the trailer go through this list, so that they cannot differ. */
+/* Reading and writing the trailer use this list, so that they cannot differ. */
 typedef void field_function(unsigned char *at, void *field, size_t field_bytes);
 
 static void visit_trailer(hark_token_file_info *info, unsigned char *trailer, field_function *field) {
@@ -148,11 +148,11 @@ hark_status hark_token_file_write_index(hark_context *context, hark_writer *writ
   return hark_writer_append(context, writer, trailer, sizeof trailer);
 }
 
-/* Offsets follow from the counts, which must fit into the file: then no later sum overflows. */
+/* Offsets are derived from the counts, which must fit into the file: then no later sum overflows. */
 static bool is_consistent(const hark_token_file_info *info, uint64_t size) {
   int64_t at = HARK_TOKEN_FILE_HEADER_BYTES, documents = 0;
   if (info->file_bytes < 0 || (uint64_t)info->file_bytes != size || size > INT64_MAX / 8)
-    return false; /* the sums below stay under 4 sizes */
+    return false; /* the sums below are less than 4 times the size */
   if (info->vocabulary_size < HARK_TOKEN_RESERVED || info->vocabulary_size > INT32_MAX) return false;
   if (info->token_bytes != hark_token_bytes(info->vocabulary_size)) return false;
   for (int s = 0; s < HARK_SPLIT_COUNT; s++) {
@@ -171,7 +171,7 @@ static bool is_consistent(const hark_token_file_info *info, uint64_t size) {
   return info->source_count >= 0 && info->source_count <= (info->vocabulary_offset - info->sources_offset) / HARK_TOKEN_FILE_DOCUMENT_BYTES;
 }
 
-/* Documents of a split lie one behind the other and hold all its tokens. */
+/* Checks that the documents of a split follow each other and contain all its tokens. */
 static bool documents_are_consistent(const hark_token_file_info *info, const unsigned char *index) {
   int64_t at = 0;
   for (int s = 0; s < HARK_SPLIT_COUNT; s++) {

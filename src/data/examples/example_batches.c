@@ -14,10 +14,10 @@
 #include "data/permutation.h"
 #include "tokenizers/tokenizer.h"
 
-#define SUBSET_SEED UINT64_C(0x73756273) /* of which examples a limit leaves: fixed for ever */
-#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
+#define SUBSET_SEED UINT64_C(0x73756273) /* of the choice of examples under a limit: never changes */
+#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
 
-/* Refuses examples that are longer than a pass, by the number of the first one, counted from 1 over its split's files. */
+/* Refuses examples that are longer than a pass; the message has the number of the first one, counted from 1 over its split's files. */
 static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
                                  const char *split) {
   const hark_examples_counts counts = hark_examples_count(examples, settings->split);
@@ -57,7 +57,7 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
   return HARK_OK;
 }
 
-/* Uniform in [0, N), N < 2^31 by far: floor(u N / 2^32) of a word, which no value gets more than 2^-32 N too often. */
+/* Uniform in [0, N), N < 2^31 by far: floor(u N / 2^32) of a word u; relative deviations from uniform are below 2^-32 N. */
 static int64_t drawn(const hark_example_batches *batches, int64_t sample) {
   const hark_random_stream stream = {.seed = batches->settings.seed,
                                      .layer_purpose = hark_random_layer_purpose(STREAM_EXAMPLE, HARK_RANDOM_DATA)};
@@ -107,7 +107,7 @@ hark_status hark_example_batches_targets(hark_context *context, const hark_examp
   return HARK_OK;
 }
 
-/* One sequence behind those that are there. */
+/* Appends one sequence to the batch. */
 static hark_status add_sequence(hark_context *context, const hark_example_batches *batches, int64_t index, int part,
                                 hark_example_batch *batch) {
   const hark_split split = batches->settings.split;

@@ -20,7 +20,7 @@ static hark_status keep(hark_text *text, const char *value, size_t *at) {
   return text->status;
 }
 
-/* A file that was cut, or written anew, since the task was made. */
+/* Refuses a file that was cut or rewritten after the task was made. */
 static hark_status check_size(hark_context *context, const char *path, const char *name, const hark_json_node *bytes) {
   int descriptor;
   uint64_t size;
@@ -34,7 +34,7 @@ static hark_status check_size(hark_context *context, const char *path, const cha
                    bytes->integer);
 }
 
-/* The members that reading needs: "format", and in "files" a member for each split there is. at[split] is 0 where there is none. */
+/* Reads the required members: "format", and in "files" a member for each split. at[split] is 0 where a split is missing. */
 static hark_status read_members(hark_context *context, const char *folder, const hark_json_node *root, hark_text *text,
                                 size_t at[HARK_SPLIT_ALL]) {
   const hark_json_node *const version = hark_json_member(root, "format_version"), *const files = hark_json_member(root, "files");

@@ -1,5 +1,4 @@
-/* example_store.c - putting examples together (example_format.h): three arrays that grow, one of symbols, one of targets, one of entries
- * for each split. */
+/* example_store.c - stores examples (example_format.h) in growing arrays: symbols, targets, numbers, and entries for each split. */
 #include "data/examples/example_store.h"
 
 #include <string.h>
@@ -56,7 +55,7 @@ hark_status hark_example_shape_set(hark_example_reader *reader, const hark_examp
   return hark_example_reserve(reader->context, &examples->symbols, examples->symbols_at_most);
 }
 
-/* Begins the next part of `count` symbols: how many of them are kept, and where. */
+/* Begins the next part, of `count` symbols; *kept and *out: how many of them are kept, and where. */
 static hark_status begin_part(hark_example_reader *reader, size_t count, int64_t *kept, unsigned char **out) {
   hark_examples *const examples = reader->examples;
   hark_example_array *const symbols = &examples->symbols;
@@ -76,7 +75,7 @@ hark_status hark_example_part(hark_example_reader *reader, const void *bytes, si
   int64_t kept;
   unsigned char *to;
   HARK_TRY(begin_part(reader, count, &kept, &to));
-  if (kept > 0) memcpy(to, bytes, (size_t)kept); /* a format that gives bytes has at most 256 symbols */
+  if (kept > 0) memcpy(to, bytes, (size_t)kept); /* a format with byte symbols has at most 256 */
   return HARK_OK;
 }
 

@@ -1,4 +1,4 @@
-/* examples.c - opening labelled examples and looking at them; see examples.h. What a file holds is read by its format. */
+/* examples.c - opens labelled examples and gives access to them; see examples.h. Formats read the files. */
 #include "data/examples/examples.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #define VOCABULARY_FORMAT_VERSION 1
 #define DEFAULT_CLASSES 2
 #define CLASSES_MAX 65536
-#define DIVISION_SEED UINT64_C(0x6861726B) /* of which training examples validate: fixed for ever */
+#define DIVISION_SEED UINT64_C(0x6861726B) /* of the choice of training examples for validation: never changes */
 
 static const hark_example_format *const formats[] = {
 #define ROW(id, name) &hark_example_format_##id,
@@ -85,7 +85,7 @@ static hark_status read_files(hark_context *context, hark_examples *examples, co
   return HARK_OK;
 }
 
-/* Moves the examples that validate out of training, both in the order of the files. */
+/* Moves validation examples out of the training split; both keep the order of the files. */
 static hark_status divide(hark_context *context, hark_examples *examples, double fraction) {
   hark_example_array *const training = &examples->entries[HARK_SPLIT_TRAINING], *const validation =
                                                                                     &examples->entries[HARK_SPLIT_VALIDATION];
@@ -118,7 +118,7 @@ static hark_examples_counts count(const hark_examples *examples, hark_split spli
   return counts;
 }
 
-/* Learning to tell classes apart takes two of them. */
+/* Training a classifier needs at least two classes. */
 static hark_status check_classes(hark_context *context, const hark_examples *examples, const char *path) {
   const int64_t all = examples->entries[HARK_SPLIT_TRAINING].count;
   if (examples->format->target_kind != HARK_TARGET_CLASS || all == 0) return HARK_OK;
@@ -207,7 +207,7 @@ static hark_status make_class_names(hark_context *context, hark_examples *exampl
   return HARK_OK;
 }
 
-/* A copy of a training file may not measure, and, where examples of all of them are taken off to validate, may not train either. */
+/* Refuses copies of training files in other splits and, where validation examples are taken from training files, also among these. */
 static hark_status check_apart(hark_context *context, const hark_example_paths *all, bool divides) {
   hark_source_list files = {0};
   hark_status status = HARK_OK;
@@ -348,7 +348,7 @@ const char *hark_examples_vocabulary(const hark_examples *examples, size_t *byte
   return hark_text_get(&examples->vocabulary);
 }
 
-/* The line of a text that holds byte `at`, without blanks in front. */
+/* The line of a text that contains byte `at`, without leading blanks. */
 static const char *line_at(const char *text, size_t bytes, size_t at, char out[HARK_SHOWN_BYTES]) {
   size_t from = at < bytes ? at : bytes, length = 0;
   while (from > 0 && text[from - 1] != '\n') from--;
@@ -373,7 +373,7 @@ hark_status hark_examples_check_vocabulary(hark_context *context, const hark_exa
 
 hark_examples_counts hark_examples_count(const hark_examples *examples, hark_split split) { return examples->counts[split]; }
 
-/* The entry, or NULL where there is none. */
+/* The entry of an example, or NULL. */
 static const hark_example_entry *find(const hark_examples *examples, hark_split split, int64_t index) {
   if (split >= HARK_SPLIT_ALL || index < 0 || index >= examples->entries[split].count) return NULL;
   return &entries_of(examples, split)[index];

@@ -1,5 +1,5 @@
-/* format_image.c - see image_file.h. A token is a grey value; black is symbol 0, token HARK_TOKEN_RESERVED, and so never taken for padding
- * (in the original benchmark it is: black pixels are masked there). A pixel whose three colours differ becomes its luma, ITU-R BT.601:
+/* format_image.c - see image_file.h. A token is a grey value. Black is symbol 0, token HARK_TOKEN_RESERVED, and so cannot be confused with
+ * padding (the original benchmark masks black pixels as padding). A pixel whose three colours differ becomes its luma, ITU-R BT.601:
  *
  *     y = round(0.299 r + 0.587 g + 0.114 b)            r = g = b = v gives v
  */
@@ -15,15 +15,15 @@
 enum { CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE, CIFAR_BYTES = 1 + 3 * CIFAR_PIXELS };
 #define CIFAR_CLASSES 10
 #define GREY_SYMBOLS 256
-#define READ_BYTES ((size_t)1 << 20) /* at once, and at least a record */
+#define READ_BYTES ((size_t)1 << 20) /* bytes read at once; at least one record */
 
 /* Records of a file, read many at a time. */
 typedef struct records {
   int file;
-  uint64_t at;                     /* of the next one */
-  size_t record_bytes, room, left; /* of a record; of the buffer; records of it that are not used yet */
+  uint64_t at;                     /* of the next record */
+  size_t record_bytes, room, left; /* of a record; of the buffer; unused records in it */
   const unsigned char *next;
-  int64_t to_read; /* records of the file behind the buffer */
+  int64_t to_read; /* records of the file after the buffer */
 } records;
 
 static hark_status next_record(hark_example_reader *reader, records *r, const unsigned char **out) {
@@ -41,7 +41,7 @@ static hark_status next_record(hark_example_reader *reader, records *r, const un
   return HARK_OK;
 }
 
-/* What is done with the pixels of a record. */
+/* Receives the pixels of a record. */
 typedef hark_status pixels_function(hark_example_reader *reader, const unsigned char *pixels, size_t count);
 
 static hark_status read_records(hark_example_reader *reader, records *r, int64_t count, pixels_function *use) {
@@ -84,7 +84,7 @@ static hark_status read_cifar_records(hark_example_reader *reader, int file, uin
 
 /* ---- hark's own ---- */
 
-/* Where the numbers of the header stand. */
+/* Offsets of the numbers in the header. */
 enum { VERSION = 8, HEIGHT = 12, WIDTH = 16, CLASSES = 20, COUNT = 24 };
 
 void hark_image_header(int32_t height, int32_t width, int32_t classes, int64_t count, unsigned char out[HARK_IMAGE_HEADER_BYTES]) {

@@ -1,11 +1,12 @@
-/* format_listops.c - nested operations on lists of digits, and their values (Nangia, Bowman, "ListOps", 2018), as Long Range Arena writes
- * them:
+/* format_listops.c - nested operations on lists of digits, and their values (Nangia, Bowman, "ListOps", 2018), in the format of Long Range
+ * Arena:
  *
  *     Source <TAB> Target                                       the first line
  *     ( ( ( ( [MAX 2 ) 9 ) 5 ) ] ) <TAB> 9                       an expression in binary application form, and its value
  *
- * The parentheses only say what is applied to what, one argument at a time, which the brackets say too: they are dropped, and where there
- * are any they must say what the brackets say. Symbols have the order of the table below, for ever (the original's depends on a hash set).
+ * The parentheses show which operator is applied to which argument, one argument at a time. The brackets show this too, so the parentheses
+ * are dropped; if there are any, they must agree with the brackets. The order of the symbols is that of the table below and never changes
+ * (the original's depends on a hash set).
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static int32_t find(const char *word, size_t length) {
   return -1;
 }
 
-/* What has been read and not been applied yet. */
+/* Items that were read and not applied yet. */
 enum { OPEN = '(', BARE_OPERATOR = 'o', OPERATOR = 'p' /* with arguments */, VALUE = 'v', END = ']' };
 
 static hark_status push(hark_text *stack, char what) {
@@ -32,7 +33,8 @@ static hark_status push(hark_text *stack, char what) {
   return stack->status;
 }
 
-/* "( operator value )" is an operator with one more argument, "( operator ] )" its value; nothing else is in parentheses. */
+/* Applies a pair of parentheses: "( operator value )" is an operator with one more argument, "( operator ] )" its value; anything else is
+ * invalid. */
 static bool apply(hark_text *stack) {
   const size_t count = stack->length;
   if (count < 3 || stack->data[count - 3] != OPEN) return false;
@@ -44,8 +46,8 @@ static bool apply(hark_text *stack) {
   return one_more || last;
 }
 
-/* The symbols of an expression, as bytes, into scratch; brackets and parentheses must match, and one expression be there, without operators
- * of nothing. */
+/* Reads the symbols of an expression, as bytes, into scratch. Brackets and parentheses must match, and there must be exactly one
+ * expression, without operators that have no arguments. */
 static hark_status read_expression(hark_example_reader *reader, const hark_line_reader *lines, size_t length, hark_text *stack) {
   hark_context *const context = reader->context;
   const char *const line = lines->line;
@@ -131,7 +133,7 @@ static hark_status read_file(hark_example_reader *reader) {
   return status;
 }
 
-/* A symbol and the blank or tab behind it take two bytes at least. */
+/* A symbol and the blank or tab after it have at least two bytes. */
 static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / 2) + 1; }
 
 static const char *symbol_name(int32_t symbol, char *text, size_t size) {

@@ -1,9 +1,9 @@
 /* format_sequences.c - sequences of words with targets at some of them:
  *
- *     Words <TAB> k0 k1 v0 v1 _                         the first line: every word there is, in the order of their symbols
- *     k1 v0 k0 v1 _ k0 _ <TAB> 5:v1                     words, and for some positions (from 0, increasing) the word that is to be predicted
+ *     Words <TAB> k0 k1 v0 v1 _                         the first line: all words, in the order of their symbols
+ *     k1 v0 k0 v1 _ k0 _ <TAB> 5:v1                     words, and for some positions (from 0, increasing) the word to predict
  *
- * Fields are separated by tabs, words by one blank. Written by the generators that take the options of data/make_sequences.h.
+ * Fields are separated by tabs, words by one blank. Written by the generators of data/tasks/make_sequences.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,9 +17,9 @@
 #define FIRST_WORD "Words\t"
 #define WORDS_MAX (1 << 20)
 
-/* The words of a file by their names: open addressing with linear steps, at most half full. */
+/* A hash table of a file's words, at most half full, with open addressing and linear steps. */
 typedef struct dictionary {
-  const char *text; /* the words, a zero byte behind each */
+  const char *text; /* the words, each ended by a zero byte */
   int32_t count;
   size_t *at;    /* [count] where each begins */
   int32_t *slot; /* [slots] symbol + 1; 0: free */
@@ -39,7 +39,7 @@ static size_t slot_of(const dictionary *d, const char *word, size_t length) {
   return (size_t)(hark_checksum_bytes(HARK_CHECKSUM_START, word, length) >> 7) & (d->slots - 1);
 }
 
-/* The slot of a word, or the free one where it belongs. */
+/* The slot of a word, or the free slot for it. */
 static size_t find_slot(const dictionary *d, const char *word, size_t length) {
   size_t i = slot_of(d, word, length);
   for (; d->slot[i] != 0; i = (i + 1) & (d->slots - 1)) {
@@ -61,7 +61,7 @@ static size_t word_end(const char *line, size_t at, size_t end) {
   return blank != NULL ? (size_t)(blank - line) : end;
 }
 
-/* Fills the dictionary from the first line, whose words are copied. */
+/* Fills the dictionary with copies of the first line's words. */
 static hark_status learn_words(source *s) {
   hark_context *const context = s->reader->context;
   dictionary *const d = &s->dictionary;
@@ -74,7 +74,7 @@ static hark_status learn_words(source *s) {
   hark_text_append_bytes(&s->words, "", 1);
   HARK_TRY(s->words.status);
   if (memchr(line + from, '\0', end - from) != NULL) return hark_lines_fail(context, &s->lines, from, "a zero byte in a word");
-  HARK_TRY(hark_lines_check_utf8(context, &s->lines, from, end - from)); /* the vocabulary's file is text */
+  HARK_TRY(hark_lines_check_utf8(context, &s->lines, from, end - from)); /* the vocabulary's file must be UTF-8 */
   d->count = (int32_t)count;
   for (d->slots = 2; d->slots < 2 * (size_t)count; d->slots *= 2) continue;
   HARK_TRY(hark_allocate(context, (size_t)count * sizeof *d->at, (void **)&d->at));
@@ -123,7 +123,7 @@ static hark_status make_room(source *s, size_t count) {
   return HARK_OK;
 }
 
-/* "POSITION:WORD" at [at, end). */
+/* Reads "POSITION:WORD" at [at, end). */
 static hark_status read_target(source *s, size_t at, size_t end, int64_t length, int64_t *last) {
   const char *const line = s->lines.line;
   size_t colon = at;
@@ -188,7 +188,7 @@ static hark_status read_file(hark_example_reader *reader) {
   return status;
 }
 
-/* A word and what is behind it. */
+/* A word and the separator after it have at least two bytes. */
 static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / 2) + 1; }
 
 const hark_example_format hark_example_format_sequences = {

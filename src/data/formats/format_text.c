@@ -1,9 +1,9 @@
-/* format_text.c - a line an example, fields separated by tabs, text as bytes:
+/* format_text.c - one example per line, fields separated by tabs, text as bytes:
  *
  *     text    label <TAB> text
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
  *
- * A label is a whole number ("1", "1.0") in [0, classes). The text of `text` goes to the end of the line, tabs included. Sources of the
+ * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
  * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
  */
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 #define LABEL_FIELD 0
 
-/* Which fields of a line are the example's sequences. */
+/* The fields of a line that are the example's sequences. */
 typedef struct layout {
   int fields;
   int part[HARK_EXAMPLE_PARTS];
@@ -31,7 +31,7 @@ typedef struct field {
   size_t at, length;
 } field;
 
-/* Cuts a line at tabs; the last field goes to its end. */
+/* Splits a line at tabs; the last field extends to its end. */
 static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, field out[FIELDS_MAX]) {
   size_t at = 0;
   for (int i = 0; i < l->fields; i++) {

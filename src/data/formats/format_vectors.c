@@ -1,5 +1,5 @@
-/* format_vectors.c - see vector_file.h. A token has no symbol of its own but a place among the others: all are symbol 0, and their numbers
- * stand beside them. Sequences of one file have one length, files may differ in it.
+/* format_vectors.c - see vector_file.h. Tokens have no symbols, only places: all are symbol 0, and their numbers are stored separately.
+ * Sequences of one file have one length; lengths of files may differ.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "data/formats/vector_file.h"
 #include "io/files.h"
 
-/* Where the numbers of the header stand. */
+/* Offsets of the numbers in the header. */
 enum { VERSION = 8, LENGTH = 12, FEATURES = 16, RESPONSES = 20, COUNT = 24 };
 
 void hark_vectors_header(int64_t length, int64_t features, int64_t responses, int64_t count, unsigned char out[HARK_VECTORS_HEADER_BYTES]) {
@@ -30,11 +30,11 @@ static hark_status check_numbers(const hark_example_reader *reader, const float 
   return HARK_OK;
 }
 
-/* Records one by one: those of one file may be large, and reading is not what takes time. */
+/* Reads records one by one: they may be large, and reading takes little time. */
 static hark_status read_records(hark_example_reader *reader, int file, int32_t length, uint64_t count) {
   const hark_example_shape *const shape = hark_example_reader_shape(reader);
   const size_t numbers = hark_vectors_record(length, shape->features, shape->responses), bytes = numbers * sizeof(float);
-  if (count == 0) return HARK_OK; /* else a record is no larger than the file */
+  if (count == 0) return HARK_OK; /* otherwise a record is not larger than the file */
   hark_text_resize(&reader->scratch, bytes);
   HARK_TRY(reader->scratch.status);
   float *const record = (float *)(void *)reader->scratch.data;
@@ -78,7 +78,7 @@ static hark_status read_open(hark_example_reader *reader, int file, uint64_t siz
 
 static hark_status read_file(hark_example_reader *reader) { return hark_read_binary(reader, read_open); }
 
-/* A token has four bytes at least. */
+/* A token has at least four bytes. */
 static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / sizeof(float)) + 1; }
 
 static const char *vector_name(int32_t symbol, char *text, size_t size) {

@@ -1,4 +1,5 @@
-/* make.c - see make.h. Examples are made in blocks, each in a slot of its own by some thread; then they are looked at in their order. */
+/* make.c - see make.h. Examples are made in blocks by several threads, each in its own slot; then they are checked and written in their
+ * order. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/tasks/make.h"
 
@@ -20,11 +21,11 @@
 #include "io/temporary.h"
 
 #define BLOCK_EXAMPLES 256
-#define BLOCK_BYTES ((size_t)64 << 20) /* of the slots, about */
-#define ROUNDS_MAX 100                 /* for one example that is to be different from all before */
+#define BLOCK_BYTES ((size_t)64 << 20) /* approximate size of the slots */
+#define ROUNDS_MAX 100                 /* attempts at an example that differs from all previous ones */
 #define FIRST_SLOTS 4096               /* a power of two */
 #define MEBIBYTE 1048576.0
-#define TOO_RANDOM SIZE_MAX /* bytes of an example that took the random numbers of the next one */
+#define TOO_RANDOM SIZE_MAX /* size of an example that used random numbers of the next one */
 
 #define ROW(id, name, number) {name, number, &hark_task_##id},
 const hark_task_entry hark_task_entries[] = {HARK_TASK_GENERATORS(ROW)};
@@ -125,7 +126,7 @@ typedef struct maker {
   size_t slot_bytes; /* example, then scratch */
   int64_t block;     /* slots */
   unsigned char *slots;
-  size_t *bytes; /* [block] of the examples that were made */
+  size_t *bytes; /* [block] sizes of the examples */
   hark_split split;
   int64_t first; /* example of slot 0 */
   seen seen;
@@ -147,7 +148,7 @@ static void make_task(void *data, int64_t index, int worker) {
   make_example(data, index, 0);
 }
 
-/* Looks at a made example, makes it anew while it is one that was there, and writes it. */
+/* Checks an example, makes it again while it equals an earlier one, and writes it. */
 static hark_status finish_example(maker *m, hark_writer *writer, int64_t slot) {
   const unsigned char *const example = m->slots + (size_t)slot * m->slot_bytes;
   for (uint32_t round = 1;; round++) {
@@ -168,7 +169,7 @@ static hark_status finish_example(maker *m, hark_writer *writer, int64_t slot) {
   }
 }
 
-/* Whether what is still to come of a split, as large as the examples of its first block on average, will find room. */
+/* Checks that the disk has room for the rest of a split, with the mean size of the examples of its first block. */
 static hark_status check_disk(maker *m, const char *folder, int64_t made, int64_t count) {
   uint64_t left, bytes = 0;
   for (int64_t slot = 0; slot < made; slot++) bytes += m->bytes[slot];
@@ -269,7 +270,7 @@ static hark_status fill_folder(maker *m, const char *folder, hark_text *report) 
   return hark_file_write(m->context, path, report->data + from, report->length - from);
 }
 
-/* An empty folder may be there, nothing else. */
+/* Refuses a path that exists, unless it is an empty folder. */
 static hark_status check_folder(hark_context *context, const char *folder) {
   hark_path_kind kind;
   hark_names names;
@@ -282,7 +283,8 @@ static hark_status check_folder(hark_context *context, const char *folder) {
   return count == 0 ? HARK_OK : hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is not empty, expected a new folder", folder);
 }
 
-/* Where the task is to stand: an empty folder that is there by its own name, "." and links followed, and with its permissions. */
+/* The final path of the task, and its permissions: for an existing empty folder its real path ("." and symbolic links resolved) and its
+ * permissions. */
 static hark_status find_place(hark_context *context, const char *folder, char out[HARK_PATH_BYTES], mode_t *mode) {
   struct stat information;
   int descriptor;
@@ -296,14 +298,14 @@ static hark_status find_place(hark_context *context, const char *folder, char ou
   return status;
 }
 
-/* Makes everything in a folder beside the one that is asked for, and renames it. */
+/* Makes everything in a folder next to the requested one, and renames it. */
 static hark_status make_folder(maker *m, const char *folder, hark_text *report) {
   char place[HARK_PATH_BYTES];
   hark_temporary_folder beside;
   mode_t mode;
   HARK_TRY(find_place(m->context, folder, place, &mode));
   const size_t above = (size_t)(hark_path_name(place) - place);
-  if (above > 1) { /* those above it may be missing */
+  if (above > 1) { /* its parents may be missing */
     const char slash = place[above - 1];
     place[above - 1] = '\0';
     const hark_status made = hark_folder_make(m->context, place);

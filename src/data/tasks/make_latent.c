@@ -1,7 +1,7 @@
 /* make_latent.c - a latent variable model with bounded tokens, as the risk bounds of X assume (assumption 5.2; Zhang et al., arXiv
  * 2212.14852):
  *
- *     z uniform in the ball of radius 1/2 of R^d;   x_l = z + spread N(0, I), brought to the unit ball;   l = 1 .. L
+ *     z uniform in the ball of radius 1/2 of R^d;   x_l = z + spread N(0, I), projected to the unit ball;   l = 1 .. L
  *     y_j = sin(frequency z_(j mod d) + j) / (2 sqrt(r)),  j = 0 .. r - 1:  |y| <= 1/2
  *
  * Tokens are exchangeable, and independent given z; y is a function of z alone.
@@ -32,7 +32,7 @@ static hark_status header(const hark_task_generator *generator, const void *valu
   return hark_vectors_begin(v->tokens, v->features, v->responses, count, out);
 }
 
-/* A normal vector has a uniform direction, and u^(1/d) of the radius holds u of the ball. */
+/* A normal vector has a uniform direction, and the ball of u^(1/d) of the radius has the fraction u of the volume. */
 static void draw_latent(hark_task_random *random, int64_t d, double *z) {
   double sum = 0;
   hark_task_fill_normal(random, 1, d, z);

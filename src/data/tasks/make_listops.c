@@ -1,12 +1,14 @@
-/* make_listops.c - nested operations on lists of digits: Long Range Arena's task (Tay et al., 2020), after Nangia and Bowman (2018).
+/* make_listops.c - nested operations on lists of digits: the task of Long Range Arena (Tay et al., 2020), based on Nangia and Bowman
+ * (2018).
  *
- * A node at depth < D (the root has depth 1) is an operator with probability p, otherwise, and always at depth D, a digit. An operator has
- * 2 .. A arguments, uniformly; digits and operators are uniform, the operator drawn after its arguments. The length counts an operator, its
- * arguments and its bracket; trees with a length outside of (low, high) are thrown away. D = 10, p = 0.25, A = 10, low = 500, high = 2000.
+ * A node at depth < D (the root has depth 1) is an operator with probability p; otherwise, and always at depth D, it is a digit. An
+ * operator has 2 .. A arguments, uniformly; digits and operators are uniform, and the operator is drawn after its arguments. The length
+ * counts operators, arguments and brackets; trees with a length outside (low, high) are discarded. D = 10, p = 0.25, A = 10, low = 500,
+ * high = 2000.
  *
  *     MIN, MAX of the arguments        MED: integer part of their median        SM: their sum modulo 10
  *
- * Written in binary application form (data/format_listops.c): n arguments take n + 1 pairs of parentheses.
+ * Written in binary application form (data/formats/format_listops.c): n arguments need n + 1 pairs of parentheses.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +16,10 @@
 #include "data/tasks/listops.h"
 #include "data/tasks/make.h"
 
-#define TREES_MAX 1000000 /* tries for one example */
-#define ARGUMENTS_MAX 64  /* that the option allows */
+#define TREES_MAX 1000000 /* attempts at one example */
+#define ARGUMENTS_MAX 64  /* maximum that the option allows */
 #define DEPTH_MAX 64      /* the same */
-#define ARGUMENT_BYTES 4  /* "( " in front and " )" behind */
+#define ARGUMENT_BYTES 4  /* "( " before and " )" after */
 #define SYMBOL_BYTES 5    /* "[MAX" and a blank */
 
 typedef struct listops_values {
@@ -48,11 +50,11 @@ static hark_status settle(hark_context *context, void *values) {
                    (long long)v->low);
 }
 
-/* A tree in prefix order; an operator's arguments stand beside its symbol. */
+/* A tree in prefix order; the number of arguments is stored with an operator's symbol. */
 typedef struct tree {
   const listops_values *values;
   hark_task_random *random;
-  int64_t length; /* symbols so far; above what is allowed: the tree is given up */
+  int64_t length; /* symbols so far; above the maximum: the tree is discarded */
   unsigned char *symbols, *arguments;
 } tree;
 
@@ -71,17 +73,17 @@ static int apply(int operator, int * arguments, int count) {
   qsort(arguments, (size_t)count, sizeof *arguments, compare_values);
   if (operator== HARK_LISTOPS_MIN) return arguments[0];
   if (operator== HARK_LISTOPS_MAX) return arguments[count - 1];
-  return (arguments[(count - 1) / 2] + arguments[count / 2]) / 2; /* whole digits: the division drops the half */
+  return (arguments[(count - 1) / 2] + arguments[count / 2]) / 2; /* integer division drops the half */
 }
 
-/* Places a symbol; false when the tree has become too long. */
+/* Adds a symbol; false when the tree has become too long. */
 static bool put(tree *t, int symbol) {
   if (t->length + 1 >= t->values->high) return false;
   t->symbols[t->length++] = (unsigned char)symbol;
   return true;
 }
 
-/* Grows the node at a depth (recursion ends at the depth that the options allow); *value is its. */
+/* Grows the node at a depth (recursion ends at the maximum depth); *value is its value. */
 static bool grow(tree *t, int64_t depth, int *value) { /* NOLINT(misc-no-recursion) */
   if (depth >= t->values->depth || hark_task_random_uniform(t->random) >= t->values->share) {
     *value = hark_task_random_below(t->random, 10);

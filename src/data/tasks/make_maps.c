@@ -1,9 +1,9 @@
-/* make_maps.c - a chunk is a flag and a map f of n symbols, drawn at random: f(0) f(1) .. f(n - 1). Its last word is asked where 0 goes.
+/* make_maps.c - a chunk is a flag and a random map f of n symbols: f(0) f(1) .. f(n - 1). The target of its last word is the image of 0.
  *
  *     once s2 s1 s0 | often s1 s2 s2         targets: 3:s2 7:s2         n = 3, hops = 3: f(0) = s2; f(f(f(0))) = f(f(1)) = f(2) = s2
  *
- * Hard chunks are flagged `often` and follow their map `hops` times; they are the same part of every example, at places drawn at random.
- * What other chunks are is of no use to any.
+ * Hard chunks have the flag `often` and apply their map `hops` times. They are the same fraction of every example, at random places. Other
+ * chunks contain no information about a chunk's target.
  */
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   const hark_sequence s = hark_sequence_begin(order);
   const int64_t chunks = v->length / chunk_of(v);
-  int64_t hard = llround(v->hard * (double)chunks); /* of the chunks that are left */
+  int64_t hard = llround(v->hard * (double)chunks); /* number of hard chunks among the remaining ones */
   for (int64_t k = 0; k < chunks; k++) {
     const int64_t at = k * chunk_of(v);
     const bool is_hard = hark_task_random_below(&order->random, (int32_t)(chunks - k)) < hard;

@@ -1,10 +1,10 @@
-/* make_passkey.c - a number hidden in text of a given length, asked for at its end:
+/* make_passkey.c - a number within a text of a given length, to be predicted at its end:
  *
  *     SENTENCES the pass key is 3 1 4 . keep it . SENTENCES what is the pass key ? it is 3 1         targets at the last "is", "3" and "1"
  *
- * Sentences are drawn from the list below, one after the other; the last one in front of the number and in front of the question is cut
- * where the length demands. The place of the number is uniform over what the length leaves. With --answer blank the shown digits are "_".
- * After Mohtashami and Jaggi, "Landmark attention" (2023).
+ * Sentences are drawn from the list below, one after the other; the last one before the number, and before the question, is cut to fit the
+ * length. The place of the number is uniform over all possible places. With --answer blank the shown digits are "_". Based on Mohtashami
+ * and Jaggi, "Landmark attention" (2023).
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static const char *const texts[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8",
 enum { SENTENCE_WORDS = 7, SENTENCES = 8 };
 #define W(id) WORD_##id
 static const unsigned char sentences[SENTENCES][SENTENCE_WORDS] = {
-    /* as many words each as stand before the first 0 */
+    /* the words of each, ended by the first 0 */
     {W(THE), W(RIVER), W(BENDS), W(SOUTH), W(STOP)},       {W(THE), W(WIND), W(TURNS), W(STOP)},
     {W(BOATS), W(WAIT), W(ON), W(THE), W(RIVER), W(STOP)}, {W(RAIN), W(FALLS), W(ON), W(THE), W(ROOFS), W(STOP)},
     {W(A), W(BELL), W(RINGS), W(TWICE), W(STOP)},          {W(SNOW), W(HIDES), W(THE), W(ROAD), W(STOP)},
@@ -74,7 +74,7 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
 
 static const hark_sequence_words vocabulary = {word_count, word_name};
 
-/* Words that are no filler: the statement with its digits, the question, all shown digits but the last. */
+/* Number of words that are not filler: the statement with its digits, the question, all shown digits but the last. */
 static int64_t fixed_words(const hark_sequence_values *v) {
   return (int64_t)(sizeof before + sizeof after + sizeof question) + 2 * v->digits - 1;
 }
@@ -92,7 +92,7 @@ static int64_t put(int32_t *words, int64_t at, const unsigned char *from, size_t
   return at;
 }
 
-/* Sentences up to word `end`. */
+/* Writes sentences up to word `end`. */
 static int64_t put_sentences(hark_task_random *random, int32_t *words, int64_t at, int64_t end) {
   while (at < end) {
     const unsigned char *const sentence = sentences[hark_task_random_below(random, SENTENCES)];

@@ -1,25 +1,25 @@
 /* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018, arXiv 1805.08315),
- * with the numbers of Long Range Arena (Tay et al., 2020, arXiv 2011.04006), by a construction of its own:
+ * with the numbers of Long Range Arena (Tay et al., 2020, arXiv 2011.04006), constructed differently:
  *
- * A path is a chain of dashes, segments of `dash` pixels with 2 `margin` pixels between the end of one and the beginning of the next. It
- * turns from dash to dash by an angle t of density proportional to cos(continuity t)^2, at most 90 degrees / continuity. Every image has
- * two long paths of `contour` dashes, whose first points, the seeds, are `seed-distance` pixels apart, the first seed twice as far from
- * each border where the image is large enough; and up to `distractors` paths of contour / 3 dashes, as many as find room. A disc of radius
- * `marker` stands on the seed of one long path, another on the end of the same one (class 1, image 1, 3, ...) or of the other one (class 0,
- * image 0, 2, ...). All four ends have room for one, so that nothing but the discs depends on the class. Nor does the distance between the
- * discs:
+ * A path is a chain of dashes: segments of `dash` pixels with 2 `margin` pixels between the end of one and the beginning of the next. From
+ * dash to dash it turns by an angle t of density proportional to cos(continuity t)^2, at most 90 degrees / continuity. Every image has two
+ * long paths of `contour` dashes. Their first points, the seeds, are `seed-distance` pixels apart; the first seed is twice as far from each
+ * border if the image is large enough. There are up to `distractors` further paths of contour / 3 dashes, as many as fit. A disc of radius
+ * `marker` is on the seed of one long path, another on the end of the same path (class 1, image 1, 3, ...) or of the other path (class 0,
+ * image 0, 2, ...). All four ends have room for a disc, so only the discs depend on the class. The distance between the discs does not
+ * depend on it either:
  *
- *     a0 ------ a1        both ends of a path          a0 a1, b0 b1        kept are paths of which one of the first is as long as one of
- *     b0 ------ b1        a seed and the other's end   a0 b1, b0 a1        the second, but for a pixel; the class says which gets the discs
+ *     a0 ------ a1        both ends of a path          a0 a1, b0 b1        paths are kept if a distance in the first row equals one in
+ *     b0 ------ b1        a seed and the other's end   a0 b1, b0 a1        the second, up to a pixel; the class selects the pair with discs
  *
- * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed,
- * with distances between centres of lit pixels:
+ * A pixel's value is 255 times the covered fraction of its 4 x 4 sample points. A pixel is lit when at least 1/8 of it is covered.
+ * Guaranteed distances between centres of lit pixels:
  *
- *     dashes that follow each other, and a disc and its path        <= separation
+ *     consecutive dashes, and a disc and its path                   <= separation
  *     different paths, with their discs                              > separation
  *
- * so that whoever goes from lit pixel to lit pixel by steps of at most `separation` from one disc reaches the other one when the class is
- * 1, and never otherwise. What does not satisfy it while a path grows is drawn anew.
+ * So steps of at most `separation` between lit pixels lead from one disc to the other if and only if the class is 1. While a path grows,
+ * dashes that violate these distances are drawn again.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -31,26 +31,26 @@
 #define PI 3.14159265358979323846
 #define SIDE_MAX 256
 #define PIXELS_MAX (SIDE_MAX * SIDE_MAX)
-#define SAMPLES 4       /* by SAMPLES points in a pixel */
+#define SAMPLES 4       /* SAMPLES x SAMPLES points per pixel */
 #define LIT 32          /* 255 / 8, rounded */
 #define CONTOUR_MAX 64  /* dashes */
-#define DASH_PIXELS 256 /* lit ones of a dash or a disc, at most */
-#define TURNS 8         /* tries for the next dash */
-#define RETREATS 20     /* where no next dash fits, this often in a path, the last */
-#define RETREAT 3       /* dashes are drawn anew */
-#define PATHS 400       /* tries for a path */
-#define IMAGES 100      /* tries for an image */
-#define MARKER_MAX 8    /* its pixels fit */
+#define DASH_PIXELS 256 /* maximum number of lit pixels of a dash or disc */
+#define TURNS 8         /* attempts at the next dash */
+#define RETREATS 20     /* how often in a path, if no next dash fits, the last */
+#define RETREAT 3       /* dashes are drawn again */
+#define PATHS 400       /* attempts at a path */
+#define IMAGES 100      /* attempts at an image */
+#define MARKER_MAX 8    /* limit for which its pixels fit */
 #define LONG_PATHS 2
-#define ROUNDING 1.3 /* pixels: what the centres of lit pixels may be farther apart than the ends of two dashes */
-#define ALIKE 1.0    /* pixels: distances that are the same */
-#define SECONDS 20   /* tries for a second long path to the first */
-#define UNLIKE 10    /* first paths without a second one, after which twice the distance is alike: where options leave little room */
+#define ROUNDING 1.3 /* pixels: centres of lit pixels may be this much farther apart than the ends of two dashes */
+#define ALIKE 1.0    /* pixels: distances that differ by less count as equal */
+#define SECONDS 20   /* attempts at a second long path for a first one */
+#define UNLIKE 10    /* first paths without a second one, after which twice ALIKE is allowed, for options that leave little room */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
   int64_t contour, distractors;
-  int64_t margin, largest_margin; /* an image's margin is one of these and those between */
+  int64_t margin, largest_margin; /* an image's margin is uniform between these */
   double dash, thickness, marker, continuity, seed_distance, separation;
 } pathfinder_values;
 
@@ -83,8 +83,8 @@ static const hark_option options[] = {
 const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(pathfinder_values),
                                                         false};
 
-/* Side, and what stands for the options that are left open: the numbers of Long Range Arena's script for its generator, whose 64 pixels
- * have no margin of their own. */
+/* Side of an image, and the defaults of options that are not given: the numbers of Long Range Arena's script for its generator, whose
+ * images of 64 pixels have no separate margin. */
 typedef struct preset {
   int side;
   int64_t distractors, margin, largest_margin;
@@ -135,12 +135,12 @@ typedef struct point {
   double x, y;
 } point;
 
-/* Lit and less lit pixels of one dash or disc. */
+/* Lit and partly covered pixels of one dash or disc. */
 typedef struct shape {
-  int count, lit; /* pixels; of them the first `lit` are lit */
+  int count, lit; /* number of pixels; the first `lit` are lit */
   int16_t x[DASH_PIXELS], y[DASH_PIXELS];
   unsigned char value[DASH_PIXELS];
-  point middle; /* no pixel's centre is farther than `extent` from it */
+  point middle; /* pixels' centres are at most `extent` away from it */
   double extent;
 } shape;
 
@@ -169,7 +169,7 @@ static void swap_pixels(shape *s, int i, int j) {
   s->value[j] = value;
 }
 
-/* False when the figure does not lie inside the image, or lights nothing. */
+/* False when the figure is not inside the image, or lights no pixel. */
 static bool draw(const figure *f, int side, shape *out) {
   const double margin = f->radius + 0.5; /* the outermost half pixel stays empty */
   if (fmin(f->a.x, f->b.x) < margin || fmax(f->a.x, f->b.x) > side - margin) return false;
@@ -194,7 +194,7 @@ static bool draw(const figure *f, int side, shape *out) {
   return out->lit > 0;
 }
 
-/* Least squared distance between lit pixels; or, where it is above `reach`, any number above that. */
+/* Smallest squared distance between lit pixels; if that is above `reach`, any number above `reach`. */
 static int distance(const shape *a, const shape *b, int reach) {
   int least = 2 * SIDE_MAX * SIDE_MAX;
   const double dx = a->middle.x - b->middle.x, dy = a->middle.y - b->middle.y, apart = sqrt(dx * dx + dy * dy) - a->extent - b->extent;
@@ -212,9 +212,9 @@ static int distance(const shape *a, const shape *b, int reach) {
 typedef struct path {
   int dashes;
   shape dash[CONTOUR_MAX];
-  point from[CONTOUR_MAX];     /* where the dash before ends, */
+  point from[CONTOUR_MAX];     /* end of the previous dash, */
   double heading[CONTOUR_MAX]; /* and its direction */
-  shape end[2];                /* discs for its ends, of long paths */
+  shape end[2];                /* discs at the ends of long paths */
   point first, last;
 } path;
 
@@ -224,12 +224,12 @@ typedef struct canvas {
   int side;
   double spacing;                    /* pixels between dashes */
   int reach;                         /* squared separation, rounded down */
-  unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may come here */
-  unsigned char first[PIXELS_MAX];   /* the same by the first long path alone */
-  path long_path[LONG_PATHS], trial; /* the trial is the path that grows */
+  unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may be here */
+  unsigned char first[PIXELS_MAX];   /* the same for the first long path only */
+  path long_path[LONG_PATHS], trial; /* the trial is the path being grown */
   int joined;                        /* the long path, and */
-  int apart[LONG_PATHS];             /* the end of each, whose distances are alike */
-  int unlike;                        /* first paths to which no second one was found */
+  int apart[LONG_PATHS];             /* the end of each; these distances are equal */
+  int unlike;                        /* first paths for which no second one was found */
 } canvas;
 
 static bool is_free(const canvas *c, const shape *s) {
@@ -249,14 +249,15 @@ static void take(canvas *c, const shape *s) {
       }
 }
 
-/* Whether a point lies in a pixel of the image that is not taken: most dashes that do not fit are found by their ends, without drawing. */
+/* Whether a point is in a pixel of the image that is not taken. Most dashes that do not fit are found by this test of their ends, without
+ * drawing. */
 static bool is_open(const canvas *c, point at) {
   return at.x >= 0 && at.x < c->side && at.y >= 0 && at.y < c->side && !c->taken[(int)at.y * c->side + (int)at.x];
 }
 
 static double uniform(canvas *c, double low, double high) { return low + (high - low) * hark_task_random_uniform(c->random); }
 
-/* Whether a dash may follow those of the trial: near the last one, not touching the one before, apart from all earlier ones. */
+/* Whether a dash may follow those of the trial: near the last one, not touching the one before that, and separate from all earlier ones. */
 static bool fits_path(const canvas *c, const shape *s) {
   const path *const p = &c->trial;
   for (int i = 0; i < p->dashes; i++) {
@@ -268,7 +269,7 @@ static bool fits_path(const canvas *c, const shape *s) {
   return true;
 }
 
-/* Of density proportional to cos(continuity t)^2 within 90 degrees / continuity. */
+/* An angle t of density proportional to cos(continuity t)^2 within 90 degrees / continuity. */
 static double turn(canvas *c) {
   const double largest = PI / 2 / c->values->continuity;
   for (;;) {
@@ -299,7 +300,8 @@ static bool add_dash(canvas *c, point *at, double *direction) {
   return false;
 }
 
-/* Discs on both ends: free of other paths, apart from each other and from the dashes of the path that are not next to them. */
+/* Adds discs at both ends. They must be separate from other paths, from each other and from dashes of the path that are not next to
+ * them. */
 static bool add_ends(canvas *c) {
   path *const p = &c->trial;
   for (int e = 0; e < 2; e++) {
@@ -314,7 +316,7 @@ static bool add_ends(canvas *c) {
   return distance(&p->end[0], &p->end[1], c->reach) > c->reach;
 }
 
-/* Adds dashes to the trial until it has `dashes`; steps back where it has come to a dead end. */
+/* Adds dashes to the trial until it has `dashes`; steps back at a dead end. */
 static bool add_dashes(canvas *c, int dashes, point at, double direction) {
   path *const p = &c->trial;
   p->dashes = 0;
@@ -328,7 +330,7 @@ static bool add_dashes(canvas *c, int dashes, point at, double direction) {
   return true;
 }
 
-/* Where a path begins. One draw after the other: the order of initialisers is the compiler's choice. */
+/* A random beginning of a path. Draws are separate statements, because the order of initialisers is unspecified. */
 static point anywhere(canvas *c) {
   point at;
   at.x = uniform(c, 0, c->side);
@@ -350,7 +352,7 @@ static point second_seed(canvas *c) {
   return (point){seed.x + distance * cos(angle), seed.y + distance * sin(angle)};
 }
 
-/* Grows a path of `dashes` dashes in the trial, and takes its place. */
+/* Grows a path of `dashes` dashes in the trial, and marks its pixels as taken. */
 static bool grow_path(canvas *c, int dashes, bool has_ends, point (*begin)(canvas *)) {
   path *const p = &c->trial;
   for (int attempt = 0; attempt < PATHS; attempt++) {
@@ -377,7 +379,7 @@ static void paint_path(const canvas *c, const path *p, unsigned char *pixels) {
 
 static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
 
-/* One of the pairs of places for discs of either class that are equally far apart; false: there is none. */
+/* Chooses pairs of places for the discs of both classes with equal distances; false: there are none. */
 static bool choose_ends(canvas *c) {
   const path *const a = &c->long_path[0], *const b = &c->long_path[1];
   const double alike = ldexp(ALIKE, c->unlike / UNLIKE);
@@ -394,7 +396,7 @@ static bool choose_ends(canvas *c) {
   return found > 0;
 }
 
-/* The second long path is drawn anew until the ends of both suit the classes. */
+/* Draws the second long path again until the ends of both allow discs for both classes. */
 static bool grow_long_paths(canvas *c) {
   const int dashes = (int)c->values->contour;
   memset(c->taken, 0, sizeof c->taken);
@@ -411,7 +413,7 @@ static bool grow_long_paths(canvas *c) {
   return false;
 }
 
-/* Long paths first, while there is room; the ends of both are kept free, whatever the class. */
+/* Draws the long paths first, while there is room; the ends of both are kept free for either class. */
 static bool try_image(canvas *c, unsigned char *pixels) {
   const pathfinder_values *const v = c->values;
   const int short_dashes = (int)(v->contour / 3);

@@ -1,11 +1,11 @@
-/* make_recall.c - associative recall with several queries: P pairs of a key and its value, then Q of the keys, at places drawn at random,
- * each with the value that it had as its target.
+/* make_recall.c - associative recall with several queries: P pairs of a key and its value, then Q of the keys, at random places, each with
+ * its value as target.
  *
  *     k3 v7 k0 v1 _ _ k0 _ k3 _         targets: 6:v1 8:v7          P = 2, Q = 2
  *
- * Keys of an example differ; values need not. With P queries every pair is asked for once, with more of them each as often as the others or
- * once more. Fillers stand everywhere else: one word, or values at random. After Arora et al., "Zoology: measuring and improving recall in
- * efficient language models" (2023); there the gaps follow a power law, here places are uniform.
+ * Keys of an example differ; values need not. With P queries every pair is queried once; with more queries, the counts of pairs differ by
+ * at most one. All other places are filled with one word, or with random values. Based on Arora et al., "Zoology: measuring and improving
+ * recall in efficient language models" (2023); there gaps follow a power law, here places are uniform.
  */
 #include <stdio.h>
 
@@ -50,7 +50,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   hark_task_random *const random = &order->random;
   const hark_sequence s = hark_sequence_begin(order);
   const uint64_t seed = random_seed(random);
-  const int64_t first = 2 * v->pairs; /* place of queries */
+  const int64_t first = 2 * v->pairs; /* first place for queries */
   for (int64_t p = 0; p < v->pairs; p++) {
     s.words[2 * p] = (int32_t)hark_permute(seed, CHOOSE_KEY, v->keys, p);
     s.words[2 * p + 1] = (int32_t)v->keys + hark_task_random_below(random, (int32_t)v->values);

@@ -1,9 +1,9 @@
 /* make_regression.c - the finite-dimensional example of X (3.4, 3.5; Zhang et al., arXiv 2212.14852): a regression within every sequence.
  *
  *     z [r, c], entries N(0, prior);   c_l ~ N(0, I);   r_l = z c_l + N(0, noise);   tokens x_l = (c_l, r_l), l = 1 .. L
- *     one token more, the input mask (c_msk, 0), whose response r_msk = z c_msk + N(0, noise) is to be told
+ *     one more token, the input mask (c_msk, 0), whose response r_msk = z c_msk + N(0, noise) is to be predicted
  *
- * The Bayes predictor is ridge regression with ridge noise / prior; its squared error is r noise (1 + E c'(C'C + ridge I)^-1 c).
+ * The Bayes predictor is ridge regression with ridge = noise / prior; its squared error is r noise (1 + E c'(C'C + ridge I)^-1 c).
  */
 #include <math.h>
 
@@ -44,7 +44,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
       end = hark_vectors_write(response, v->responses, end);
       continue;
     }
-    for (int64_t j = 0; j < v->responses; j++) end = hark_vectors_write(&(double){0}, 1, end); /* the mask: what is hidden is 0 */
+    for (int64_t j = 0; j < v->responses; j++) end = hark_vectors_write(&(double){0}, 1, end); /* the mask: the masked response is 0 */
   }
   return (size_t)(hark_vectors_write(response, v->responses, end) - out);
 }

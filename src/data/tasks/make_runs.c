@@ -1,10 +1,10 @@
-/* make_runs.c - runs of words of one topic, among which stand blanks; every word and every blank is asked for the topic of its run.
+/* make_runs.c - runs of words of one topic and blanks; the target of every word and every blank is the topic of its run.
  *
  *     t5w0 _ t5w3 t1w1 _ _ t1w1         targets: 0:t5 1:t5 2:t5 3:t1 4:t1 5:t1 6:t1         runs of 3 and 4 words, topics 5 and 1
  *
- * Lengths are uniform in [shortest, longest]; the last run ends where the example does. A run begins and ends with a word of its topic, and
- * each word between them is a blank with a given probability: so a blank has the topic of the nearest word in front of it, which is that of
- * the nearest one behind it too. Neighbouring runs have different topics.
+ * Lengths are uniform in [shortest, longest]; the last run ends with the example. A run begins and ends with a word of its topic, and each
+ * word between them is a blank with a given probability. So a blank has the topic of the nearest words before and after it. Adjacent runs
+ * have different topics.
  */
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 
 #define USUAL_LENGTH 128
 
-/* Words: those of each topic, the blank, then the topics, which are targets alone. */
+/* Words: those of each topic, the blank, then the topics, which are only targets. */
 static int32_t blank_of(const hark_sequence_values *v) { return (int32_t)(v->labels * v->topic_words); }
 static int32_t label_of(const hark_sequence_values *v, int32_t topic) { return blank_of(v) + 1 + topic; }
 static int32_t word_count(const hark_sequence_values *v) { return label_of(v, (int32_t)v->labels); }

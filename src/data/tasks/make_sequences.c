@@ -1,10 +1,10 @@
-/* make_sequences.c - see make_sequences.h; the format is that of data/format_sequences.c. */
+/* make_sequences.c - see make_sequences.h; the format is that of data/formats/format_sequences.c. */
 #include "data/tasks/make_sequences.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define TARGET_BYTES 12 /* " POSITION:" in front of a target's word: positions have at most seven digits */
+#define TARGET_BYTES 12 /* " POSITION:" before a target's word: positions have at most seven digits */
 
 #define AT(field) offsetof(hark_sequence_values, field)
 static const hark_option options[] = {
@@ -105,7 +105,7 @@ hark_status hark_sequence_header(const hark_task_generator *generator, const voi
   const hark_sequence_words *const words = generator->words;
   const int32_t word_count = words->count(values);
   char text[HARK_SEQUENCE_WORD_BYTES];
-  (void)count; /* examples: the lines tell */
+  (void)count; /* number of examples: not in the header */
   for (int32_t i = 0; i < word_count; i++) hark_text_append(out, "%s%s", i > 0 ? " " : "Words\t", words->name(values, i, text));
   hark_text_append(out, "\n");
   return out->status;

@@ -7,7 +7,7 @@
 #include "data/formats/vector_file.h"
 
 #define TWO_PI 6.283185307179586
-#define NUMBERS_MAX ((int64_t)1 << 22) /* an example: a pair of normal ones takes a counter, and as many are for z and noise */
+#define NUMBERS_MAX ((int64_t)1 << 22) /* per example: a pair of normal numbers uses one counter, and z and noise need as many again */
 
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
