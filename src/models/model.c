@@ -333,7 +333,7 @@ hark_status hark_model_save(hark_context *context, const hark_model *model, cons
   return status;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 hark_status hark_model_describe(const hark_model *model, hark_model_info *info) {
   const hark_network_config *config = &model->network->config;

@@ -45,7 +45,7 @@ struct hark_predictor {
 static const hark_network *network_of(const hark_predictor *predictor) { return predictor->model->network; }
 static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_AHCA; }
 
-/* ---- what there is ---- */
+/* ---- properties ---- */
 
 static hark_prediction_shape shape_of(const hark_model *model) {
   const hark_network_config *config = &model->network->config;
@@ -243,17 +243,17 @@ void hark_predictor_destroy(hark_predictor **predictor) {
 
 /* Appends one sequence, from the caller's token `first` on. */
 static hark_status add_sequence(hark_predictor *p, const hark_prediction_input *input, int64_t sequence) {
-  const int64_t first = input->offsets[sequence], behind = input->offsets[sequence + 1], begin = p->host.tokens;
+  const int64_t first = input->offsets[sequence], end = input->offsets[sequence + 1], begin = p->host.tokens;
   const int64_t vocabulary = network_of(p)->config.vocabulary, features = p->shape.features;
-  if (behind <= first || behind - first > p->shape.longest)
+  if (end <= first || end - first > p->shape.longest)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT,
                      "predictor: sequence %" PRId64 " begins at %" PRId64 " and ends at %" PRId64 ", expected 1 to %" PRId64 " tokens",
-                     sequence, first, behind, p->shape.longest);
-  if (behind > p->tokens)
+                     sequence, first, end, p->shape.longest);
+  if (end > p->tokens)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT,
-                     "predictor: the first %" PRId64 " sequences have %" PRId64 " tokens, there is room for %" PRId64, sequence + 1, behind,
+                     "predictor: the first %" PRId64 " sequences have %" PRId64 " tokens, there is room for %" PRId64, sequence + 1, end,
                      p->tokens);
-  const int64_t count = behind - first;
+  const int64_t count = end - first;
   if (p->front > 0) p->host.inputs[begin] = HARK_TOKEN_CLASS;
   for (int64_t i = 0; i < count; i++) {
     const int32_t token = features == 0 ? input->tokens[first + i] : 0;
@@ -326,9 +326,9 @@ hark_status hark_predictor_run(hark_predictor *p, const hark_prediction_input *g
                      rows, p->shape.outputs);
   if (input.chunks != NULL) HARK_TRY(take_chunks(p, &input, &chunks));
   HARK_TRY(pass(p, input.chunks != NULL ? &chunks : NULL, &logits));
-  const hark_tensor *told = hark_tape_tensor(p->tape, logits);
-  if (hark_tensor_count(told) != rows * p->shape.outputs)
-    return hark_fail(p->context, HARK_INTERNAL_ERROR, "predictor: %" PRId64 " numbers came of %" PRId64 " rows", hark_tensor_count(told),
+  const hark_tensor *output = hark_tape_tensor(p->tape, logits);
+  if (hark_tensor_count(output) != rows * p->shape.outputs)
+    return hark_fail(p->context, HARK_INTERNAL_ERROR, "predictor: %" PRId64 " numbers came of %" PRId64 " rows", hark_tensor_count(output),
                      rows);
-  return hark_tensor_read(p->context, told, numbers);
+  return hark_tensor_read(p->context, output, numbers);
 }

@@ -251,7 +251,7 @@ static hark_status take_table(const hark_forward *forward, const hark_self_atten
 /* One pass through a hierarchical cache, which changes it; the rows are consumed. */
 static hark_status decode_hierarchical(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,
                                        hark_value *out) {
-  enum { BIAS = ROWS + 3, MEANS, INPUTS }; /* the record's */
+  enum { BIAS = ROWS + 3, MEANS, INPUTS }; /* the operator's */
   static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_PARTIAL};
   const hark_self_attention_spec *spec = &layer->spec;
   const double sigma = sigma_of(spec);
@@ -273,7 +273,7 @@ static hark_status decode_hierarchical(const hark_forward *forward, const hark_s
 
 /* The same through the cache of kernel ridge attention. */
 static hark_status decode_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
-  enum { LOG_RIDGE = ROWS + 3, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
+  enum { LOG_RIDGE = ROWS + 3, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the operator's */
   static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_FACTOR};
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
@@ -300,7 +300,7 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
 /* Kernel ridge attention of the query, key and value at the beginning of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
-  enum { LOG_RIDGE = ROWS, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
+  enum { LOG_RIDGE = ROWS, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the operator's */
   hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [LOG_KERNEL] = log_kernel};
   const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer],
                                                    .report = forward->report,

@@ -13,7 +13,7 @@ typedef struct hark_attention_source {
   const char *record; /* "attention", for messages */
   const hark_attention_plan *plan;
   const hark_attention_desc *desc;
-  const hark_attention_own *own; /* NULL: the record has none; a struct_size of 0: left out */
+  const hark_attention_own *own; /* NULL: the operator has none; a struct_size of 0: not given */
 } hark_attention_source;
 
 /* Memory for a plan that exists during one call. */

@@ -97,7 +97,7 @@ static double least_peak(const cutter *c) {
   return mean + c->options->threshold * sqrt(square / (double)count);
 }
 
-static bool wants_cut(const cutter *c, int64_t t) {
+static bool requires_cut(const cutter *c, int64_t t) {
   if (c->options->rule == HARK_CHUNK_DELIMITER) {
     for (int64_t i = 0; i < c->options->delimiter_count; i++)
       if (c->ids[t - 1] == c->options->delimiters[i]) return true;
@@ -159,7 +159,7 @@ static void cut(const hark_call *call) {
     int64_t start = c.begin;
     for (int64_t t = c.begin; t < c.end; t++) {
       const int64_t length = t - start;
-      if (t > c.begin && length < c.options->maximum && (length < c.options->minimum || !wants_cut(&c, t))) continue;
+      if (t > c.begin && length < c.options->maximum && (length < c.options->minimum || !requires_cut(&c, t))) continue;
       chunks[count++] = t;
       start = t;
     }

@@ -71,11 +71,11 @@ hark_status hark_check_vector(hark_context *context, const hark_operator *op, co
 hark_status hark_check_shape(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor, int rank,
                              const int64_t *expected) {
   if (tensor->rank == rank && memcmp(tensor->shape, expected, (size_t)rank * sizeof *expected) == 0) return HARK_OK;
-  hark_tensor wanted = {.rank = rank};
+  hark_tensor required = {.rank = rank};
   char is[HARK_SHAPE_TEXT_BYTES], text[HARK_SHAPE_TEXT_BYTES];
-  memcpy(wanted.shape, expected, (size_t)rank * sizeof *expected);
+  memcpy(required.shape, expected, (size_t)rank * sizeof *expected);
   return hark_fail(context, HARK_SHAPE_MISMATCH, "%s: %s has %s, expected %s", op->name, name, hark_shape_text(tensor, is, sizeof is),
-                   hark_shape_text(&wanted, text, sizeof text));
+                   hark_shape_text(&required, text, sizeof text));
 }
 
 hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,

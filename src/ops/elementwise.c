@@ -19,8 +19,8 @@ hark_status hark_elementwise_forward(hark_context *context, const hark_call *cal
 
 hark_status hark_elementwise_backward(hark_context *context, const hark_call *call, hark_range_body *body) {
   if (hark_gradient_is_absent(call)) return HARK_OK;
-  bool wanted = false;
-  for (int i = 0; i < call->input_count; i++) wanted = wanted || hark_present(&call->input_gradients[i]);
-  if (wanted) hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, body);
+  bool requested = false;
+  for (int i = 0; i < call->input_count; i++) requested = requested || hark_present(&call->input_gradients[i]);
+  if (requested) hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, body);
   return HARK_OK;
 }

@@ -286,7 +286,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* ---- the record ---- */
+/* ---- the operator ---- */
 
 /* Number of keys that the rows attend to, on all levels together. */
 static double entries(const hark_hierarchical_decode_attributes *decode, const hark_tensor *inputs) {

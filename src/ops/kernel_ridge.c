@@ -163,7 +163,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* False: the attributes are refused, as infer says. */
+/* False: the attributes are invalid, and infer refuses them. */
 static bool sizes_of_call(const hark_kernel_ridge_attributes *attributes, const hark_tensor *inputs, hark_attention_desc *desc) {
   const hark_attention_source source = source_of(attributes);
   if (hark_attention_source_desc(NULL, &source, desc) != HARK_OK) return false;

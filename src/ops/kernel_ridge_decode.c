@@ -234,7 +234,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return hark_ridge_decode_end(context, call);
 }
 
-/* ---- the record ---- */
+/* ---- the operator ---- */
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   const hark_kernel_ridge_decode_attributes *is = attributes;

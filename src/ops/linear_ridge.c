@@ -289,7 +289,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return hark_max(1, rows + hark_row_count(&inputs[INPUT_QUERY])) * (c + hark_row_length(&inputs[INPUT_RESPONSE]));
 }
 
-static const hark_linear_ridge_attributes one = {1, 0}, small = {0.0625, 0}, behind = {0.5, 1};
+static const hark_linear_ridge_attributes one = {1, 0}, small = {0.0625, 0}, held_out = {0.5, 1};
 
 static const hark_sample samples[] = {
     {"one", &one, {{HARK_F32, 2, {1, 1}, -1, 1}, {HARK_F32, 2, {1, 1}, -1, 1}, {HARK_F32, 2, {1, 1}, -1, 1}, {HARK_I64, 1, {2}, 1, 0}}},
@@ -300,10 +300,10 @@ static const hark_sample samples[] = {
      {{HARK_F32, 3, {1, 37, 5}, -1, 1}, {HARK_F32, 3, {1, 37, 2}, -1, 1}, {HARK_F32, 2, {4, 5}, -1, 1}, {HARK_I64, 1, {5}, 35, 1}}},
     {"short", &one, {{HARK_F32, 2, {5, 8}, -1, 1}, {HARK_F32, 2, {5, 3}, -1, 1}, {HARK_F32, 2, {2, 8}, -1, 1}, {HARK_I64, 1, {3}, 5, 0}}},
     {"held_out",
-     &behind,
+     &held_out,
      {{HARK_F32, 2, {29, 3}, -1, 1}, {HARK_F32, 2, {29, 4}, -1, 1}, {HARK_F32, 2, {5, 3}, -1, 1}, {HARK_I64, 1, {6}, 27, 0}}},
     {"queries",
-     &behind,
+     &held_out,
      {{HARK_F32, 2, {31, 4}, -1, 1}, {HARK_F32, 2, {31, 3}, -1, 1}, {HARK_F32, 3, {3, 5, 4}, -1, 1}, {HARK_I64, 1, {4}, 30, 1}}},
     {"no_queries",
      &one,

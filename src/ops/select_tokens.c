@@ -62,10 +62,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const hark_select_tokens_attributes *options = attributes;
   HARK_TRY(check_attributes(context, options));
   for (int i = INPUT_X; i < INPUT_COUNT; i++) {
-    const bool wanted = (needed[options->kind] >> i & 1u) != 0;
-    if (hark_has_input(inputs, input_count, i) == wanted) continue;
+    const bool required = (needed[options->kind] >> i & 1u) != 0;
+    if (hark_has_input(inputs, input_count, i) == required) continue;
     return hark_fail(context, HARK_INVALID_ARGUMENT, "select_tokens: %s is %s, expected it with the kinds that use it alone", rules[i].name,
-                     wanted ? "absent" : "given");
+                     required ? "absent" : "given");
   }
   const int64_t sequences = inputs[INPUT_OFFSETS].shape[0] - 1;
   if (hark_has_input(inputs, input_count, INPUT_X))
@@ -96,7 +96,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 /* The candidates of one sequence and its part of the workspace. */
 typedef struct candidates {
   const hark_select_tokens_attributes *options;
-  int64_t first, rows, width, wanted;
+  int64_t first, rows, width, count;
   hark_numbers x;
   double *score;
   int64_t *order, *scratch;
@@ -167,8 +167,8 @@ static int64_t nearest(const candidates *c, const double *centre, const int64_t 
 /* The first centre that is nearest to a row. */
 static int64_t nearest_centre(const candidates *c, int64_t n, const double *centres) {
   double least = INFINITY;
-  for (int64_t k = 0; k < c->wanted; k++) least = hark_smaller(least, distance(c, n, centres + k * c->width));
-  for (int64_t k = 0; k < c->wanted; k++)
+  for (int64_t k = 0; k < c->count; k++) least = hark_smaller(least, distance(c, n, centres + k * c->width));
+  for (int64_t k = 0; k < c->count; k++)
     if (distance(c, n, centres + k * c->width) <= least + rounding_of(c, least)) return k;
   return 0;
 }
@@ -191,7 +191,7 @@ static void start_centres(const candidates *c, const int64_t *owner, int64_t *ta
   int64_t count;
   mean_of_rows(c, owner, 0, mean, &count);
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;
-  for (int64_t k = 0; k < c->wanted; k++) {
+  for (int64_t k = 0; k < c->count; k++) {
     const int64_t next = k == 0 ? nearest(c, mean, owner, taken) : first_of(c, owner, taken, true);
     taken[next] = 1;
     copy_row(c, next, centres + k * c->width);
@@ -207,16 +207,16 @@ static void find_medoids(const candidates *all) {
   double *centres = all->vectors + all->width;
   candidates finite = *all;
   const candidates *c = &finite;
-  finite.wanted = hark_min(all->wanted, own_finite_rows(&finite, owner));
+  finite.count = hark_min(all->count, own_finite_rows(&finite, owner));
   start_centres(c, owner, taken);
   for (int64_t i = 0; i < c->options->iterations; i++) {
     for (int64_t n = 0; n < c->rows; n++)
       if (owner[n] != NOBODY) owner[n] = nearest_centre(c, n, centres);
-    for (int64_t k = 0; k < c->wanted; k++) mean_of_rows(c, owner, k, centres + k * c->width, &count);
+    for (int64_t k = 0; k < c->count; k++) mean_of_rows(c, owner, k, centres + k * c->width, &count);
   }
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;
-  for (int64_t k = 0; k < c->wanted; k++) taken[nearest(c, centres + k * c->width, owner, taken)] = 1;
-  for (int64_t n = 0, left = all->wanted - c->wanted; left > 0; n++) {
+  for (int64_t k = 0; k < c->count; k++) taken[nearest(c, centres + k * c->width, owner, taken)] = 1;
+  for (int64_t n = 0, left = all->count - c->count; left > 0; n++) {
     if (owner[n] != NOBODY) continue;
     taken[n] = 1;
     left--;
@@ -228,7 +228,7 @@ static void mark_largest(const candidates *c) {
   int64_t *marks = c->scratch;
   hark_order_by_score(c->score, c->rows, c->order, c->scratch);
   for (int64_t n = 0; n < c->rows; n++) marks[n] = 0;
-  for (int64_t k = 0; k < c->wanted; k++) marks[c->order[k]] = 1;
+  for (int64_t k = 0; k < c->count; k++) marks[c->order[k]] = 1;
 }
 
 static void score_rows(const hark_call *call, const candidates *c, int64_t b) {
@@ -267,7 +267,7 @@ static void mark_sequences(const hark_call *call, int64_t first, int64_t last) {
                           .first = from,
                           .rows = rows,
                           .width = width,
-                          .wanted = hark_min(options->count, rows),
+                          .count = hark_min(options->count, rows),
                           .x = has_x ? hark_numbers_of(&call->inputs[INPUT_X]) : (hark_numbers){0},
                           .score = score + from,
                           .order = order + from,

@@ -142,10 +142,10 @@ static void divide_bpe(const hark_subword_search *search, const unsigned char *t
     out->piece[best] = joined[best];
     out->end[best] = out->end[best + 1];
     count--;
-    const size_t behind = (size_t)(count - best - 1);
-    memmove(&out->end[best + 1], &out->end[best + 2], behind * sizeof *out->end);
-    memmove(&out->piece[best + 1], &out->piece[best + 2], behind * sizeof *out->piece);
-    if (behind > 0) memmove(&joined[best + 1], &joined[best + 2], (behind - 1) * sizeof *joined);
+    const size_t after = (size_t)(count - best - 1);
+    memmove(&out->end[best + 1], &out->end[best + 2], after * sizeof *out->end);
+    memmove(&out->piece[best + 1], &out->piece[best + 2], after * sizeof *out->piece);
+    if (after > 0) memmove(&joined[best + 1], &joined[best + 2], (after - 1) * sizeof *joined);
     if (best > 0) joined[best - 1] = JOINED(best - 1);
     if (best + 1 < count) joined[best] = JOINED(best);
   }

@@ -73,13 +73,13 @@ hark_status Fail(hark_status status, const std::string &text, char *message) {
   return status;
 }
 
-// The number behind `before`, or -1.
+// The number after `before`, or -1.
 long long NumberAfter(const std::string &text, const char *before) {
   const size_t at = text.find(before);
   return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + std::strlen(before));
 }
 
-// SentencePiece counts its pieces and the unknown one: its bounds are told of the whole vocabulary.
+// SentencePiece counts its pieces and the unknown one; its bounds are converted to the size of the whole vocabulary.
 std::string BoundOf(const std::string &what, const hark_subword_job *job) {
   const long long most = NumberAfter(what, " <= "), least = NumberAfter(what, " vs "), others = job->others - 1;
   if (what.find("too high") != std::string::npos && most > 0)

@@ -210,11 +210,11 @@ static bool has_words(const hark_word_counts *words) {
   return words->words > 1 || (words->words == 1 && !(words->at[1] == 1 && words->text[0] == ' '));
 }
 
-static hark_status run_learner(hark_context *context, const subwords_state *state, int64_t wanted, piece_list *pieces) {
+static hark_status run_learner(hark_context *context, const subwords_state *state, int64_t to_learn, piece_list *pieces) {
   const hark_word_counts *words = &state->words;
   const hark_subword_job job = {.model = state->settings.model,
-                                .pieces = (int32_t)wanted,
-                                .others = (int32_t)(state->settings.vocabulary - wanted),
+                                .pieces = (int32_t)to_learn,
+                                .others = (int32_t)(state->settings.vocabulary - to_learn),
                                 .coverage = state->settings.coverage,
                                 .words = words->words,
                                 .text = words->text,
@@ -226,22 +226,22 @@ static hark_status run_learner(hark_context *context, const subwords_state *stat
     return hark_fail(context, HARK_INTERNAL_ERROR, "%s gave no piece", state->settings.learner->name);
   if (status == HARK_OK || message[0] == '\0') return status;
   return hark_fail(context, status, "a vocabulary of %" PRId64 " tokens, %" PRId64 " of them pieces: %s: %s", state->settings.vocabulary,
-                   wanted, state->settings.learner->name, message);
+                   to_learn, state->settings.learner->name, message);
 }
 
 static hark_status subwords_finish(hark_context *context, hark_tokenizer *tokenizer) {
   subwords_state *state = tokenizer->state;
   if (state->settings.learner == NULL) return subwords_configure(context, tokenizer, &state->settings);
   if (!has_words(&state->words)) return hark_fail(context, HARK_BAD_FILE, "a vocabulary of sub-words needs words, and the text has none");
-  const int64_t apart = count_apart(state), wanted = state->settings.vocabulary - first_piece(state) - apart;
-  if (wanted < 1 || wanted > INT32_MAX / 2)
+  const int64_t apart = count_apart(state), to_learn = state->settings.vocabulary - first_piece(state) - apart;
+  if (to_learn < 1 || to_learn > INT32_MAX / 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "a vocabulary of %" PRId64 " tokens, expected more than the %" PRId64
                      " that are reserved, bytes and control characters",
                      state->settings.vocabulary, first_piece(state) + apart);
   piece_list pieces;
-  hark_status status = open_pieces(context, (size_t)(wanted + apart), &pieces);
-  if (status == HARK_OK) status = run_learner(context, state, wanted, &pieces);
+  hark_status status = open_pieces(context, (size_t)(to_learn + apart), &pieces);
+  if (status == HARK_OK) status = run_learner(context, state, to_learn, &pieces);
   if (status == HARK_OK) status = put_apart(state, &pieces);
   if (status == HARK_OK) status = build(context, tokenizer, state->settings.model, &pieces);
   close_pieces(&pieces);

@@ -32,7 +32,7 @@ static const hark_string_list *list_of(const hark_config *config, int index) {
   return lists[index];
 }
 
-/* ---- how large data are ---- */
+/* ---- size of the data ---- */
 
 static hark_status add_extent(hark_context *context, const char *path, data_record *sum) {
   const hark_corpus_settings settings = {.paths = &path, .path_count = 1};
@@ -163,7 +163,7 @@ hark_status hark_data_place_check(hark_context *context, const hark_run *run) {
   return read_record(context, run->path, &record);
 }
 
-/* ---- finding them ---- */
+/* ---- finding the data ---- */
 
 /* The folders to search, each once: "" is the working folder. */
 typedef struct candidates {

@@ -21,13 +21,13 @@ typedef struct hark_needs {
   uint64_t memory;      /* maximum of the process's resident bytes */
   uint64_t more_memory; /* the part of it that is not resident yet */
   bool memory_known;
-  uint64_t memory_left; /* what there is */
+  uint64_t memory_left; /* available */
   const char *memory_limit;
 
   uint64_t checkpoint;        /* of one checkpoint */
   int64_t checkpoints;        /* maximum number at once */
   uint64_t more_disk;         /* to be written, beyond what is there already */
-  uint64_t disk_left;         /* what there is */
+  uint64_t disk_left;         /* available */
   char disk[HARK_PATH_BYTES]; /* a folder in that file system */
 } hark_needs;
 

@@ -193,7 +193,7 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
   return HARK_OK;
 }
 
-/* ---- on the way ---- */
+/* ---- during the run ---- */
 
 static void plan_look(training_run *trainer, double now) {
   trainer->look_step = trainer->state.step + hark_max(1, (trainer->steps - trainer->first_step) / LOOKS);
@@ -229,7 +229,7 @@ bool hark_training_correct_length(training_run *trainer) {
   return true;
 }
 
-/* ---- the learning rate of a run that goes on ---- */
+/* ---- the learning rate of a resumed run ---- */
 
 /* The plan of a run made by a version without plans: from the configuration that the run began with. */
 static hark_status find_plan(training_run *trainer, hark_schedule_plan *plan, double *rate) {

@@ -44,7 +44,7 @@ static hark_status report(verification *v, const char *what, hark_status status,
   return HARK_OK;
 }
 
-/* ---- what is there once ---- */
+/* ---- single files ---- */
 
 static hark_status verify_configuration(verification *v) {
   hark_context *context = v->context;
@@ -206,21 +206,21 @@ static hark_status verify_tensors(verification *v, const char *name) {
 }
 
 /* Checks that metrics.jsonl can be cut to its length at the checkpoint. */
-static hark_status verify_metrics_bytes(verification *v, const char *name, uint64_t wanted) {
+static hark_status verify_metrics_bytes(verification *v, const char *name, uint64_t recorded) {
   hark_context *context = v->context;
   char path[HARK_PATH_BYTES];
   int file = -1;
   uint64_t size = 0;
   char end = '\n';
   HARK_TRY(hark_run_path(context, v->run, "metrics.jsonl", path));
-  if (wanted == 0) return HARK_OK;
+  if (recorded == 0) return HARK_OK;
   HARK_TRY(hark_file_open(context, path, &file, &size));
   hark_status status = HARK_OK;
-  if (size < wanted)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: has %" PRIu64 " bytes, %s was saved at %" PRIu64, path, size, name, wanted);
-  if (status == HARK_OK) status = hark_file_read_at(context, file, path, &end, 1, wanted - 1);
+  if (size < recorded)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: has %" PRIu64 " bytes, %s was saved at %" PRIu64, path, size, name, recorded);
+  if (status == HARK_OK) status = hark_file_read_at(context, file, path, &end, 1, recorded - 1);
   if (status == HARK_OK && end != '\n')
-    status = hark_fail(context, HARK_BAD_FILE, "%s: byte %" PRIu64 ", where %s was saved, does not end a line", path, wanted, name);
+    status = hark_fail(context, HARK_BAD_FILE, "%s: byte %" PRIu64 ", where %s was saved, does not end a line", path, recorded, name);
   hark_file_close(&file);
   return status;
 }

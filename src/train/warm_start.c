@@ -43,11 +43,11 @@ hark_status hark_warm_start_vocabulary(hark_context *context, const hark_config 
   HARK_TRY(open_source(context, config, &run, checkpoint));
   HARK_TRY(hark_run_path(context, &run, "vocabulary.json", path));
   HARK_TRY(hark_tokenizer_load(context, path, out));
-  const char *has = hark_tokenizer_kind_of(*out), *wanted = hark_tokenizer_kind_name(config->data.tokenizer);
-  if (strcmp(has, wanted) == 0) return HARK_OK;
+  const char *has = hark_tokenizer_kind_of(*out), *expected = hark_tokenizer_kind_name(config->data.tokenizer);
+  if (strcmp(has, expected) == 0) return HARK_OK;
   const hark_status status =
       hark_fail(context, HARK_BAD_CONFIGURATION,
-                "%s: its vocabulary is of kind %s, and data.tokenizer is %s: weights go with their vocabulary", path, has, wanted);
+                "%s: its vocabulary is of kind %s, and data.tokenizer is %s: weights go with their vocabulary", path, has, expected);
   hark_tokenizer_destroy(context, out);
   return status;
 }

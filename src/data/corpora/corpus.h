@@ -24,7 +24,7 @@ typedef enum hark_division {
   HARK_DIVIDE_FILES       /* `paths` is for training, `validation_paths` for validation; one of the two may be empty */
 } hark_division;
 
-/* What a text consists of. */
+/* How a text is read. */
 typedef enum hark_text_unit {
   HARK_UNIT_TEXT, /* its characters, without further structure */
   /* lines: the tokens of a line that is not blank are HARK_TOKEN_BEGIN, those of the line, and those of its line end, which is added to
@@ -32,7 +32,7 @@ typedef enum hark_text_unit {
   HARK_UNIT_SENTENCES
 } hark_text_unit;
 
-/* Which text, and how to read it. Zero it and fill what applies. Everything is borrowed for the call only, except `tokenizer`. */
+/* The text, and how to read it. Zero it and fill what applies. Everything is borrowed for the call only, except `tokenizer`. */
 typedef struct hark_corpus_settings {
   const char *const *paths; /* files and folders, in this order; a folder means all files below it, sorted by path */
   int path_count;

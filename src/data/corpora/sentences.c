@@ -62,13 +62,13 @@ static bool is_blank(const char *line, size_t bytes) {
 }
 
 /* Line, from 1, of sentence number `target` of a document that begins at byte `from` of a text. */
-static int64_t find_line(const char *text, size_t bytes, int64_t from, int64_t wanted) {
+static int64_t find_line(const char *text, size_t bytes, int64_t from, int64_t target) {
   int64_t line = 1, sentences = 0;
   for (size_t at = 0, end; at < bytes; at = end + 1, line++) {
     const char *newline = memchr(text + at, '\n', bytes - at);
     end = newline != NULL ? (size_t)(newline - text) : bytes;
     if ((int64_t)at < from || is_blank(text + at, end - at)) continue;
-    if (sentences++ == wanted) break;
+    if (sentences++ == target) break;
   }
   return line;
 }

@@ -129,7 +129,7 @@ static hark_status check_classes(hark_context *context, const hark_examples *exa
                    all, hark_examples_class_name(examples, entries[0].label));
 }
 
-/* ---- what a run keeps ---- */
+/* ---- what a run stores ---- */
 
 static const char *const reserved[HARK_TOKEN_RESERVED] = {"<padding>", "<unknown>", "<begin>", "<class>", "<mask>"};
 
@@ -305,7 +305,7 @@ void hark_examples_close(hark_context *context, hark_examples **pointer) {
   hark_release(context, examples, sizeof *examples);
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 const char *hark_examples_format(const hark_examples *examples) { return examples->format->name; }
 int hark_examples_parts(const hark_examples *examples) { return examples->format->parts; }
@@ -414,10 +414,10 @@ hark_status hark_examples_numbers(hark_context *context, const hark_examples *ex
   const hark_example_entry *const entry = find(examples, split, index);
   if (entry == NULL) return no_example(context, index, 0);
   const hark_example_shape *const shape = &examples->shape;
-  const size_t own = (size_t)entry->length[0] * (size_t)shape->features, told = (size_t)shape->responses;
+  const size_t own = (size_t)entry->length[0] * (size_t)shape->features, predicted = (size_t)shape->responses;
   const float *const numbers = (const float *)examples->numbers.items + entry->target_at;
   if (features != NULL && own > 0) memcpy(features, numbers, own * sizeof *features);
-  if (responses != NULL && told > 0) memcpy(responses, numbers + own, told * sizeof *responses);
+  if (responses != NULL && predicted > 0) memcpy(responses, numbers + own, predicted * sizeof *responses);
   return HARK_OK;
 }
 

@@ -55,7 +55,7 @@ void hark_examples_close(hark_context *context, hark_examples **examples);
 const char *hark_examples_format_name(int index);
 const char *hark_examples_format_summary(int index);
 
-/* ---- what all examples share; texts live as long as the examples ---- */
+/* ---- properties of all examples; texts are valid until the examples are closed ---- */
 
 /* The format's name. */
 const char *hark_examples_format(const hark_examples *examples);

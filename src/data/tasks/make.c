@@ -80,7 +80,7 @@ double hark_task_random_uniform(hark_task_random *random) {
   return (double)((high << 32 | low) >> 11) * 0x1p-53;
 }
 
-/* ---- examples that were there: two sums of 64 bits each; open addressing with linear steps, at most half full ---- */
+/* ---- earlier examples: two sums of 64 bits each, in a hash table with open addressing and linear steps, at most half full ---- */
 
 typedef struct seen {
   hark_context *context;

@@ -1,7 +1,7 @@
 /* make_copy.c - random symbols, a gap of blanks, a mark, and the symbols again:
  *
- *     answer shown     s3 s0 s5 _ > s3 s0         targets: 4:s3 5:s0 6:s5        for causal models: the target of a word is the next one
- *     answer blank     s3 s0 s5 _ > _ _           the same targets               for any model: the answer is not in the inputs after the mark
+ *     answer shown     s3 s0 s5 _ > s3 s0     targets: 4:s3 5:s0 6:s5    for causal models: the target of a word is the next one
+ *     answer blank     s3 s0 s5 _ > _ _       the same targets            for any model: the answer is not in the inputs after the mark
  *
  * n = floor((L - gap) / 2) symbols for L words; a remaining word makes the gap longer.
  */

@@ -1,7 +1,7 @@
 /* make_needle.c - one label among words without information; the label is the target of the last word of every chunk.
  *
  *     n3 n7 n7 n0 | n1 v2 n5 n5 | n0 n4 n2 n2         targets: 3:v2 7:v2 11:v2         C = 4 words per chunk, 3 chunks
- *     the same, asked behind                          targets: 7:v2 11:v2              for causal models: no targets before the needle
+ *     the same, --asked behind                        targets: 7:v2 11:v2              for causal models: no targets before the needle
  *
  * The needle's place is uniform over all words. A correct prediction in a chunk without the needle needs information from another chunk.
  */

@@ -207,7 +207,7 @@ static int distance(const shape *a, const shape *b, int reach) {
   return least;
 }
 
-/* ---- an image that grows ---- */
+/* ---- building an image ---- */
 
 typedef struct path {
   int dashes;
