@@ -207,7 +207,7 @@ static hark_status attend_all(const pass *p, const hark_latent_head *heads, hark
   return HARK_OK;
 }
 
-/* x + y, or y without skip connections. Releases y; the caller keeps x, which is used elsewhere too. */
+/* x + y, or y without skip connections. y is consumed; the caller keeps x, which is used elsewhere too. */
 static hark_status skip(const pass *p, hark_value x, hark_value y, hark_value *out) {
   const hark_value parts[] = {x, y};
   *out = y;

@@ -78,7 +78,7 @@ static double ridge_of(const hark_call *call) {
 
 /* The numbers of one sequence. */
 typedef struct regression {
-  int64_t first, rows, all, c, r, m; /* rows of the packed inputs that are regressed, and with those held out */
+  int64_t first, rows, all, c, r, m; /* first: index in the packed inputs; rows: regressed; all: including rows held out */
   hark_numbers covariate, response, query;
   double *a, *p, *mixed, *w, *u, *s, *row_c, *row_r, *dridge; /* mixed: M */
 } regression;

@@ -58,7 +58,7 @@ typedef struct hark_run_state {
   int64_t best_step;
   int64_t evaluated_step; /* of the last evaluation; 0: none yet */
   int64_t evaluations_without_improvement;
-  int64_t bad_steps; /* in a row */
+  int64_t bad_steps; /* consecutive */
   double seconds;    /* of training so far */
   uint64_t metrics_bytes;
   int64_t mended_pivots; /* of kernel ridge attention, including evaluations */

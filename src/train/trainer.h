@@ -15,7 +15,7 @@ typedef struct hark_train_progress {
   double gradient_norm;         /* of the last step that was not skipped; NaN before the first */
   double tokens_per_second;     /* since the last line of metrics */
   double peak_fraction;         /* useful operations divided by the machine's peak; 0: peak unknown */
-  double seconds, seconds_left; /* the latter includes later evaluations; NaN: not known yet */
+  double seconds, seconds_left; /* seconds_left includes later evaluations; NaN: not known yet */
   double evaluating;            /* fraction of an evaluation that is done; below 0 outside an evaluation */
 } hark_train_progress;
 
