@@ -142,8 +142,8 @@ typedef struct block_closure {
   bool built; /* built before: its report was already counted */
 } block_closure;
 
-/* inputs: x and, if the model has a shared positional kernel, its table. x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is
- * released if it is not an input of a segment. */
+/* inputs: x, and where the model shares one, the table of a positional kernel. x' = x + attention(norm(x)); y = x' +
+ * feed_forward(norm(x')). x is released if it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   block_closure *closure = data;
   const hark_network_config *config = &closure->network->config;
