@@ -2,7 +2,7 @@
  *
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
- * Fill a descriptor, make a plan from it (which checks it, chooses the algorithm and tells how much memory a call needs), and execute the
+ * Fill a descriptor, make a plan from it (which checks it, chooses the algorithm and knows how much memory a call needs), and execute the
  * plan as often as you like with arguments of the plan's maximum sizes or smaller. Executing allocates nothing.
  * Legend: B batch, H query heads, Hkv key/value heads (H a multiple; query head h reads key head h / (H / Hkv)), Lq queries, Lk keys,
  * d head_dim, dv value_dim.

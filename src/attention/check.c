@@ -51,10 +51,10 @@ static hark_status check_place(hark_context *context, const expectation *e) {
 
 static hark_status refuse_shape(hark_context *context, const expectation *e, const char *comment) {
   char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
-  hark_tensor wanted = {.rank = e->rank};
-  memcpy(wanted.shape, e->shape, sizeof e->shape);
+  hark_tensor required = {.rank = e->rank};
+  memcpy(required.shape, e->shape, sizeof e->shape);
   return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has shape %s, expected %s%s", e->name,
-                   hark_shape_text(e->tensor, shape, sizeof shape), hark_shape_text(&wanted, expected, sizeof expected), comment);
+                   hark_shape_text(e->tensor, shape, sizeof shape), hark_shape_text(&required, expected, sizeof expected), comment);
 }
 
 /* How the elements of a tensor of exactly the expected shape may lie. */
@@ -64,16 +64,16 @@ typedef enum arrangement {
   STRIDED /* anyhow */
 } arrangement;
 
-static hark_status check_exact(hark_context *context, const expectation *e, arrangement wanted) {
+static hark_status check_exact(hark_context *context, const expectation *e, arrangement required) {
   HARK_TRY(check_type(context, e));
   const hark_tensor *tensor = e->tensor;
   bool fits = tensor->rank == e->rank;
   for (int i = 0; fits && i < e->rank; i++) fits = tensor->shape[i] == e->shape[i];
   if (!fits) return refuse_shape(context, e, "");
   const int last = e->rank - 1;
-  if (wanted == CONTIGUOUS && !hark_tensor_is_contiguous(tensor))
+  if (required == CONTIGUOUS && !hark_tensor_is_contiguous(tensor))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is strided, expected contiguous", e->name);
-  if (wanted == ADJACENT && tensor->shape[last] > 1 && tensor->stride[last] != 1)
+  if (required == ADJACENT && tensor->shape[last] > 1 && tensor->stride[last] != 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in its last dimension, expected 1", e->name,
                      tensor->stride[last]);
   return check_place(context, e);
@@ -259,7 +259,7 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
       return hark_fail(context, HARK_SHAPE_MISMATCH,
                        "attention: a sequence has %" PRId64 " rows, expected at most the plan's longest = %" PRId64,
                        hark_max(sequence.query_count, sequence.key_count), desc->longest);
-    /* Rows at and behind a key length are masked keys; rows of other sequences are as many of one as of the other. */
+    /* Rows at and after a key length are masked keys; rows of other sequences are as many of one as of the other. */
     const int64_t keys = args->key_lengths != NULL ? args->key.shape[2] : sequence.key_count;
     if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && (sequence.query_count != keys || sequence.offset != 0))
       return hark_fail(context, HARK_UNSUPPORTED,
@@ -287,7 +287,7 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   return HARK_OK;
 }
 
-/* A gradient that is wanted has the shape of what it is the gradient of, and strides of its own. */
+/* A gradient that is requested has the shape of what it is the gradient of, and strides of its own. */
 static hark_status check_gradients(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                    hark_attention_args *checked) {
   const hark_type type = desc->type;
@@ -295,7 +295,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     const char *name, *of_name;
     const hark_tensor *gradient, *of;
     hark_tensor *broadcast; /* where it may be broadcast */
-    arrangement wanted;
+    arrangement required;
   } gradients[] = {
       {"dout", "out", &args->dout, &args->out, NULL, ADJACENT},
       {"dquery", "query", &args->dquery, &args->query, NULL, ADJACENT},
@@ -316,7 +316,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     expectation e = {gradients[i].name, gradients[i].gradient, type, gradients[i].of->rank, {0}, !is_input};
     memcpy(e.shape, gradients[i].of->shape, sizeof e.shape);
     if (gradients[i].broadcast == NULL) {
-      HARK_TRY(check_exact(context, &e, gradients[i].wanted));
+      HARK_TRY(check_exact(context, &e, gradients[i].required));
       continue;
     }
     e.written = false; /* a stride of 0 asks for the sum */

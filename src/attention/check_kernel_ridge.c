@@ -118,10 +118,10 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
                  {"sigma", "has_sigma", "dsigma", &args->sigma, &args->dsigma, desc->has_sigma}};
   for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
     if (!vectors[i].expected) {
-      const bool given = vectors[i].tensor->type != HARK_NONE, wanted = vectors[i].gradient->type != HARK_NONE;
-      if (given || wanted)
+      const bool given = vectors[i].tensor->type != HARK_NONE, requested = vectors[i].gradient->type != HARK_NONE;
+      if (given || requested)
         return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %s, but the plan was made without %s",
-                         given ? vectors[i].name : vectors[i].gradient_name, given ? "given" : "wanted", vectors[i].field);
+                         given ? vectors[i].name : vectors[i].gradient_name, given ? "given" : "requested", vectors[i].field);
       continue;
     }
     HARK_TRY(check_vector(context, vectors[i].name, vectors[i].tensor, desc, 0));

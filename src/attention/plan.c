@@ -104,8 +104,8 @@ static double visible_pairs(const hark_attention_desc *desc) {
   for (int64_t row = 0; row < desc->query_length; row++) {
     const int64_t position = row + offset;
     const int64_t first = window ? hark_max(position - desc->window, 0) : 0;
-    const int64_t behind = window ? position + desc->window : desc->key_length - 1;
-    const int64_t last = hark_min(desc->causal ? hark_min(position, behind) : behind, desc->key_length - 1);
+    const int64_t window_end = window ? position + desc->window : desc->key_length - 1;
+    const int64_t last = hark_min(desc->causal ? hark_min(position, window_end) : window_end, desc->key_length - 1);
     if (last >= first) pairs += (double)(last - first + 1);
   }
   return pairs;

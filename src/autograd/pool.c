@@ -1,4 +1,4 @@
-/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces behind the first free one, some hundred in a
+/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces after the first free one, some hundred in a
  * training step. */
 #include "autograd/pool.h"
 
@@ -11,13 +11,13 @@
 
 hark_status hark_grow(hark_context *context, void **array, int32_t *capacity, int32_t needed, size_t element_bytes) {
   if (needed <= *capacity) return HARK_OK;
-  const int32_t wanted = (int32_t)hark_max(needed, hark_max(64, 2 * (int64_t)*capacity));
+  const int32_t enough = (int32_t)hark_max(needed, hark_max(64, 2 * (int64_t)*capacity));
   void *grown = NULL;
-  HARK_TRY(hark_allocate(context, (size_t)wanted * element_bytes, &grown));
+  HARK_TRY(hark_allocate(context, (size_t)enough * element_bytes, &grown));
   if (*capacity > 0) memcpy(grown, *array, (size_t)*capacity * element_bytes);
   hark_release(context, *array, (size_t)*capacity * element_bytes);
   *array = grown;
-  *capacity = wanted;
+  *capacity = enough;
   return HARK_OK;
 }
 

@@ -129,11 +129,11 @@ void hark_tape_release(hark_tape *tape, hark_value number) {
 hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out) {
   *out = NULL;
   if (bytes == 0) return HARK_OK;
-  const size_t wanted = hark_align_up(bytes);
+  const size_t size = hark_align_up(bytes);
   tape_chunk *chunk = tape->chunks;
-  while (chunk != NULL && chunk->capacity - chunk->used < wanted) chunk = chunk->next;
+  while (chunk != NULL && chunk->capacity - chunk->used < size) chunk = chunk->next;
   if (chunk == NULL) {
-    const size_t capacity = wanted > CHUNK_BYTES ? wanted : CHUNK_BYTES;
+    const size_t capacity = size > CHUNK_BYTES ? size : CHUNK_BYTES;
     void *memory = NULL;
     HARK_TRY(hark_allocate(tape->context, CHUNK_HEADER + capacity, &memory));
     chunk = memory;
@@ -141,7 +141,7 @@ hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes
     tape->chunks = chunk;
   }
   *out = (char *)chunk + CHUNK_HEADER + chunk->used;
-  chunk->used += wanted;
+  chunk->used += size;
   memcpy(*out, data, bytes);
   return HARK_OK;
 }

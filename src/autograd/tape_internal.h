@@ -42,7 +42,7 @@ typedef struct tape_node {
 /* Copied attributes lie in chunks, so that they never move. */
 typedef struct tape_chunk {
   struct tape_chunk *next;
-  size_t used, capacity; /* bytes behind the header */
+  size_t used, capacity; /* bytes after the header */
 } tape_chunk;
 
 struct hark_tape {

@@ -31,7 +31,7 @@ struct hark_attention_plan {
   size_t sequence_bytes;      /* bytes of that list, aligned */
 };
 
-/* What an algorithm is called with. Tensors of `args` have been checked against the plan. `scratch` is the workspace behind the list of
+/* What an algorithm is called with. Tensors of `args` have been checked against the plan. `scratch` is the workspace after the list of
  * sequences, of the size the algorithm asked for. Rows that belong to no sequence (padding queries) have been zeroed in out (forward) and
  * in the gradients that are not accumulated, and their log_sum_exp set to -infinity, by the layer above. Gradients of keys in no sequence
  * too. */

@@ -14,7 +14,7 @@
  *
  * Every pair of a row and a key is covered once. With neighbours a block of level l >= 1 meets the blocks beside it, without the quadrant
  * that touches the diagonal, which level l - 1 covers: rows of the first half meet the first half of the block before, rows of the second
- * half the second half of the block behind. So what a row meets is one range of tokens on each side. Level 0 meets its own block too. Level
+ * half the second half of the next block. So what a row meets is one range of tokens on each side. Level 0 meets its own block too. Level
  * M - 1 has two blocks, M = max(1, ceil(log2(ceil(length / Nr)))). Source: H-Transformer-1D, sections 5-7 and appendix A.5; the quadrant is
  * what its footnote 4 leaves out.
  */

@@ -111,8 +111,8 @@ static void split(double log, double *value, double *power) {
 static double counted_pairs(const hark_hierarchy_kernel *kernel, int level, int64_t t) {
   const int64_t size = (int64_t)1 << level, first = t * size - size + 1;
   const double before = (double)hark_max(0, hark_min(kernel->distances - first, size)); /* distances up to t size: 1 + 2 + ... */
-  const double behind = (double)hark_max(0, hark_min(kernel->distances - first - size, size - 1));
-  return before * (before + 1) / 2 + behind * (double)size - behind * (behind + 1) / 2;
+  const double after = (double)hark_max(0, hark_min(kernel->distances - first - size, size - 1));
+  return before * (before + 1) / 2 + after * (double)size - after * (after + 1) / 2;
 }
 
 static void fill_sums(hark_hierarchy_kernel *kernel, int level) {

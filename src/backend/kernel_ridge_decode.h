@@ -3,7 +3,7 @@
  *     M = kappa(K, K) + lambda I = R R^T,   U = R^-1 V        a new token is one row of R and one of U
  *
  * The triangle grows by bands of 16 rows, all heads of a band together, so that what belongs to the first n tokens is a front part of the
- * cache whatever its capacity. Within a band the rows of a head have the same length, zero behind the diagonal:
+ * cache whatever its capacity. Within a band the rows of a head have the same length, zero after the diagonal:
  *
  *     band b:  [heads][16][16 (b + 1)]      bands 0 .. b hold (b + 1)(b + 2) / 2 tiles of 256 numbers a head
  *

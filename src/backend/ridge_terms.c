@@ -106,7 +106,7 @@ double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, 
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_PIVOT, row, pivot);
     return 1;
   }
-  /* a negative one is turned: a small floor in its place would make the rows behind grow without bound */
+  /* a negative one is turned: a small floor in its place would make the rows after grow without bound */
   const double raised = fmax(floor, -pivot);
   hark_ridge_mended(record, system, row, raised - pivot);
   return raised;

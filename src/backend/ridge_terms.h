@@ -93,7 +93,7 @@ static inline int64_t hark_ridge_partial(const hark_attention_desc *desc) { retu
 hark_status hark_ridge_partials_bytes(hark_context *context, const hark_attention_desc *desc, size_t *out);
 /* Sequences [*first, *end) of a slice. */
 void hark_ridge_slice(const hark_attention_call *run, int64_t slice, int64_t *first, int64_t *end);
-/* Adds the partial sums to dridge, dsigma and dlog_kernel as far as they are wanted. */
+/* Adds the partial sums to dridge, dsigma and dlog_kernel as far as they are requested. */
 void hark_ridge_collect(const hark_attention_call *run, const double *partials);
 
 #endif

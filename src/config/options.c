@@ -222,9 +222,9 @@ static bool same_flag(const hark_option *option, const char *word) {
   if (option->name[0] == word[0] && strcmp(option->name, word) == 0) return true; /* most differ in the first letter */
   size_t length;
   if (option->flags == NULL) return false;
-  const size_t wanted = strlen(word); /* spelling changes no length */
+  const size_t word_length = strlen(word); /* spelling changes no length */
   for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
-    if (length == wanted && hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
+    if (length == word_length && hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
   }
   return false;
 }

@@ -46,7 +46,7 @@ HARK_MUST_CHECK hark_status hark_options_create(hark_context *context, const cha
 void hark_options_destroy(hark_context *context, hark_options **options);
 
 /* Reads the words after the subcommand. Words without a dash, and all after "--", are kept as arguments in their order.
- * What is wrong becomes a problem; the status tells of memory only. */
+ * What is wrong becomes a problem; the status reports only lack of memory. */
 HARK_MUST_CHECK hark_status hark_options_read_arguments(hark_context *context, hark_options *options, int count, const char *const *words);
 
 /* Reads a YAML file. Errors: of files; a file that is not well-formed YAML is a problem like a wrong value. */

@@ -151,7 +151,7 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
   }
 }
 
-/* Prints alternatives up to the end of the condition at `at`; returns what stands behind it, NULL at the end of all. */
+/* Prints alternatives up to the end of the condition at `at`; returns what follows it, NULL at the end of all. */
 static const char *print_condition(const hark_options *options, const char *at, bool keys, hark_text *text) {
   hark_option_need n = {0};
   for (bool first = true; !n.last_of_condition; first = false) {

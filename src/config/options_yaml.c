@@ -24,7 +24,7 @@ static hark_status refuse_none(yaml_reading *reading) {
   return status;
 }
 
-/* An item of such a sequence, behind those before. */
+/* An item of such a sequence, after the previous ones. */
 static hark_status take_layer(yaml_reading *reading, hark_option_entry *entry, const char *item, const char *where) {
   const int64_t problems = reading->options->problems.count;
   reading->begun[0] = '\0';

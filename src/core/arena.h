@@ -1,6 +1,6 @@
 /* arena.h - for a while, a context's host memory comes from one block instead of its allocator.
  *
- * What is allocated between begin and end lies in the block, one piece behind the other; releasing gives nothing back. Without a block the
+ * What is allocated between begin and end lies in the block, one piece after the other; releasing gives nothing back. Without a block the
  * arena measures: requests go to the context's allocator, and `used` becomes the size of the block that the same requests need. The
  * context's counters see none of it: the block was counted when it was made, or is the caller's.
  */

@@ -1,4 +1,4 @@
-/* checksum.h - FNV-1a with 64 bits (Fowler, Noll, Vo): tells changed data from unchanged, not against someone who forges it. */
+/* checksum.h - FNV-1a with 64 bits (Fowler, Noll, Vo): detects changed data, but no forgery. */
 #ifndef HARK_CORE_CHECKSUM_H
 #define HARK_CORE_CHECKSUM_H
 

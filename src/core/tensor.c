@@ -99,14 +99,14 @@ hark_status hark_tensor_view(hark_context *context, const hark_tensor *tensor, i
   const hark_tensor source = *tensor;
   char from[HARK_SHAPE_TEXT_BYTES], to[HARK_SHAPE_TEXT_BYTES];
   HARK_TRY(hark_tensor_describe(context, source.type, rank, shape, out));
-  const hark_tensor wanted = *out;
+  const hark_tensor expected = *out;
   *out = (hark_tensor){0};
   if (!hark_tensor_is_contiguous(&source))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "view: the tensor %s is not contiguous", hark_shape_text(&source, from, sizeof from));
-  if (hark_tensor_count(&source) != hark_tensor_count(&wanted))
+  if (hark_tensor_count(&source) != hark_tensor_count(&expected))
     return hark_fail(context, HARK_SHAPE_MISMATCH, "view: %s and %s have different numbers of elements",
-                     hark_shape_text(&source, from, sizeof from), hark_shape_text(&wanted, to, sizeof to));
-  *out = wanted;
+                     hark_shape_text(&source, from, sizeof from), hark_shape_text(&expected, to, sizeof to));
+  *out = expected;
   out->data = source.data;
   return HARK_OK;
 }

@@ -23,7 +23,7 @@ HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, 
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked,
                                                            char name[HARK_NAME_BYTES]);
 
-/* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not wanted) gets what the file is. Errors: HARK_BAD_FILE
+/* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not needed) gets what the file is. Errors: HARK_BAD_FILE
  * (damaged, or not in the manifest), HARK_NOT_FOUND (no manifest, or no file). */
 HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file, hark_file_summary *summary);
 

@@ -103,7 +103,7 @@ HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *
 HARK_MUST_CHECK hark_status hark_file_remove(hark_context *context, const char *path);
 
 typedef enum hark_path_kind { HARK_PATH_NONE, HARK_PATH_FILE, HARK_PATH_FOLDER, HARK_PATH_OTHER } hark_path_kind;
-/* HARK_PATH_NONE also when the system cannot tell; where it matters that something is there, use the second. */
+/* HARK_PATH_NONE also when the system does not know; where it matters that something is there, use the second. */
 hark_path_kind hark_path_kind_of(const char *path);
 HARK_MUST_CHECK hark_status hark_path_examine(hark_context *context, const char *path, hark_path_kind *out);
 

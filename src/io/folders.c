@@ -82,7 +82,7 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
       HARK_TRY(hark_parent_sync(context, part));
       continue;
     }
-    const int error = errno; /* a folder that is there may be told as EEXIST, EACCES or EROFS */
+    const int error = errno; /* a folder that is there may be reported as EEXIST, EACCES or EROFS */
     if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail(context, error, part, "cannot be made a folder");
   }
   return HARK_OK;

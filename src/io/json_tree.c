@@ -1,6 +1,6 @@
 /* json_tree.c - the strict reader of JSON.
  *
- * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and behind them
+ * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and after them
  * the texts, each unescaped and with a zero byte, which fits where its quotes were.
  * Cost: O(length), and O(n log n) for the names of an object of n members.
  */
@@ -263,7 +263,7 @@ static hark_status read_value(reader *r, hark_json_node **out) {
   return read_members(r, node, c == '{' ? '}' : ']');
 }
 
-/* Counted are '[', '{' and ',': each value but the first stands behind one of its own. */
+/* Counted are '[', '{' and ',': each value but the first follows one of its own. */
 hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values) {
   bool allowed[UCHAR_MAX + 1];
   for (int c = 0; c <= UCHAR_MAX; c++) allowed[c] = c != 0 && (limits->alphabet == NULL || strchr(limits->alphabet, c) != NULL);

@@ -2,7 +2,7 @@
  *
  * The tree is one piece of memory through the context: some 50 bytes a value and the length of the text. Refused are: what is not UTF-8,
  * a name twice in an object or with a zero byte, whole numbers beyond 64 bits and numbers beyond a double, nesting deeper than
- * HARK_JSON_DEPTH, more values than HARK_JSON_VALUES, anything behind the document.
+ * HARK_JSON_DEPTH, more values than HARK_JSON_VALUES, anything after the document.
  */
 #ifndef HARK_IO_JSON_TREE_H
 #define HARK_IO_JSON_TREE_H

@@ -26,7 +26,7 @@ static hark_status read_file(hark_context *context, const char *path, hark_text 
   return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
 }
 
-/* The number behind `key` at the beginning of a line of `text`; "" as key: at the beginning of the text. */
+/* The number after `key` at the beginning of a line of `text`; "" as key: at the beginning of the text. */
 static bool find_number(const char *text, const char *key, uint64_t *out) {
   const size_t length = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {

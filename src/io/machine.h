@@ -1,4 +1,4 @@
-/* machine.h - how much memory there is, and how much of it this process has, as Linux tells. Elsewhere nothing is known: all fields zero.
+/* machine.h - how much memory there is, and how much of it this process has, as Linux reports it. Elsewhere nothing is known: all fields zero.
  * And a clock. */
 #ifndef HARK_IO_MACHINE_H
 #define HARK_IO_MACHINE_H

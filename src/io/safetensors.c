@@ -105,7 +105,7 @@ static hark_status scan_header(hark_context *context, const char *path, const ch
   return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + at);
 }
 
-/* Reads and parses the header; *data_begin is the offset behind it. */
+/* Reads and parses the header; *data_begin is the offset after it. */
 static hark_status read_header(hark_context *context, const hark_safetensors *file, hark_json_tree *out, uint64_t *data_begin) {
   const char *const path = file->path;
   unsigned char raw[LENGTH_BYTES];
@@ -381,7 +381,7 @@ const hark_stored_tensor *hark_safetensors_tensor(const hark_safetensors *file, 
 int64_t hark_safetensors_metadata_count(const hark_safetensors *file) { return file->metadata_count; }
 
 const hark_stored_tensor *hark_safetensors_find(const hark_safetensors *file, const char *name) {
-  const hark_stored_tensor wanted = {.name = name}, *const key = &wanted;
+  const hark_stored_tensor sought = {.name = name}, *const key = &sought;
   const hark_stored_tensor **const found =
       file->count > 0 ? bsearch(&key, file->by_name, (size_t)file->count, sizeof(hark_stored_tensor *), by_name) : NULL;
   return found != NULL ? *found : NULL;
@@ -446,7 +446,7 @@ hark_status hark_safetensors_load(hark_context *context, const hark_safetensors 
 }
 
 hark_status hark_safetensors_expect(hark_context *context, const hark_safetensors *file, const char *name, const hark_tensor *tensor) {
-  char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
+  char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
   const hark_stored_tensor *t;
   HARK_TRY(find_tensor(context, file, name, &t));
   bool same = t->type == tensor->type && t->rank == tensor->rank;
@@ -457,7 +457,7 @@ hark_status hark_safetensors_expect(hark_context *context, const hark_safetensor
     const char *const type = hark_safetensors_type_name(tensor->type);
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, shown(name, text), t->type_name,
                      hark_shape_text(&described, found, sizeof found), type != NULL ? type : "?",
-                     hark_shape_text(tensor, wanted, sizeof wanted));
+                     hark_shape_text(tensor, expected, sizeof expected));
   }
   return HARK_OK;
 }

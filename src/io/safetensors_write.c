@@ -1,7 +1,7 @@
 /* safetensors_write.c - the writer: deterministic and atomic.
  *
  * Tensors stand by falling size of their elements and then by name, so that every one is aligned to its element when the data begin at a
- * multiple of 8, which blanks behind the header see to. The same contents give the same bytes.
+ * multiple of 8, which blanks after the header ensure. The same contents give the same bytes.
  * Cost: one pass over the data in parts of STAGE_BYTES.
  */
 #include <inttypes.h>

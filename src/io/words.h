@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The next word of *at and its length; *at is moved behind it. NULL at the end. */
+/* The next word of *at and its length; *at is moved after it. NULL at the end. */
 const char *hark_next_word(const char **at, char separator, size_t *length);
 
 #define HARK_WORD_BYTES 256 /* longer words are near to none; with the zero byte */

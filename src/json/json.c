@@ -1,4 +1,4 @@
-/* json.c - documents read by jansson, behind the scan that keeps their memory in bounds. */
+/* json.c - documents read by jansson, after the scan that bounds their memory. */
 #include "json/json.h"
 
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #define HARK_JSON_RECORD_VALUES 200000 /* in a document of a run */
 
 /* Reads a document; the caller calls json_decref(). Refused: more than `limit` bytes, HARK_JSON_DEPTH levels or HARK_JSON_RECORD_VALUES
- * values, duplicate keys, NaN and infinities, which JSON lacks, numbers that overflow, anything behind the document.
+ * values, duplicate keys, NaN and infinities, which JSON lacks, numbers that overflow, anything after the document.
  * `name` stands for the text in messages. Errors: HARK_BAD_FILE "NAME:LINE:COLUMN: ...", HARK_OUT_OF_MEMORY, and those of files. */
 HARK_MUST_CHECK hark_status hark_json_parse(hark_context *context, const char *name, const char *text, size_t length, json_t **out);
 /* The same of a line of a file: the place is counted from that line on. */

@@ -101,7 +101,7 @@ hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       const hark_status status = fail(context, file, "cannot be written");
-      if (left < file->line.length) (void)hark_cut_again(file->descriptor, (off_t)file->bytes); /* no part of a line stays behind */
+      if (left < file->line.length) (void)hark_cut_again(file->descriptor, (off_t)file->bytes); /* no part of a line remains */
       return status;
     }
     at += put;

@@ -22,9 +22,9 @@ bool hark_option_spelling(const char *text, size_t length, bool flag, char out[H
 
 static bool has_word(const char *words, char separator, const char *word) {
   size_t length;
-  const size_t wanted = strlen(word);
+  const size_t word_length = strlen(word);
   for (const char *at = words, *first; (first = hark_next_word(&at, separator, &length)) != NULL;) {
-    if (length == wanted && memcmp(first, word, length) == 0) return true;
+    if (length == word_length && memcmp(first, word, length) == 0) return true;
   }
   return false;
 }

@@ -3,7 +3,7 @@
  *   leaf: v = log value        product: v = sum of v_c        sum, bank: v = log sum exp v_c
  *   backward, a = d / d v:     a_c = a                        a_c = a exp(v_c - v), 0 where v = -infinity
  *
- * Forward the parts run from the last to the first (operands stand behind their part), backward from the first to the last. Cost: one
+ * Forward the parts run from the last to the first (operands follow their part), backward from the first to the last. Cost: one
  * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; backward the forward
  * again, and as much. Sums over distances run in their order, so the result does not depend on threads.
  */
@@ -54,7 +54,7 @@ static operands first_operand(const hark_positional *positional, int32_t part, i
   return (operands){.part = part + 1, .copy = copy, .end = part + of->size};
 }
 
-/* False behind the last one. */
+/* False after the last one. */
 static bool next_operand(const hark_positional *positional, hark_positional_kind kind, operands *at) {
   if (kind == HARK_PART_BANK) return ++at->copy < at->end;
   at->part += positional->parts[at->part].size;

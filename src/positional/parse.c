@@ -1,4 +1,4 @@
-/* parse.c - the text of an expression becomes a tree; every mistake is told with its column.
+/* parse.c - the text of an expression becomes a tree; every mistake is reported with its column.
  *
  *   expression = product { "+" product }
  *   product    = factor { "*" factor }
@@ -11,7 +11,7 @@
  * (times the values of one component); a single number is the value of all. Sums in sums and products in products are made one: a+(b+c) is
  * a+b+c.
  *
- * The tree grows in a block of memory of fixed size, parts from the front and given values behind the room for them; create() copies what
+ * The tree grows in a block of memory of fixed size, parts from the front and given values after the room for them; create() copies what
  * is used into a block of its own.
  */
 #include <inttypes.h>
@@ -111,7 +111,7 @@ static hark_status too_many_parts(const parser_state *parser, int32_t at) {
   return COMPLAIN(parser, at, "more than %d kernels, sums, products and banks", PARTS_LIMIT);
 }
 
-/* Makes room for a part at `index`, moving those behind it up. */
+/* Makes room for a part at `index`, moving the later ones up. */
 static hark_status insert_part(parser_state *parser, int32_t index, int32_t at, const hark_positional_part *part) {
   hark_positional *tree = parser->tree;
   if (tree->part_count == parser->part_limit) return too_many_parts(parser, at);
@@ -249,7 +249,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
     double factor;
     skip_blanks(parser);
     const int32_t place = parser->at;
-    if (place < parser->length && parser->text[place] == ')') return expected_parameter(parser, leaf); /* behind a comma */
+    if (place < parser->length && parser->text[place] == ')') return expected_parameter(parser, leaf); /* after a comma */
     HARK_TRY(read_parameter(parser, leaf, &p, &factor));
     const bool is_constant = p == leaf->parameter_count;
     if (is_constant ? *has_constant : seen[p])
@@ -304,11 +304,11 @@ static hark_status read_leaf(parser_state *parser, int32_t components) {
   for (int64_t i = tree->parameter_count; i < end; i++) tree->given[i] = NAN;
   tree->parameter_count = (int32_t)end;
   bool has_constant = part.leaf->constant == NULL;
-  const int32_t behind = parser->at;
+  const int32_t after = parser->at;
   if (take(parser, '('))
     HARK_TRY(read_arguments(parser, &part, &has_constant));
   else
-    parser->at = behind;
+    parser->at = after;
   if (!has_constant)
     return COMPLAIN(parser, place, "%s needs %s: %s(%s=16)", part.leaf->name, part.leaf->constant, part.leaf->name, part.leaf->constant);
   return insert_part(parser, tree->part_count, place, &part);

@@ -3,7 +3,7 @@
  * It serves where it was the faster of the two on the layers of our models (Zen 4, AVX-512; by a few per cent of peak: gradients, while the
  * forward's x W^T is faster in isa/product.c):
  * where B is not transposed. The pieces are hark's, of fixed shapes, and run inside hark's parallel work: a result has the same bits for
- * every number of threads, and oneDNN starts no threads beside ours: its OpenMP runtime is told that the calling thread may use one thread.
+ * every number of threads, and oneDNN starts no threads beside ours: its OpenMP runtime is set so that the calling thread may use one thread.
  * dnnl_sgemm is the same in oneDNN 2 and 3. It takes memory of its own for packing, through malloc, and gives it back.
  *
  * No signal may be handled by a thread while oneDNN's code runs on it: that damages the heap. Seen with oneDNN 2.6, with AVX2 and AVX-512:

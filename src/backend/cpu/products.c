@@ -146,7 +146,7 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
 /* ---- linear ------------------------------------------------------------------------------------------------------------------------ */
 enum { LINEAR_X, LINEAR_WEIGHT, LINEAR_BIAS };
 
-static bool wanted(const hark_call *call, int i) { return call->input_gradients[i].type != HARK_NONE; }
+static bool requested(const hark_call *call, int i) { return call->input_gradients[i].type != HARK_NONE; }
 static float beta_of(const hark_call *call, int i) { return (call->accumulate >> i & 1u) != 0 ? 1.0f : 0.0f; }
 
 hark_status hark_cpu_linear_forward(hark_context *context, const hark_call *call) {
@@ -173,7 +173,7 @@ hark_status hark_cpu_linear_forward(hark_context *context, const hark_call *call
 /* Sets a gradient that nothing flows into to zero, unless it is accumulated. */
 static hark_status no_gradient(hark_context *context, const hark_call *call, int i) {
   const hark_tensor *gradient = &call->input_gradients[i];
-  if (!wanted(call, i) || beta_of(call, i) != 0) return HARK_OK;
+  if (!requested(call, i) || beta_of(call, i) != 0) return HARK_OK;
   return hark_backend_zero(context, gradient->data, (size_t)hark_tensor_count(gradient) * hark_type_bytes(gradient->type));
 }
 
@@ -186,7 +186,7 @@ hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *cal
     return HARK_OK;
   }
   const int64_t outputs = dy->shape[dy->rank - 1], rows = hark_tensor_count(dy) / outputs;
-  const bool want_x = wanted(call, LINEAR_X), want_weight = wanted(call, LINEAR_WEIGHT), want_bias = wanted(call, LINEAR_BIAS);
+  const bool want_x = requested(call, LINEAR_X), want_weight = requested(call, LINEAR_WEIGHT), want_bias = requested(call, LINEAR_BIAS);
   hark_cpu_products products[2];
   int count = 0;
   if (want_weight || want_bias) { /* first: few pieces with long sums, which the others wait for if they begin last */
@@ -306,7 +306,7 @@ hark_status hark_cpu_matmul_backward(hark_context *context, const hark_call *cal
   const factor dc = {call->output_gradients[0].data, false, e.n, e.m * e.n}, dc_transposed = {dc.data, true, dc.ld, dc.stride};
   hark_cpu_products products[2];
   int count = 0;
-  if (wanted(call, MATMUL_A)) {
+  if (requested(call, MATMUL_A)) {
     const float *b = call->inputs[MATMUL_B].data;
     if (ta) { /* da = B dC^T */
       const factor left = {b, tb, e.ldb, e.k * e.n};
@@ -316,7 +316,7 @@ hark_status hark_cpu_matmul_backward(hark_context *context, const hark_call *cal
       products[count++] = gradient_of(call, MATMUL_A, &e, e.m, e.k, e.n, dc, right);
     }
   }
-  if (wanted(call, MATMUL_B)) {
+  if (requested(call, MATMUL_B)) {
     const float *a = call->inputs[MATMUL_A].data;
     if (tb) { /* db = dC^T A */
       const factor right = {a, ta, e.lda, e.m * e.k};

@@ -93,7 +93,7 @@ static void guard_release(hark_context *context, void *memory, size_t bytes) {
   }
 }
 
-/* A page that cannot be opened is found by the kernel's own fault: nothing more can be done here, where no failure can be told. */
+/* A page that cannot be opened is found by the kernel's own fault: nothing more can be done here, where no failure can be reported. */
 static void protect(const guard_state *state, int protection) {
   for (const region *at = state->regions; at != NULL; at = at->next) (void)mprotect(at->pages, at->page_bytes, protection);
 }

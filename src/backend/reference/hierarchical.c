@@ -298,7 +298,7 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
   return HARK_OK;
 }
 
-/* Backward: the tables' gradients of every head, behind the workers' trees. */
+/* Backward: the tables' gradients of every head, after the workers' trees. */
 static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
   size_t doubles;
   out->saved = 0;

@@ -23,7 +23,7 @@ typedef struct backward_task {
   const hark_attention_call *run;
   size_t per_worker;
   int64_t sequences; /* in one task */
-  double *dbias;     /* [H][4 Nr - 1], or NULL: not wanted */
+  double *dbias;     /* [H][4 Nr - 1], or NULL: not requested */
   double *dkernel;   /* [H][reach] */
   int64_t reach;
 } backward_task;

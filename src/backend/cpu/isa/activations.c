@@ -7,7 +7,7 @@
  *       tanh y = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u);   dx = dy (s + x s (1 - s) 2u')
  *
  * Relative errors beyond the rounding of x: gelu 5e-7; silu, the tanh approximation and their slopes 1e-6 where the result is above 1e-34
- * in size, an absolute error below 1e-32 in the tail behind that.
+ * in size, an absolute error below 1e-32 in the tail beyond that.
  * Memory sets the pace of relu; the others cost an exponential and a division a vector, gelu two divisions' worth.
  */
 #include "backend/cpu/isa/elements.h"

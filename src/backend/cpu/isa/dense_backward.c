@@ -38,7 +38,7 @@ typedef struct backward_state {
   /* rows of the tile of keys */
   const float *key, *value;
   int64_t key_stride, value_stride;
-  float *dkey, *dvalue; /* NULL: not wanted */
+  float *dkey, *dvalue; /* NULL: not requested */
   int64_t dkey_stride, dvalue_stride;
   bool dquery_wanted, collects;
   int64_t keys_left;           /* of the range, after this tile */
@@ -525,7 +525,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
 typedef struct exact_sum {
   double top, sum; /* sum of 2^(S - top) */
   int64_t leader;
-  bool wanted, number;
+  bool requested, number;
 } exact_sum;
 
 /* Exponentials are those of the weights (tile_weights), of which the row's then add up to one. */
@@ -548,7 +548,7 @@ static void add_exact(const double *logits, int keys, int64_t first, exact_sum *
   row->sum = sum;
 }
 
-/* Goes over the keys that a tile of queries sees, `summing` for the rows that are wanted, else (rbf) to find those that are. */
+/* Goes over the keys that a tile of queries sees, `summing` for the rows that are requested, else (rbf) to find those that are. */
 static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summing, exact_sum *rows) {
   const hark_dense_call *call = tile->call;
   bool any = false;
@@ -562,7 +562,7 @@ static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summi
     HARK_ISA(hark_dense_start_tile)(tile);
     double logits[HARK_TILE_KEYS];
     for (int lane = 0; summing && lane < tile->queries; lane++) {
-      if (!rows[lane].wanted) continue;
+      if (!rows[lane].requested) continue;
       HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
       add_exact(logits, tile->keys, tile->key, &rows[lane]);
     }
@@ -582,7 +582,7 @@ static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summi
     scores(tile, scores_store, &product);
     (void)HARK_ISA(hark_dense_finish_logits)(tile);
     if (!HARK_ISA(hark_dense_exact_find)(tile, &state->exact, NULL, found)) continue;
-    for (int lane = 0; lane < tile->queries; lane++) rows[lane].wanted = rows[lane].wanted || (found[lane] && rows[lane].number);
+    for (int lane = 0; lane < tile->queries; lane++) rows[lane].requested = rows[lane].requested || (found[lane] && rows[lane].number);
     any = true;
   }
   return any;
@@ -602,8 +602,8 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
   for (int lane = 0; lane < tile.queries; lane++) {
     known[lane].leader = -1;
     rows[lane] = (exact_sum){.top = -INFINITY, .leader = -1, .number = isfinite(log_sum_exp[lane])};
-    rows[lane].wanted = hark_dense_is_far(log_sum_exp[lane]);
-    any = any || rows[lane].wanted;
+    rows[lane].requested = hark_dense_is_far(log_sum_exp[lane]);
+    any = any || rows[lane].requested;
   }
   if (sequence->key_count == 0 || !(any || call->rbf)) return;
   pack_scores(&tile, state);
@@ -611,15 +611,15 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
     /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys
      * are. */
     const float root = state->exact.root[lane];
-    rows[lane].wanted = rows[lane].wanted || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
-    any = any || rows[lane].wanted;
+    rows[lane].requested = rows[lane].requested || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
+    any = any || rows[lane].requested;
   }
   state->all_keys = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
   if (call->rbf) any = visit_exact(&tile, state, false, rows) || any;
   if (!any) return;
   (void)visit_exact(&tile, state, true, rows);
   for (int lane = 0; lane < tile.queries; lane++)
-    if (rows[lane].wanted && rows[lane].number && rows[lane].leader >= 0)
+    if (rows[lane].requested && rows[lane].number && rows[lane].leader >= 0)
       known[lane] = (hark_dense_exact_row){rows[lane].top, rows[lane].sum, rows[lane].leader};
 }
 

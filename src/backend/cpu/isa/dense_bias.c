@@ -55,7 +55,7 @@ static void add(const hark_dense_tile *tile, void *memory) {
 
 /* ---- gradient ---------------------------------------------------------------------------------------------------------------------- */
 
-static bool wanted(const hark_dense_call *call) { return call->backward && call->args->dattention_bias.data != NULL; }
+static bool requested(const hark_dense_call *call) { return call->backward && call->args->dattention_bias.data != NULL; }
 
 /* Is dimension `i` of dbias summed over? */
 static bool is_shared(const hark_dense_call *call, int i) {
@@ -64,7 +64,7 @@ static bool is_shared(const hark_dense_call *call, int i) {
 }
 
 static bool collects(const hark_dense_call *call) {
-  return wanted(call) && !is_shared(call, 0) && !is_shared(call, 1) && !is_shared(call, 2) && !is_shared(call, 3);
+  return requested(call) && !is_shared(call, 0) && !is_shared(call, 1) && !is_shared(call, 2) && !is_shared(call, 3);
 }
 
 static int64_t extent(const hark_dense_call *call, int i) {
@@ -74,7 +74,7 @@ static int64_t extent(const hark_dense_call *call, int i) {
 
 /* dbias starts at zero where it is not added to: entries that no tile touches have no gradient. Pieces: rows [b, h, n]. */
 static int64_t prepare_count(const hark_dense_call *call) {
-  if (!wanted(call) || (call->args->accumulate & HARK_ACCUMULATE_BIAS) != 0) return 0;
+  if (!requested(call) || (call->args->accumulate & HARK_ACCUMULATE_BIAS) != 0) return 0;
   return extent(call, 0) * extent(call, 1) * hark_ceil_div(extent(call, 2), HARK_TILE_QUERIES);
 }
 
@@ -139,7 +139,7 @@ static int64_t column_blocks(const hark_dense_call *call) {
 }
 
 static int64_t finish_count(const hark_dense_call *call) {
-  if (!wanted(call) || collects(call)) return 0;
+  if (!requested(call) || collects(call)) return 0;
   return extent(call, 0) * extent(call, 1) * row_blocks(call) * column_blocks(call);
 }
 

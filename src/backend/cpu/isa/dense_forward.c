@@ -85,7 +85,7 @@ static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, c
   state->bound[lane] = RISE;
 }
 
-/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is.
+/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor is what the past is multiplied by.
  * `bad`: keys whose values are not finite, or NULL; what sees them has a weight above 0, so that hidden entries are those of weight 0. */
 static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, const bool *bad) {
   const int last = hark_dense_vectors(tile);

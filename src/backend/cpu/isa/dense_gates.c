@@ -72,7 +72,7 @@ typedef struct gates {
   float *high, *low;
 } gates;
 
-/* Row sums of one (item, head) and range of keys, by query of the sequence; behind those of the columns. Backward only. */
+/* Row sums of one (item, head) and range of keys, by query of the sequence; after those of the columns. Backward only. */
 static double *row_sums(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head, int64_t chunk) {
   double *rows = (double *)memory + call->batch * call->heads * call->key_rows;
   return rows + ((chunk * call->batch + sequence->item) * call->heads + head) * call->query_rows + sequence->query_row;

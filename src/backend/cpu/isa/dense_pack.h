@@ -75,7 +75,7 @@ HARK_SIMD vf hark_seen_weight(vf weight, vf logit) {
   return vf_select(lost, vf_set(1.17549435e-38f), weight);
 }
 
-/* clean [count][padded] = rows, except that rows with a number that is not finite become zero; bad[r] tells which. */
+/* clean [count][padded] = rows, except that rows with a number that is not finite become zero; bad[r] marks them. */
 HARK_SIMD void hark_clean_rows(const float *rows, int64_t stride, int count, int features, int padded, float *clean, bool *bad) {
   for (int r = 0; r < count; r++) {
     bad[r] = !hark_rows_finite(rows + r * stride, stride, 1, features);

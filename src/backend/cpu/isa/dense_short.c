@@ -6,7 +6,7 @@
  *
  * Tiles of dense_forward.c have a lane for every query, of which most would be empty, and cost what preparing a tile costs. Here lanes are
  * keys where logits are made (keys and values turned in blocks of lanes) and features everywhere else. There is one tile, so that nothing
- * is rescaled. Which sequences are short is told from their own rows alone: a sequence has the same bits alone and in a batch. For plain
+ * is rescaled. Which sequences are short depends on their own rows alone: a sequence has the same bits alone and in a batch. For plain
  * softmax only: without masks, causality, window, biases, kernels of the distance, gates, dropout and shared key heads.
  *
  * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds a logit, 5 products in the backward, and one
@@ -182,7 +182,7 @@ HARK_SIMD void write_rows(const float *sums, int sums_row, const float *gain, in
     }
 }
 
-/* Logits of a query -> 2^(S - top), with their sum; lanes behind the last key are left out of it. */
+/* Logits of a query -> 2^(S - top), with their sum; lanes after the last key are left out of it. */
 HARK_SIMD float softmax_row(float *logits, int count, float *base) {
   const int whole = count / HARK_LANES * HARK_LANES, rest = count - whole;
   vf highest = vf_set(-INFINITY), sum = vf_zero();
@@ -227,7 +227,7 @@ void HARK_ISA(hark_dense_short_forward)(const hark_dense_call *call, const hark_
   write_rows(state.sums, call->value_pad, gain, queries, dv, false, hark_dense_row_of(&args->out, item, head, row), args->out.stride[2]);
 }
 
-/* P and, unless `dlogits` is not wanted, dS. */
+/* P and, unless `dlogits` is not requested, dS. */
 static void weigh(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head, const short_state *state,
                   bool dlogits) {
   const hark_attention_args *args = call->args;

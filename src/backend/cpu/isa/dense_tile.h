@@ -35,12 +35,12 @@ typedef struct hark_dense_term {
   void (*start)(hark_dense_tile *tile, void *memory);
   /* Adds to tile->logits, of which vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
   void (*add)(const hark_dense_tile *tile, void *memory);
-  /* Is a gradient wanted that collect gathers while tiles are visited? Optional with collect. */
+  /* Is a gradient requested that collect gathers while tiles are visited? Optional with collect. */
   bool (*collects)(const hark_dense_call *call);
   /* Gathers from the gradients of the tile's logits [keys][HARK_TILE_QUERIES], zero where hidden. Tiles of one range of keys come one after
    * another; other ranges, sequences and key heads may be worked on at the same time. */
   void (*collect)(const hark_dense_tile *tile, void *memory, const float *gradient);
-  /* After all tiles: `count` pieces of work in parallel, each with a worker's area; 0 when nothing is wanted. Optional. */
+  /* After all tiles: `count` pieces of work in parallel, each with a worker's area; 0 when nothing is requested. Optional. */
   int64_t (*finish_count)(const hark_dense_call *call);
   void (*finish)(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory);
 } hark_dense_term;

@@ -258,7 +258,7 @@ static void take_lows(hark_tree *tree, float **next) {
   }
 }
 
-/* A gradient that is wanted, in memory that whole vectors fit. */
+/* A gradient that is requested, in memory that whole vectors fit. */
 static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
 
 static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {

@@ -268,7 +268,7 @@ static void own_tokens(const hark_tree *tree, int64_t part, int level, int64_t *
   *to = part + 1 < tree->parts ? (part + 1) * tree->part_rows >> level : tree->level[level].keys;
 }
 
-/* Rows in front of (side 0) or behind a part's own tokens of a level, 2 Nr of them. */
+/* Rows in front of (side 0) or after a part's own tokens of a level, 2 Nr of them. */
 static hark_rows reach_of(const hark_tree *tree, int64_t part, int level, int side, bool values) {
   const int64_t rows = 2 * tree->hierarchy.block, width = tree->call->head_pad + tree->call->value_pad;
   float *both = tree->reach + ((part * tree->hierarchy.levels + level) * 2 + side) * rows * width;
@@ -501,12 +501,12 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
 static void begin_window_keys(const hark_window *window, int level, int64_t from, int64_t to, bool odd, bool final) {
   const hark_tree *tree = &window->tree;
   const hark_level *at = &tree->level[level];
-  const int64_t own = window->first >> level, behind = (window->first + HARK_WINDOW_ROWS) >> level;
+  const int64_t own = window->first >> level, after = (window->first + HARK_WINDOW_ROWS) >> level;
   const int64_t shared = 2 * hark_window_reach(tree->hierarchy.block), last = final ? to : HARK_WINDOW_ROWS;
   if (level == HARK_WINDOW_LEVELS) {
     clear_keys(tree, at, from, hark_min(to, own));
-    begin_keys(tree, level, hark_max(from, own), hark_min(to, behind), false);
-    clear_keys(tree, at, hark_max(from, behind), to);
+    begin_keys(tree, level, hark_max(from, own), hark_min(to, after), false);
+    clear_keys(tree, at, hark_max(from, after), to);
   } else if (level > 0 || !odd) {
     begin_keys(tree, level, from, to, false);
   } else {

@@ -1,4 +1,4 @@
-/* hierarchical_decode.c - hierarchical attention of new rows behind a cache, in f32: the record's loops (ops/hierarchical_decode.c), in
+/* hierarchical_decode.c - hierarchical attention of new rows after a cache, in f32: the record's loops (ops/hierarchical_decode.c), in
  * vectors.
  *
  * Keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two stretches of memory. A stretch is taken CHUNK keys at a

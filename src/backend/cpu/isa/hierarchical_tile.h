@@ -35,7 +35,7 @@ typedef struct hark_level {
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
   float *fine_least;                           /* the same in float64, hark_fine_sum a token; filled where tree->is_far */
-  double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not wanted */
+  double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not requested */
 } hark_level;
 
 /* What is added to logits by distance, and gradients by it (hierarchical_terms.c). */
@@ -43,7 +43,7 @@ typedef struct hark_hierarchical_tables {
   hark_hierarchy longest; /* of the call's sequences */
   double *means;          /* of the positional kernel, [rows of its table][levels][2 Nr] */
   int64_t slots;          /* sums that sequences are gathered in */
-  double *sums;           /* [slots][H][levels][4 Nr - 1], or NULL: no gradient is wanted */
+  double *sums;           /* [slots][H][levels][4 Nr - 1], or NULL: no gradient is requested */
   double *work;           /* to make means and their gradients in, a row of a table at a time */
   size_t work_doubles;
 } hark_hierarchical_tables;
@@ -136,7 +136,7 @@ void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
 typedef struct hark_group {
   int level;
-  int64_t first, turn; /* keys of blocks from `turn` on meet rows before them, others rows behind; level 0: both */
+  int64_t first, turn; /* keys of blocks from `turn` on meet rows before them, others rows after; level 0: both */
   int count, from, to;
 } hark_group;
 
@@ -147,7 +147,7 @@ typedef struct hark_group_walk {
   const hark_tree *tree;
   int level, shift;  /* rows are tokens of `level` - shift: 0, exact: level */
   bool by_vector;    /* blocks are half a vector: what a vector of rows meets, keys of four blocks in a row, is one group */
-  int side;          /* 0: keys before the rows' blocks, and level 0; 1: keys behind */
+  int side;          /* 0: keys before the rows' blocks, and level 0; 1: keys after */
   int64_t row, rows; /* of the tile */
   int64_t key, last; /* the next key and the end on this side */
   int vector;        /* by_vector: the next one */
@@ -308,7 +308,7 @@ static inline void hark_chunk_add(hark_chunk *chunk, const hark_group_walk *walk
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
                                      float *y, int64_t y_stride, int64_t limit);
 
-/* Asks for the rows that the next tile will need, which lie as far behind the tile's own as the tile is long. */
+/* Asks for the rows that the next tile will need, which lie as far after the tile's own as the tile is long. */
 static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t rows, const hark_rows *from, int64_t count, int features,
                                    hark_product_ahead *ahead) {
   const int64_t next = group->first + HARK_TILE_QUERIES;
@@ -330,7 +330,7 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
 
 /* A windowed tree does not keep levels 1 .. HARK_WINDOW_LEVELS: they are made once to make the next level from, and again in windows of
  * HARK_WINDOW_ROWS rows where they are needed. A window is a tree whose row 0 is row `origin` of the sequence's; its own rows are
- * first .. last, before and behind them lie the keys that they meet on these levels, hark_window_reach() rows at most. */
+ * first .. last, before and after them lie the keys that they meet on these levels, hark_window_reach() rows at most. */
 #define HARK_WINDOW_LEVELS 2
 #define HARK_WINDOW_ROWS (HARK_TILE_QUERIES << (HARK_WINDOW_LEVELS + 2)) /* of a tile of the second level above them */
 #define HARK_WINDOWED_ROWS (8 * HARK_WINDOW_ROWS)                        /* the shortest windowed tree's */
@@ -366,7 +366,7 @@ void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t 
 
 /* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one
  * part; all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,
- * [parts][levels][before, behind][2 Nr][head_pad + value_pad], and added at the end, part after part. */
+ * [parts][levels][before, after][2 Nr][head_pad + value_pad], and added at the end, part after part. */
 static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   int64_t rows = 1024;
   while (rows < 32 * h->block || rows < (int64_t)1 << (h->levels - 1)) rows *= 2;

@@ -232,7 +232,7 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     float **const numbers[] = {&at->query_count,   &at->key_count,  &at->key_square,  &at->least,
                                &at->mean_gradient, &at->fine_least, &at->query_square};
     const int each[] = {1, 1, 1, 1, 1, HARK_FINE_SUM_FLOATS, 1};
-    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward, call->backward, call->query_lows};
+    const bool needed[] = {true, true, call->rbf, call->backward, call->backward, call->backward, call->query_lows};
     for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* first queries lie at the caller's on all levels */
       if (shifted[i]->data != NULL)
         shifted[i]->data += by * shifted[i]->stride;
@@ -242,7 +242,7 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     for (int i = 0; i < 7; i++) {
       if (*numbers[i] != NULL)
         *numbers[i] += by * each[i];
-      else if (wanted[i])
+      else if (needed[i])
         take_numbers(numbers[i], tokens * each[i], &memory);
     }
     if (level == 0 || !call->rbf) continue;

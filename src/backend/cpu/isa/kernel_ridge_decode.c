@@ -1,4 +1,4 @@
-/* kernel_ridge_decode.c - kernel ridge (CME) attention of new rows behind a cache, in f32: the record's formulas
+/* kernel_ridge_decode.c - kernel ridge (CME) attention of new rows after a cache, in f32: the record's formulas
  * (ops/kernel_ridge_decode.c).
  *
  *     few rows    one after the other: kernels, then both forward substitutions in one pass over R, which memory bounds; then U
@@ -219,7 +219,7 @@ typedef struct block {
   float *x;              /* [m][COLUMNS] */
   float *lanes;          /* [d][COLUMNS]: the new keys and queries, transposed */
   float *rows;           /* [COLUMNS / 2][d]: queries; later results [][value_width] */
-  float *table;          /* log G with zeros behind */
+  float *table;          /* log G with zeros after */
 } block;
 
 static block open_block(const hark_ridge_decode *d, int64_t row) {
@@ -271,7 +271,7 @@ static bool find_range(const hark_ridge_decode *d, const block *b, int64_t i, co
   return true;
 }
 
-/* X <- kappa of keys i < m with the new keys and queries, zero for keys behind them. */
+/* X <- kappa of keys i < m with the new keys and queries, zero for keys after them. */
 static bool fill_block(const hark_ridge_decode *d, const block *b) {
   const int64_t m = b->n + b->count;
   const vf gain = vf_set((float)(d->rbf ? -d->parameters.scale / 2 : d->parameters.scale)), shift = vf_set((float)d->parameters.shift);

@@ -20,7 +20,7 @@
 #define HARK_RIDGE_TILE_FLOATS (HARK_RIDGE_TILE * HARK_RIDGE_TILE)
 #define HARK_RIDGE_BLOCK_ROWS 6  /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
 #define HARK_RIDGE_GROUP 4       /* rows of a triangle that are solved one by one */
-#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane where what lies before a diagonal is not wanted */
+#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane where what lies before a diagonal is not needed */
 
 typedef enum hark_ridge_mode { HARK_RIDGE_STORE, HARK_RIDGE_ADD, HARK_RIDGE_LESS } hark_ridge_mode;
 
@@ -132,7 +132,7 @@ HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t 
   hark_ridge_less_columns(&p);
 }
 
-/* The first lane, of whole vectors, that is wanted of rows from `row` on where row i is wanted in lanes from i - above on. */
+/* The first lane, of whole vectors, that is needed of rows from `row` on where row i is needed in lanes from i - above on. */
 HARK_SIMD int hark_ridge_first_lane(int row, int above) { return row > above ? (row - above) / HARK_LANES * HARK_LANES : 0; }
 
 /* The same of rows i in lanes from i - above on; those before may be changed or not. */

@@ -27,19 +27,19 @@ typedef struct carver {
   size_t used;
 } carver;
 
-static float *carve(carver *c, bool wanted, int64_t count) {
-  if (!wanted) return NULL;
+static float *carve(carver *c, bool needed, int64_t count) {
+  if (!needed) return NULL;
   float *at = c->memory != NULL ? c->memory + c->used : NULL;
   c->used += hark_align_up((size_t)count * sizeof(float)) / sizeof(float);
   return at;
 }
 
-static void carve_places(carver *c, bool wanted, int64_t tiles, ridge_places *places) {
-  places->alongs = carve(c, wanted, tiles * HARK_RIDGE_TILE);
-  places->kept = carve(c, wanted, tiles * HARK_RIDGE_TILE);
-  places->longest = carve(c, wanted, tiles);
-  places->mixed = carve(c, wanted, tiles);
-  places->lengths = (double *)(void *)carve(c, wanted, 2 * tiles * HARK_RIDGE_TILE);
+static void carve_places(carver *c, bool needed, int64_t tiles, ridge_places *places) {
+  places->alongs = carve(c, needed, tiles * HARK_RIDGE_TILE);
+  places->kept = carve(c, needed, tiles * HARK_RIDGE_TILE);
+  places->longest = carve(c, needed, tiles);
+  places->mixed = carve(c, needed, tiles);
+  places->lengths = (double *)(void *)carve(c, needed, 2 * tiles * HARK_RIDGE_TILE);
 }
 
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {

@@ -116,7 +116,7 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
 /* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
-/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions behind it. apart: NULL, or where it is said
+/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions after it. apart: NULL, or where it is said
  * which distances were taken from differences. */
 void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
                                    ridge_apart *apart);
@@ -146,7 +146,7 @@ void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *
  * changed. */
 void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above);
 
-/* Zeros where key tile 64 + i stands behind the position `first` + lane of a query, of `width` lanes. */
+/* Zeros where key tile 64 + i stands after the position `first` + lane of a query, of `width` lanes. */
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run);

@@ -1,4 +1,4 @@
-/* positions.c - rotary, sinusoidal_positions and position_embedding: what tells a model where a token stands. x, y [B, L, D].
+/* positions.c - rotary, sinusoidal_positions and position_embedding: what gives a model the position of a token. x, y [B, L, D].
  *
  *     rotary      pair j of a head turns by a = p rate_j, p = first_position + l: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a;
  *                 the pair is (2j, 2j+1) or (j, j + d/2). Backward: the turn by -a.            (arXiv 2104.09864, eq. 34)

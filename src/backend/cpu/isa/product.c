@@ -41,7 +41,7 @@
 #define LINE_FLOATS 16 /* a cache line */
 #define BLOCK_COLUMNS 512
 
-/* Packing writes whole vectors: up to this many floats behind a block's end. */
+/* Packing writes whole vectors: up to this many floats after a block's end. */
 #define SLACK HARK_LANES
 #define PACKED_A_FLOATS (BLOCK_INNER * TILE_ROWS + SLACK)
 #define PACKED_B_FLOATS (BLOCK_INNER * (BLOCK_COLUMNS + TILE_COLUMNS) + SLACK)
