@@ -122,7 +122,7 @@ static void wrong_words(void **state) {
       {"make copy --out x --pairs 3", 2, "--pairs: has no effect here, it needs data make recall"},
       {"make copy --out x --labels 3", 2, "--labels: has no effect here, it needs data make needle or runs"},
       {"make needle --out x --hops 3", 2, "--hops: has no effect here, it needs data make maps"},
-      {"make runs --out x --asked behind", 2, "--asked: has no effect here, it needs data make needle"},
+      {"make runs --out x --asked after", 2, "--asked: has no effect here, it needs data make needle"},
       {"make maps --out x --length 100", 2, "--length: 100 words, expected a whole number of chunks of 9"},
       {"make maps --out x --hard 2", 2, "--hard: "},
       {"make runs --out x --chunk 3", 2, "--chunk: has no effect here, it needs data make needle"},

@@ -183,11 +183,12 @@ static void passkey_is_in_the_text(void **state) {
   }
 }
 
-static void needle_is_told_by_every_chunk(void **state) {
+static void every_chunk_has_the_needle_as_its_target(void **state) {
   const task_place *const f = *state;
   enum { LENGTH = 60, CHUNK = 5, PLAIN = 9, LABELS = 4, COUNT = 300 };
-  for (int asked = 0; asked < 2; asked++) {
-    const char *const name = asked ? "behind" : "all";
+  const char *const kinds[] = {"all", "after", "behind"}; /* the last one is the former word of the second */
+  for (int asked = 0; asked < 3; asked++) {
+    const char *const name = kinds[asked];
     const made_task t = {.name = "needle",
                          .seed = 5,
                          .examples = {COUNT, 0, 0},
@@ -518,7 +519,7 @@ int main(void) {
       TASK_TEST(recall_targets_are_the_values),
       TASK_TEST(copy_targets_are_the_symbols),
       TASK_TEST(passkey_is_in_the_text),
-      TASK_TEST(needle_is_told_by_every_chunk),
+      TASK_TEST(every_chunk_has_the_needle_as_its_target),
       TASK_TEST(maps_are_followed),
       TASK_TEST(runs_have_one_topic),
       TASK_TEST(lengths_by_task),

@@ -1,7 +1,7 @@
 /* make_needle.c - one label among words without information; the label is the target of the last word of every chunk.
  *
  *     n3 n7 n7 n0 | n1 v2 n5 n5 | n0 n4 n2 n2         targets: 3:v2 7:v2 11:v2         C = 4 words per chunk, 3 chunks
- *     the same, --asked behind                        targets: 7:v2 11:v2              for causal models: no targets before the needle
+ *     the same, --asked after                         targets: 7:v2 11:v2              for causal models: no targets before the needle
  *
  * The needle's place is uniform over all words. A correct prediction in a chunk without the needle needs information from another chunk.
  */
@@ -22,6 +22,7 @@ static const hark_sequence_words vocabulary = {word_count, word_name};
 
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
+  if (v->asked == HARK_ASKED_BEHIND) v->asked = HARK_ASKED_AFTER;
   return hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, v->chunk);
 }
 
@@ -39,7 +40,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 }
 
 const hark_task_generator hark_task_needle = {
-    .summary = "one label among many words, which every chunk is asked for",
+    .summary = "one label among many words; every chunk has it as its target",
     .format = "sequences",
     .options = &hark_task_sequences_options,
     .parameters = "length chunk plain labels asked",
