@@ -1,4 +1,4 @@
-# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted threads and
+# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and if requested threads and
 # oneDNN), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
 # programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
 # HARK_WITH_THREADS, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
@@ -48,7 +48,7 @@ if(NOT HARK_WITH_ONEDNN STREQUAL OFF)
   endif()
 endif()
 
-# oneDNN is linked with gcc's OpenMP, which has to be told how many threads it may use (src/backend/cpu/onednn.c); hark itself does not use it. A
+# oneDNN is linked with gcc's OpenMP, whose number of threads is set in src/backend/cpu/onednn.c; hark itself does not use it. A
 # second OpenMP runtime (clang's) in one process would fight with it.
 set(HARK_OPENMP_USED OFF)
 if(HARK_ONEDNN_USED AND CMAKE_C_COMPILER_ID STREQUAL GNU)

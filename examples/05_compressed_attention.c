@@ -142,7 +142,7 @@ static float step(hark_tape *tape, int64_t number, bool last_relu) {
   const hark_chunk_boundaries_attributes fixed = {.rule = HARK_CHUNK_FIXED, .rows = TOKENS, .minimum = CHUNK, .maximum = CHUNK};
   const hark_adamw_attributes adam = {.rate = 3e-3, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-8, .gradient_scale = 1, .step = number};
   const int64_t elements[] = {MATRICES * MATRIX};
-  const hark_tensor rows = wrap(x, HARK_F32, 2, (int64_t[]){TOKENS, WIDTH}), wanted = wrap(y, HARK_F32, 2, (int64_t[]){SELECTED, WIDTH});
+  const hark_tensor rows = wrap(x, HARK_F32, 2, (int64_t[]){TOKENS, WIDTH}), target = wrap(y, HARK_F32, 2, (int64_t[]){SELECTED, WIDTH});
   const hark_tensor token_offsets = wrap(tokens, HARK_I64, 1, (int64_t[]){2}),
                     chunk_offsets = wrap(chunk_list, HARK_I64, 1, (int64_t[]){2});
   hark_value chunks[HARK_MAX_OUTPUTS];
@@ -158,7 +158,7 @@ static float step(hark_tape *tape, int64_t number, bool last_relu) {
     h = linear(tape, h, FIRST_LAYER + l);
     if (l + 1 < LAYERS || last_relu) h = apply(tape, &hark_op_relu, NULL, 1, &h);
   }
-  const hark_value error = apply(tape, &squared_error, NULL, 2, (hark_value[]){h, leaf(tape, &wanted, NULL)});
+  const hark_value error = apply(tape, &squared_error, NULL, 2, (hark_value[]){h, leaf(tape, &target, NULL)});
   check(hark_tensor_read(context, hark_tape_tensor(tape, error), &loss));
   check(hark_tape_backward(tape, error, 1.0));
   const hark_call update = {.op = &hark_op_adamw,
@@ -184,7 +184,7 @@ static float learn(hark_tape *tape, bool last_relu) {
   float loss = 0;
   fill(weights, MATRICES * MATRIX, 2, 0.3); /* about 1.7 / sqrt(32): averages of many tokens are small */
   memset(moments, 0, sizeof moments);
-  printf("%s\n", last_relu ? "with the relu behind the last layer, as printed" : "without it");
+  printf("%s\n", last_relu ? "with the relu after the last layer, as printed" : "without it");
   for (int64_t i = 1; i <= STEPS; i++) {
     loss = step(tape, i, last_relu);
     if (i == 1 || i % 100 == 0) printf("  step %3d  loss %.4f\n", (int)i, (double)loss);

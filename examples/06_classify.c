@@ -86,7 +86,7 @@ static void add_line(const hark_model *model, batch *b, const char *line, size_t
   b->lines++;
 }
 
-static void tell(const hark_model *model, hark_predictor *predictor, batch *b) {
+static void predict(const hark_model *model, hark_predictor *predictor, batch *b) {
   const hark_prediction_input input = {.struct_size = sizeof input, .examples = b->lines, .offsets = b->offsets, .tokens = b->tokens};
   const int64_t classes = b->shape.outputs;
   if (b->lines == 0) return;
@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
   batch b = {.shape = {.struct_size = sizeof b.shape}};
   check(hark_predictor_shape(model, &b.shape));
   if (b.shape.of_tokens || b.shape.features > 0 || b.shape.parts > PARTS) {
-    fprintf(stderr, "06_classify: %s does not tell classes of texts\n", argv[1]);
+    fprintf(stderr, "06_classify: %s does not classify texts\n", argv[1]);
     return 1;
   }
   b.tokens = reserve((size_t)(AT_ONCE * b.shape.parts * b.shape.longest) * sizeof *b.tokens);
@@ -149,12 +149,12 @@ int main(int argc, char **argv) {
     size_t bytes = 0;
     for (char *line; (line = read_line(&bytes)) != NULL; free(line)) {
       add_line(model, &b, line, bytes);
-      if (b.lines == AT_ONCE) tell(model, predictor, &b);
+      if (b.lines == AT_ONCE) predict(model, predictor, &b);
     }
   } else {
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) add_line(model, &b, own[i], strlen(own[i]));
   }
-  tell(model, predictor, &b);
+  predict(model, predictor, &b);
 
   hark_predictor_destroy(&predictor);
   hark_model_destroy(context, &model);

@@ -74,7 +74,7 @@ else
 fi
 [ -e "$root/dev/full" ] || mknod -m 666 "$root/dev/full" c 1 7 2>/dev/null || true
 
-# Everything that could tell the inside of the outside is left behind, but for the way to the network.
+# Nothing from outside is visible inside, except the network.
 inside() {
   env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
     ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} ${no_proxy:+"no_proxy=$no_proxy"} \

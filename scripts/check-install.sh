@@ -2,7 +2,7 @@
 # Installs a finished build into temporary folders and uses it as a stranger would: check-install.sh BUILD
 #   prefix              every example (and a C++ program) by pkg-config and by a CMake project, with the shared and the static library
 #   prefix with blanks  the same with one example: what differs is how the library is found, not what the examples do with it
-#   DESTDIR             the same with one, from the staged tree; no installed text may tell of the stage
+#   DESTDIR             the same with one, from the staged tree; no installed text may name the stage
 #   documents           the commands that README prints for programs, and those of the examples' first lines, as they are printed
 #   what else is there  manual pages and completion of every subcommand, the library's soname, headers that compile alone; uninstalling
 # With BUILD built without the shared library only the static half is done. Prints a line a part.
@@ -173,7 +173,7 @@ echo "documents: ok"
 install_to "$work/stage" /opt/hark
 by_pkg_config /opt/hark "$work/one" "$work/stage"
 by_cmake "$work/stage/opt/hark" "$work/one"
-! grep -rIl "$work" "$work/stage" || fail "these files tell of the stage"
+! grep -rIl "$work" "$work/stage" || fail "these files name the stage"
 echo "DESTDIR: ok"
 
 DESTDIR=$work/stage cmake "-DBUILD=$build" -P cmake/Uninstall.cmake >"$work/log" 2>&1 || fail "uninstalling: $(cat "$work/log")"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the fuzz targets of a build with HARK_BUILD_FUZZERS, as many at a time as there are cores: sh scripts/fuzz.sh BUILD SECONDS [TARGET...]
 # What is found is kept in BUILD/found: corpus/TARGET grows from run to run, TARGET-crash-* and the like are inputs that failed, TARGET.log
-# tells all. Prints one line a target; exit status 1 when any failed.
+# says everything. Prints one line a target; exit status 1 when any failed.
 set -eu
 [ $# -ge 2 ] || { echo "usage: sh scripts/fuzz.sh BUILD SECONDS [TARGET...]" >&2; exit 2; }
 sources=$(cd "$(dirname "$0")/../tests/fuzz" && pwd)

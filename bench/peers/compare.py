@@ -210,11 +210,11 @@ def compare_encoder(arguments, report):
         middle, share = ({s: statistics.median(v[s]) for s in STRUCTURES} for v in (ours, fractions))
         speed = {s: 1e3 * batch * (context + 1) / middle[s] for s in STRUCTURES}
         ratios = {s: [b / a for a, b in zip(ours[s], theirs[best])] for s in STRUCTURES}
-        told = ", ".join(f"{statistics.median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for r in ratios.values())
+        shown = ", ".join(f"{statistics.median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for r in ratios.values())
         own = " ".join(f"{middle[s]:{w}.1f} {100 * share[s]:6.0f} % {speed[s]:9.0f}" for s, w in (("dense", 9), ("hierarchical", 16)))
         label = f"{name}, batch {batch}"
         report.line(
-            f"{label:34} {own} {statistics.median(theirs[best]):8.1f} {best:8}  {told}",
+            f"{label:34} {own} {statistics.median(theirs[best]):8.1f} {best:8}  {shown}",
             what="encoder", shape=shape, batch=batch, hark_ms=middle, hark_peak_fraction=share, hark_tokens_per_second=speed,
             torch_ms={p: statistics.median(v) for p, v in theirs.items()}, ratio={s: statistics.median(r) for s, r in ratios.items()},
         )  # fmt: skip

@@ -4,7 +4,7 @@
 
 Equality: `hark attend` in f32 against one regressor a head (full) and a prefix (causal), mean and variance, to 1e-4 of the largest value.
 Time: one factorisation of a batch of matrices, with two threads, beside hark's with one query (kernels of the keys and the factor, little else)
-and hark's whole forward (`hark bench attention cme:...`). `times` or `numbers` behind the program: that part alone. Needs numpy, scikit-learn,
+and hark's whole forward (`hark bench attention cme:...`). `times` or `numbers` after the program: only that part. Needs numpy, scikit-learn,
 safetensors and torch in an environment of its own (requirements.txt).
 """
 import json

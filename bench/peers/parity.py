@@ -3,7 +3,7 @@
 hark trains, writes every step's loss, and exports the weights it began with. PyTorch takes these weights and repeats the run: batches in
 sequential order, no dropout, AdamW with the same constants, warm-up and cosine, clipping by the global norm. The largest relative difference
 of the losses over all steps is printed; above --bound the exit status is 1. With --double PyTorch computes in f64: what is left is then hark's
-own rounding and what training makes of it. --model gpt continues a text, --model encoder tells classes of lines of one length.
+own rounding and what training makes of it. --model gpt continues a text, --model encoder classifies lines of one length.
 """
 
 import argparse
