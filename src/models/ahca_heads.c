@@ -2,7 +2,7 @@
  *
  *   classes, numbers  logits = W2 relu(W1 mean(norm(H)) + b1) + b2 over a sequence's rows
  *   tokens            y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo',   k the chunk of t
- *                     logits = W2 relu(W1 norm(y_t) + b1) + b2
+ *                     logits = W2 relu(W1 norm(y_t) + b1) + b2            (without selected tokens y_t has no second attention)
  *
  * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's number alone,
  * as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how certain the boundaries are.
@@ -25,7 +25,7 @@ static hark_status declare_token_head(hark_context *context, hark_network *netwo
                                      &head->chunk_table));
   }
   HARK_TRY(hark_ahca_declare_attention(context, network, "head.slots", &slots, &head->slots));
-  HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
+  if (hark_ahca_has_global(config)) HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
   return hark_ahca_declare_norm(context, network, "head.norm", config->width, &head->norm);
 }
 
@@ -101,12 +101,14 @@ static hark_status tell_tokens(const hark_ahca_pass *p, hark_value x, hark_value
                                      .query_offsets = p->offsets,
                                      .key_offsets = p->asked_offsets,
                                      .keys_of_a_query = p->asked_rows};
+  const hark_ahca_given *given = p->input->given;
   HARK_TRY(hark_ahca_ask(p, &head->slots, &chunk, &of_chunk));
-  HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
+  a = of_chunk;
+  if (hark_ahca_has_global(&p->network->config)) HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
   hark_tape_release(p->tape, query);
-  HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
-  if (p->probability != 0) {
-    const hark_tensor *reference = p->input->given != NULL ? p->input->given->reference : NULL;
+  if (of_sequence != 0) HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
+  if (p->probability != 0 && !(given != NULL && given->without_straight_through)) {
+    const hark_tensor *reference = given != NULL ? given->reference : NULL;
     hark_value inputs[] = {a, p->probability, p->chunk_rows, 0}, through = 0;
     if (reference != NULL) HARK_TRY(hark_tape_leaf(p->tape, reference, NULL, &inputs[3]));
     HARK_TRY(hark_ahca_apply(p, &hark_op_straight_through, NULL, 4, inputs, &through));

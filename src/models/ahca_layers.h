@@ -23,6 +23,9 @@ static inline bool hark_ahca_has_token_head(const hark_network_config *config) {
   return config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
+/* Chunks attend to selected tokens; without any there is no second level. */
+static inline bool hark_ahca_has_global(const hark_network_config *config) { return config->ahca.selected > 0; }
+
 typedef struct hark_ahca_attention {
   hark_linear query, key, value, output;
 } hark_ahca_attention;

@@ -158,7 +158,7 @@ static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *
                                      p->chunk_rows, &c));
   }
   hark_tape_release(p->tape, u);
-  if (p->probability != 0) {
+  if (p->probability != 0 && !(p->input->given != NULL && p->input->given->without_smoothing)) {
     const hark_value inputs[] = {c, p->probability, p->chunk_rows, p->chunk_offsets};
     hark_value smooth = 0;
     HARK_TRY(hark_ahca_apply(p, &hark_op_smooth_chunks, NULL, 4, inputs, &smooth));
@@ -250,7 +250,11 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   if (options->output == HARK_AHCA_OUTPUT_CHUNKS) HARK_TRY(hark_ahca_gather(p, leading, score, p->index, &chosen));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_log_sigmoid, NULL, chosen, &p->term));
   hark_tape_release(p->tape, chosen);
-  hark_tape_release(p->tape, score);
+  if (p->traced && chosen != score) {
+    p->score = score;
+  } else {
+    hark_tape_release(p->tape, score);
+  }
   return HARK_OK;
 }
 
@@ -292,7 +296,8 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
                       .sizes = hark_ahca_sizes_of(&network->config),
                       .tape = forward->tape,
                       .tokens = hark_tensor_count(hark_tape_tensor(forward->tape, input->tokens)),
-                      .sequences = input->ranges->shape[0]};
+                      .sequences = input->ranges->shape[0],
+                      .traced = trace != NULL};
   hark_value ranges = 0, x = 0, score = 0, c = 0, begin = 0, h = 0;
   HARK_TRY(hark_tape_leaf(p.tape, input->ranges, NULL, &ranges));
   HARK_TRY(hark_ahca_apply_one(&p, &hark_op_range_offsets, NULL, ranges, &p.offsets));
@@ -302,8 +307,10 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   HARK_TRY(number_slots(&p));
   HARK_TRY(compress_chunks(&p, x, &c));
   if (network->config.ahca.head != HARK_AHCA_HEAD_LABELS) hark_tape_release(p.tape, x);
-  HARK_TRY(compress_sequences(&p, c));
-  HARK_TRY(select_tokens(&p, c));
+  if (hark_ahca_has_global(&network->config)) {
+    HARK_TRY(compress_sequences(&p, c));
+    HARK_TRY(select_tokens(&p, c));
+  }
   HARK_TRY(hark_ahca_place_selected(&p));
   HARK_TRY(take_units(&p, c, &begin));
   HARK_TRY(hark_ahca_run_layers(&p, begin, &h));
@@ -314,7 +321,14 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   hark_tape_release(p.tape, x);
   if (input->penalty != NULL) *input->penalty = p.penalty;
   if (trace != NULL)
-    *trace = (hark_ahca_trace){p.chunk_rows,     p.chunk_offsets, p.index, p.selected_offsets,
-                               p.global_offsets, p.unit_offsets,  p.depth, p.probability};
+    *trace = (hark_ahca_trace){.chunks = p.chunk_rows,
+                               .sequences = p.chunk_offsets,
+                               .selected = p.index,
+                               .selected_offsets = p.selected_offsets,
+                               .global_offsets = p.global_offsets,
+                               .units = p.unit_offsets,
+                               .depth = p.depth,
+                               .score = p.score,
+                               .probability = p.probability};
   return HARK_OK;
 }

@@ -22,6 +22,7 @@ typedef struct hark_ahca_pass {
   const hark_ahca_layers *layers;
   hark_ahca_sizes sizes;
   hark_tape *tape;
+  bool traced;                           /* somebody asks what was decided */
   int64_t tokens, sequences, chunks;     /* T, S, K */
   hark_value offsets;                    /* of sequences in tokens */
   hark_value chunk_rows, chunk_offsets;  /* of chunks in tokens, of sequences in chunks */
@@ -33,6 +34,7 @@ typedef struct hark_ahca_pass {
   hark_value global, global_offsets;     /* its norm, and offsets of sequences in its rows */
   hark_value selected, selected_offsets; /* Cs of C2 [S Cs, d''], of sequences */
   hark_value index;                      /* of the selected */
+  hark_value score;                      /* learned, of the rows of C2; kept where the pass is traced */
   /* What units attend to: the selected tokens, or for these all of C2. */
   hark_value asked, asked_offsets, term; /* log sigmoid of their scores; 0: they have none */
   int64_t asked_rows;                    /* of a sequence, at most */

@@ -55,6 +55,7 @@ hark_status hark_ahca_place_selected(hark_ahca_pass *p) {
   hark_chunk_bias_attributes attributes = {.chunks = p->chunks};
   hark_value table = 0, outputs[HARK_MAX_OUTPUTS] = {0};
   HARK_TRY(table_of(p, hark_self_attention_distances(&within, slots), slots, &p->slot_kernel));
+  if (!hark_ahca_has_global(config)) return HARK_OK;
   HARK_TRY(table_of(p, p->sizes.chunks, 1, &table));
   HARK_TRY(count_pairs(p, &attributes.pairs));
   const hark_value inputs[] = {table, p->chunk_offsets, p->index, p->selected_offsets, p->global_offsets, p->term};

@@ -308,8 +308,8 @@ static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t cou
   return y;
 }
 
-/* C1 [K C1, d']; of learned chunks y_k = p_k c_k + (1 - p_k) y_{k-1}. */
-static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
+/* C1 [K C1, d']; of learned chunks, where they are smoothed, y_k = p_k c_k + (1 - p_k) y_{k-1}. */
+static matrix primary(ahca_definition *d, const chunks *c, matrix x, bool smoothed) {
   const hark_network_config *config = &d->network->config;
   const hark_ahca_config *ahca = &config->ahca;
   const matrix u = compress(d, "primary", ahca->primary_depth, x), out = make(c->count * ahca->primary_slots, u.width);
@@ -321,7 +321,7 @@ static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
   for (int64_t k = 0; k < c->count; k++) {
     const matrix slots =
         pool(d, "primary", ahca->primary_pool, ahca->primary_slots, rows_of(u, c->first[k], c->first[k + 1] - c->first[k]));
-    const double p = ahca->chunk == HARK_AHCA_CHUNK_LEARNED ? c->p[c->first[k]] : 1;
+    const double p = ahca->chunk == HARK_AHCA_CHUNK_LEARNED && smoothed ? c->p[c->first[k]] : 1;
     for (int64_t i = 0; i < slots.rows; i++) {
       add_row(out, k * slots.rows + i, slots, i, p);
       if (k > 0) add_row(out, k * slots.rows + i, out, (k - 1) * slots.rows + i, 1 - p);
@@ -533,6 +533,7 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
 
 typedef struct units {
   int64_t count, slots;
+  const double *given; /* scores in place of their own; NULL: their own */
   int64_t depth[MOST_ROWS];
   double gate[MOST_ROWS];
 } units;
@@ -579,14 +580,16 @@ static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
   double score[MOST_ROWS] = {0}, largest = 0;
   for (int64_t k = 0; k < u->count; k++) u->depth[k] = 1;
   if (config->layers < 2) return;
-  if (paper || of_attention) {
+  if (u->given != NULL) {
+    for (int64_t k = 0; k < u->count; k++) score[k] = u->given[k];
+  } else if (paper || of_attention) {
     for (int64_t k = 0; k < u->count; k++) score[k] = length_of(row_of(of_attention ? a : begin, k * u->slots), u->slots * begin.width);
   } else {
     const matrix each_slot = linear(d, "depth", norm(d, "depth_norm", begin)); /* the mean's score is the mean of the scores */
     for (int64_t n = 0; n < begin.rows; n++) score[n / u->slots] += each_slot.at[n] / (double)u->slots;
   }
   for (int64_t k = 0; k < u->count; k++) largest = fmax(largest, score[k]);
-  for (int64_t k = 0; k < u->count; k++) u->gate[k] = paper ? 1 : sigmoid(score[k]);
+  for (int64_t k = 0; k < u->count; k++) u->gate[k] = paper || u->given != NULL ? 1 : sigmoid(score[k]);
   for (int64_t k = 0; k < u->count && paper; k++) u->depth[k] = depth_by_paper(d, score[k] / largest, config->layers);
   for (int64_t l = 1; l < config->layers && !paper; l++) {
     const double have = ceil(capacity_of(d, l) * (double)u->count);
@@ -596,7 +599,7 @@ static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
   for (int64_t k = 0; k < u->count; k++) {
     d->shallow += u->depth[k] < config->layers;
     d->deep += u->depth[k] == config->layers;
-    if (!paper) d->penalty += config->ahca.ponder_weight * u->gate[k] / (double)u->count;
+    if (!paper && u->given == NULL) d->penalty += config->ahca.ponder_weight * u->gate[k] / (double)u->count;
   }
 }
 
@@ -637,11 +640,12 @@ static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
 /* h = begin + A;  h += F_1(h);  l = 2 .. L_k: h_k += gate_k F_l(h_k), behind another A where every layer joins */
 static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selection *asked) {
   const hark_network_config *config = &d->network->config;
-  const matrix a = join(d, 0, u, begin, asked);
+  const bool joins = config->ahca.selected > 0;
+  const matrix a = joins ? join(d, 0, u, begin, asked) : make(begin.rows, begin.width);
   matrix h = sum_of(begin, a);
   find_depths(d, u, begin, a);
   for (int64_t l = 0; l < config->layers; l++) {
-    if (l > 0 && config->ahca.join == HARK_AHCA_JOIN_EVERY) h = sum_of(h, join(d, l, u, h, asked));
+    if (joins && l > 0 && config->ahca.join == HARK_AHCA_JOIN_EVERY) h = sum_of(h, join(d, l, u, h, asked));
     for (int64_t k = 0; k < u->count; k++) {
       if (u->depth[k] <= l) continue;
       const matrix own = rows_of(h, k * u->slots, u->slots), f = branch(d, l, own);
@@ -672,7 +676,9 @@ static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
 static matrix tell_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
   const int64_t slots = d->network->config.ahca.primary_slots;
   const matrix q = queries_of(d, c, x), asking = norm(d, "head.query_norm", q);
-  const matrix y = sum_of(q, ask(d, "head.selected", asking, selected->tokens, terms_of(selected)));
+  const bool global = d->network->config.ahca.selected > 0;
+  const matrix of_sequence = global ? ask(d, "head.selected", asking, selected->tokens, terms_of(selected)) : make(q.rows, q.width);
+  const matrix y = sum_of(q, of_sequence);
   for (int64_t k = 0; k < c->count; k++) {
     const int64_t first = c->first[k], count = c->first[k + 1] - first;
     const matrix told = ask(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), plain);
@@ -706,10 +712,12 @@ void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, d
   taken = 0;
   const matrix x = embed(d, sequence);
   const chunks c = cut(d, sequence, x);
-  const matrix c1 = primary(d, &c, x);
-  selection all;
-  const selection selected = choose(d, sequence, c1, secondary(d, c1), &all);
-  units u = {.count = of_selected ? selected.tokens.rows : c.count, .slots = of_selected ? 1 : config->ahca.primary_slots};
+  const matrix c1 = primary(d, &c, x, !sequence->without_smoothing);
+  selection all = {0}, selected = {0};
+  if (config->ahca.selected > 0) selected = choose(d, sequence, c1, secondary(d, c1), &all);
+  units u = {.given = sequence->depth_scores,
+             .count = of_selected ? selected.tokens.rows : c.count,
+             .slots = of_selected ? 1 : config->ahca.primary_slots};
   const matrix begin = of_selected ? linear(d, "from_selected", selected.tokens) : c1;
   const matrix normed = norm(d, "final_norm", run_layers(d, &u, begin, of_selected ? &all : &selected));
   const bool tells_tokens = config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;

@@ -34,6 +34,8 @@ typedef struct ahca_sequence {
   int64_t chunks;
   const int64_t *chosen; /* rows of C2, ascending; NULL: by the rule */
   int64_t selected;
+  const double *depth_scores; /* of the chunks, in place of theirs and of gates; NULL: theirs */
+  bool without_smoothing;
 } ahca_sequence;
 
 /* Logits: [classes], or [count, vocabulary] where tokens are told. */

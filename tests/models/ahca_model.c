@@ -60,6 +60,11 @@ const ahca_variant ahca_variants[] = {
     {"kernel_one_slot",
      {BASE, .positional = "decay",
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(1, 5, 3), .join = HARK_AHCA_JOIN_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {
+        "alone_reconstruction",
+        {LABELS, .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 0), .head = HARK_AHCA_HEAD_RECONSTRUCTION,
+                          .primary_pool = HARK_AHCA_POOL_ATTENTION, .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+    },
     {"medoids_paper",
      {BASE,
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_SELECT_MEDOIDS, .depth = HARK_AHCA_DEPTH_PAPER}}},

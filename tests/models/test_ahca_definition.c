@@ -37,7 +37,7 @@
 typedef struct variant {
   const char *name;
   hark_network_config config;
-  enum { RULE, CALLER } decides; /* on chunks and on selected tokens */
+  enum { RULE, CALLER, CALLER_OF_DEPTH, UNSMOOTHED } decides; /* CALLER: on chunks and on selected tokens */
 } variant;
 
 /* Every word of the configuration occurs in at least one. Medoids have chunks and slots by which no cluster of two comes about: both of its rows are as
@@ -116,6 +116,23 @@ static const variant variants[] = {
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_DELIMITER, 4, 2, 5), SLOTS(6, 9, 3), .primary_pool = HARK_AHCA_POOL_ATTENTION,
                .select = HARK_AHCA_SELECT_QUERY, .capacity = 0.6}},
      RULE},
+    {"alone_learned_labels",
+     {ANY, DENSE, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 1, 3), SLOTS(2, 5, 0), .head = HARK_AHCA_HEAD_LABELS, .capacity = 0.5,
+               .ratio_weight = 0.03, .ponder_weight = 0.02}},
+     RULE},
+    {"alone_kernel_window",
+     {CLASSED, WINDOW, PLACED, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(3, 5, 0), .capacity = 0.5, .ponder_weight = 0.02}},
+     RULE},
+    {"given_depth",
+     {CLASSED, DENSE, PLACED, .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(2, 5, 2), .capacity = 0.5, .ponder_weight = 0.02}},
+     CALLER_OF_DEPTH},
+    {"unsmoothed_reconstruction",
+     {ANY, DENSE, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 2, 4), SLOTS(3, 5, 0), .head = HARK_AHCA_HEAD_RECONSTRUCTION, .capacity = 0.5,
+               .ratio_weight = 0.03}},
+     UNSMOOTHED},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -128,12 +145,13 @@ typedef struct model {
   hark_context *context;
   hark_network *network;
   hark_tape *tape;
-  bool given;
-  hark_tensor tokens, targets, ranges, vectors, starts, index;
+  int decides; /* of variant */
+  hark_tensor tokens, targets, ranges, vectors, starts, index, depth_scores;
   int32_t ids[TOKENS];
   double numbers[TOKENS * FEATURES];     /* of a model that reads these */
   int64_t answers;                       /* what is told: of sequences, or of tokens */
   int64_t first[SEQUENCES][CONTEXT + 1]; /* the caller's chunks */
+  double scores[SEQUENCES][CONTEXT];     /* the caller's, of fixed chunks */
   int64_t chunks[SEQUENCES], chosen[SEQUENCES][2], chosen_count[SEQUENCES];
 } model;
 
@@ -190,6 +208,22 @@ static void open_given(model *m, const int64_t *lengths, int64_t sequences) {
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, index_shape, &m->index), HARK_OK);
 }
 
+/* Scores of fixed chunks, no two alike. */
+static void open_depth_scores(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
+  const int64_t size = m->network->config.ahca.chunk_size;
+  float all[TOKENS];
+  int64_t count = 0;
+  for (int64_t s = 0; s < sequences; s++)
+    for (int64_t k = 0; k * size < lengths[s]; k++, count++) {
+      all[count] = (float)((7 * k + 3 * (first + s)) % 11);
+      m->scores[s][k] = (double)all[count];
+    }
+  const int64_t more = count + 2; /* than there are: those after the last are not read */
+  all[count] = all[count + 1] = NAN;
+  assert_int_equal(hark_tensor_create(m->context, HARK_F32, 1, &more, &m->depth_scores), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->depth_scores, all), HARK_OK);
+}
+
 /* Writes the rows that open_given() chose; C2 has no more rows than the sequences have. */
 static hark_status choose_given(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
   const model *m = user;
@@ -228,7 +262,8 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
   open_vectors(m, first, lengths, sequences);
-  if (m->given) open_given(m, lengths, sequences);
+  if (m->decides == CALLER) open_given(m, lengths, sequences);
+  if (m->decides == CALLER_OF_DEPTH) open_depth_scores(m, first, lengths, sequences);
 }
 
 static void batch_close(model *m) {
@@ -238,6 +273,7 @@ static void batch_close(model *m) {
   hark_tensor_destroy(m->context, &m->vectors);
   hark_tensor_destroy(m->context, &m->starts);
   hark_tensor_destroy(m->context, &m->index);
+  hark_tensor_destroy(m->context, &m->depth_scores);
 }
 
 /* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
@@ -261,7 +297,7 @@ static void draw_weights(const model *m) {
 }
 
 static void model_open(model *m, hark_context *context, const variant *v, hark_type type) {
-  *m = (model){.context = context, .given = v->decides == CALLER};
+  *m = (model){.context = context, .decides = (int)v->decides};
   if (hark_network_create(context, &v->config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
   draw_weights(m);
   assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
@@ -292,14 +328,21 @@ static void apply(model *m, double remaining, hark_value *logits, hark_value *pe
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   hark_value vectors = 0;
   if (m->vectors.type != HARK_NONE) assert_int_equal(hark_tape_leaf(m->tape, &m->vectors, NULL, &vectors), HARK_OK);
-  const hark_ahca_given given = {.starts = &m->starts, .choose = choose_given, .user = m, .index = &m->index};
+  const bool caller = m->decides == CALLER, unsmoothed = m->decides == UNSMOOTHED;
+  const hark_ahca_given given = {.starts = caller ? &m->starts : NULL,
+                                 .choose = caller ? choose_given : NULL,
+                                 .user = m,
+                                 .index = &m->index,
+                                 .depth_scores = m->decides == CALLER_OF_DEPTH ? &m->depth_scores : NULL,
+                                 .without_smoothing = unsmoothed,
+                                 .without_straight_through = unsmoothed};
   const hark_network_input input = {.tokens = tokens,
                                     .vectors = vectors,
                                     .ranges = &m->ranges,
                                     .remaining = remaining,
                                     .weight = 1,
                                     .penalty = penalty,
-                                    .given = m->given ? &given : NULL};
+                                    .given = m->decides != RULE ? &given : NULL};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
 }
@@ -326,13 +369,15 @@ static void compare(const model *m, const ahca_definition *d, const char *setup,
 }
 
 /* What has to occur for a variant to be tested. */
-static void check_decisions(const ahca_definition *d, const char *name) {
+static void check_decisions(const ahca_definition *d, const variant *v) {
+  const char *const name = v->name;
   const hark_network_config *config = &d->network->config;
   const hark_ahca_config *ahca = &config->ahca;
   for (int32_t i = 0; i < d->network->parameters.count; i++)
-    if (!d->read[i]) fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
+    if (!d->read[i] && !(v->decides == CALLER_OF_DEPTH && strncmp(d->network->parameters.list[i].name, "depth", 5) == 0))
+      fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
   if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
-  if (d->left_out == 0) fail_msg("%s: everything is selected", name);
+  if (d->left_out == 0 && ahca->selected > 0) fail_msg("%s: everything is selected", name);
   if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC && d->by_rule == 0) fail_msg("%s: no chunk ends in a valley", name);
   if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
   if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0)
@@ -366,10 +411,12 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
         const ahca_sequence sequence = {.count = batches[b][s],
                                         .tokens = m.ids + first,
                                         .vectors = v->config.features > 0 ? m.numbers + first * FEATURES : NULL,
-                                        .starts = m.given ? m.first[s] : NULL,
+                                        .starts = v->decides == CALLER ? m.first[s] : NULL,
                                         .chunks = m.chunks[s],
-                                        .chosen = m.given ? m.chosen[s] : NULL,
-                                        .selected = m.chosen_count[s]};
+                                        .chosen = v->decides == CALLER ? m.chosen[s] : NULL,
+                                        .selected = m.chosen_count[s],
+                                        .depth_scores = v->decides == CALLER_OF_DEPTH ? m.scores[s] : NULL,
+                                        .without_smoothing = v->decides == UNSMOOTHED};
         ahca_definition_logits(&d, &sequence, told);
         told += tells_tokens(&m) ? batches[b][s] * VOCABULARY : CLASSES;
       }
@@ -380,7 +427,7 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
       batch_close(&m);
     }
   }
-  check_decisions(&d, v->name);
+  check_decisions(&d, v);
   model_close(&m);
   test_setup_close(context);
 }

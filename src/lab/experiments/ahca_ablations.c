@@ -24,21 +24,21 @@ static hark_status learn(hark_lab *lab, int task, int seed, double *accuracy) {
   hark_lab_ahca_config config = task == NEEDLE ? hark_lab_needle_config() : task == MAPS ? hark_lab_maps_config() : hark_lab_runs_config();
   if (task == NEEDLE) {
     hark_lab_needle_result result;
-    config.selected = 0;
+    config.model.ahca.selected = 0;
     HARK_TRY(hark_lab_learn_needle(lab, &config, &study, &result));
     *accuracy = result.accuracy;
     return HARK_OK;
   }
   if (task == MAPS) {
     hark_lab_maps_result result;
-    config.layers = 1;
-    config.depth = HARK_LAB_DEPTH_FULL;
+    config.model.layers = 1;
+    hark_lab_ahca_give_capacity(&config, 1);
     HARK_TRY(hark_lab_learn_maps(lab, &config, &study, &result));
     *accuracy = result.hard;
     return HARK_OK;
   }
   hark_lab_runs_result result;
-  config.learned = config.smooth = config.straight = false;
+  config.model.ahca.chunk = HARK_AHCA_CHUNK_FIXED;
   HARK_TRY(hark_lab_learn_runs(lab, &config, &study, &result));
   *accuracy = result.accuracy;
   return HARK_OK;

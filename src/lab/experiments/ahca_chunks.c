@@ -29,9 +29,9 @@ static const hark_lab_column columns[COLUMNS] = {
 
 static hark_lab_ahca_config config_of(int way) {
   hark_lab_ahca_config config = hark_lab_runs_config();
-  config.learned = way != FIXED;
-  config.smooth = way == SMOOTH || way == BOTH;
-  config.straight = way == STRAIGHT || way == BOTH;
+  if (way == FIXED) config.model.ahca.chunk = HARK_AHCA_CHUNK_FIXED;
+  config.without_smoothing = way == RATIO || way == STRAIGHT;
+  config.without_straight_through = way == RATIO || way == SMOOTH;
   return config;
 }
 

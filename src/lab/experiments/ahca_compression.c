@@ -10,7 +10,7 @@
  * The formulas leave out what both have: without the d^2 of HTC's layers they do not compare like with like. Counted is therefore a stand-in too, which
  * pools M tokens to C = M / 16 and has four dense layers on them, and AHCA with chunks of 64 tokens and 4 slots, which is as much compression.
  */
-#include "lab/ahca_network.h"
+#include "lab/ahca_trained.h"
 #include "lab/fit.h"
 #include "lab/tables.h"
 
@@ -122,26 +122,19 @@ enum { LENGTH, COUNTED_AHCA, COUNTED_HTC, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {
     {"M", "tokens", NULL}, {"AHCA", "operations", NULL}, {"pooled to M/16, dense layers", "operations", NULL}};
 
+/* Of the stand-in all that is left is one chunk, and there is no second level. */
 static hark_status count(hark_lab *lab, int64_t length, bool compressed, double *operations) {
-  const hark_lab_ahca_config config = {.sequences = 1,
-                                       .rows = length,
-                                       .vocabulary = 256,
-                                       .classes = 2,
-                                       .width = 64,
-                                       .heads = 1,
-                                       .layers = 4,
-                                       .chunk = compressed ? 64 : length, /* the stand-in: all that is left is one chunk */
-                                       .slots = compressed ? 4 : length / SHARE,
-                                       .secondary = 64,
-                                       .selected = compressed ? 16 : 0,
-                                       .reading = HARK_LAB_READ_MEAN};
+  hark_lab_ahca_config config = {.model = hark_lab_ahca_model(length, 256, 64, 1, 4), .sequences = 1, .rows = length};
+  hark_ahca_config *const ahca = &config.model.ahca;
   hark_lab_needs needs = {0};
-  hark_lab_ahca network;
-  hark_status status = hark_lab_ahca_open(lab, &config, 0, &network);
-  if (status == HARK_OK) status = hark_lab_ahca_needs(&network, false, &needs);
-  hark_lab_ahca_close(&network);
+  config.model.classes = 2;
+  ahca->chunk_size = compressed ? 64 : length;
+  ahca->primary_slots = compressed ? 4 : length / SHARE;
+  ahca->secondary_slots = 64;
+  ahca->selected = compressed ? 16 : 0;
+  HARK_TRY(hark_lab_ahca_count(lab, &config, false, &needs));
   *operations = needs.operations;
-  return status;
+  return HARK_OK;
 }
 
 static hark_status count_networks(hark_lab *lab) {

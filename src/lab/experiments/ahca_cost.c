@@ -9,7 +9,7 @@
  * where the two cross, of a batch too, a sequence's share of it.
  */
 #include "io/machine.h"
-#include "lab/ahca_network.h"
+#include "lab/ahca_trained.h"
 #include "lab/fit.h"
 #include "lab/tables.h"
 
@@ -27,39 +27,26 @@
 #define DEPTH_LENGTH 16384
 
 static hark_lab_ahca_config config_of(int64_t length) {
-  return (hark_lab_ahca_config){.sequences = 1,
-                                .rows = length,
-                                .vocabulary = 256,
-                                .classes = 2,
-                                .width = WIDTH,
-                                .heads = 1,
-                                .layers = 4,
-                                .chunk = CHUNK,
-                                .slots = 4,
-                                .secondary = 64,
-                                .selected = 16,
-                                .secondary_attention = true,
-                                .capacity = DEEP_CAPACITY,
-                                .reading = HARK_LAB_READ_MEAN};
+  hark_lab_ahca_config config = {.model = hark_lab_ahca_model(length, 256, WIDTH, 1, 4), .sequences = 1, .rows = length};
+  hark_ahca_config *const ahca = &config.model.ahca;
+  config.model.classes = 2;
+  ahca->chunk_size = CHUNK;
+  ahca->primary_slots = 4;
+  ahca->secondary_slots = 64;
+  ahca->selected = 16;
+  ahca->secondary_pool = HARK_AHCA_POOL_ATTENTION;
+  return config;
 }
 
 /* All tokens are slots of one chunk: four dense layers. */
 static hark_lab_ahca_config dense_network(int64_t length) {
   hark_lab_ahca_config config = config_of(length);
-  config.chunk = config.slots = length;
-  config.selected = 0;
+  config.model.ahca.chunk_size = config.model.ahca.primary_slots = length;
+  config.model.ahca.selected = 0;
   return config;
 }
 
 /* ---- what is counted ---- */
-
-static hark_status count(hark_lab *lab, const hark_lab_ahca_config *config, bool backward, hark_lab_needs *out) {
-  hark_lab_ahca network;
-  hark_status status = hark_lab_ahca_open(lab, config, 0, &network);
-  if (status == HARK_OK) status = hark_lab_ahca_needs(&network, backward, out);
-  hark_lab_ahca_close(&network);
-  return status;
-}
 
 /* One attention of rows that are queries, keys and values. */
 typedef struct dense {
@@ -133,8 +120,8 @@ static hark_status time_pass(hark_lab_training *training, hark_lab_pass *pass, v
 
 static hark_status open_network(hark_lab *lab, const hark_lab_ahca_config *config, hark_lab_ahca *n) {
   HARK_TRY(hark_lab_ahca_open(lab, config, 0, n));
-  for (int64_t t = 0; t < n->tokens; t++) n->host_tokens[t] = (int32_t)(t * 37 % config->vocabulary);
-  return hark_lab_training_failed(&n->training, hark_tensor_write(n->training.context, &n->token_ids, n->host_tokens));
+  for (int64_t t = 0; t < n->tokens; t++) n->host_tokens[t] = (int32_t)(t * 37 % config->model.vocabulary);
+  return hark_lab_ahca_write(n);
 }
 
 static hark_status time_network(hark_lab *lab, const hark_lab_ahca_config *config, int repeats, double *out) {
@@ -147,7 +134,7 @@ static hark_status time_network(hark_lab *lab, const hark_lab_ahca_config *confi
 
 /* Two networks in turn, so that what else the machine does meets both alike. */
 static hark_status time_two(hark_lab *lab, const hark_lab_ahca_config configs[2], int repeats, double out[2]) {
-  hark_lab_ahca networks[2] = {{.config = {0}}};
+  hark_lab_ahca networks[2] = {{.run = 0}};
   out[0] = out[1] = INFINITY;
   hark_status status = open_network(lab, &configs[0], &networks[0]);
   if (status == HARK_OK) status = open_network(lab, &configs[1], &networks[1]);
@@ -195,10 +182,10 @@ static hark_status count_length(hark_lab *lab, hark_lab_table *table, int64_t le
   hark_lab_ahca_config config = config_of(length), whole = dense_network(length);
   hark_lab_needs own, control, four;
   double row[COUNTED] = {[LENGTH] = (double)length};
-  HARK_TRY(count(lab, &config, true, &own));
-  config.secondary = hark_max(length / SHARE, config.selected);
-  HARK_TRY(count(lab, &config, false, &control));
-  HARK_TRY(count(lab, &whole, false, &four));
+  HARK_TRY(hark_lab_ahca_count(lab, &config, true, &own));
+  config.model.ahca.secondary_slots = hark_max(length / SHARE, config.model.ahca.selected);
+  HARK_TRY(hark_lab_ahca_count(lab, &config, false, &control));
+  HARK_TRY(hark_lab_ahca_count(lab, &whole, false, &four));
   HARK_TRY(count_dense(lab, length, &row[DENSE]));
   row[OPERATIONS] = own.operations;
   row[BYTES] = own.bytes;
@@ -230,9 +217,9 @@ static hark_status time_depth(hark_lab *lab, hark_lab_table *table) {
   hark_lab_ahca_config networks[2] = {config_of(DEPTH_LENGTH), config_of(DEPTH_LENGTH)};
   hark_lab_needs all, fewer;
   double seconds[2] = {0};
-  networks[1].depth = HARK_LAB_DEPTH_RANDOM;
-  HARK_TRY(count(lab, &networks[0], false, &all));
-  HARK_TRY(count(lab, &networks[1], false, &fewer));
+  hark_lab_ahca_give_capacity(&networks[1], DEEP_CAPACITY);
+  HARK_TRY(hark_lab_ahca_count(lab, &networks[0], false, &all));
+  HARK_TRY(hark_lab_ahca_count(lab, &networks[1], false, &fewer));
   HARK_TRY(time_two(lab, networks, REPEATS_SHORT, seconds));
   const double row[SAVED] = {1 - fewer.operations / all.operations, 1 - seconds[1] / seconds[0], 1e3 * seconds[0], 1e3 * seconds[1]};
   return hark_lab_add_row(lab, table, row);

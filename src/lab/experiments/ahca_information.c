@@ -160,7 +160,8 @@ static hark_status study_needle(hark_lab *lab) {
                                     .tests = NEEDLE_TESTS};
       hark_lab_ahca_config config = hark_lab_needle_config();
       hark_lab_needle_result result;
-      config.select = (hark_lab_select)selection;
+      if (selection != SCORE) config.model.ahca.select = HARK_AHCA_SELECT_NORM;
+      config.random_selection = selection == RANDOM;
       HARK_TRY(hark_lab_learn_needle(lab, &config, &study, &result));
       const double row[NEEDLE_COLUMNS] = {selection, seed, result.accuracy, result.selected};
       HARK_TRY(hark_lab_add_row(lab, table, row));
@@ -176,6 +177,7 @@ static hark_status study_needle(hark_lab *lab) {
 #define TEXT_FULL_STEPS 1200
 #define TEXT_QUICK_STEPS 800
 #define TEXT_PEAK 4e-3
+#define TEXT_DEVIATION 0.1 /* of embeddings */
 #define TEXT_TESTS 8
 #define TEXT_RUNS 64 /* where the numbers of these networks begin */
 
@@ -186,39 +188,54 @@ static const hark_lab_column text_columns[TEXT_COLUMNS] = {{"C1", "slots of 16 l
                                                            {"slots exchanged", "nats a letter", NULL},
                                                            {"single letters", "nats", NULL}};
 
-static hark_status test_text(hark_lab_ahca *n, hark_lab_text_part *r, bool exchanged, double *out) {
-  n->permute = exchanged;
+/* A text that is read; `exchanged`: with its chunks in the reverse order, while the targets stay. Without a second level the slots of a chunk depend on
+ * its tokens alone, so that these are the slots of other chunks. */
+typedef struct reading {
+  hark_lab_text_part part;
+  bool exchanged;
+} reading;
+
+static hark_status draw(hark_lab_ahca *n, uint32_t stream, void *user) {
+  reading *const r = user;
+  const int64_t chunks = WINDOW / CHUNK;
+  HARK_TRY(hark_lab_draw_text(n, stream, &r->part));
+  if (!r->exchanged) return HARK_OK;
+  for (int64_t t = 0; t < n->tokens; t++) {
+    const int64_t in_window = t % WINDOW, other = (chunks - 1 - in_window / CHUNK) * CHUNK + in_window % CHUNK;
+    n->host_tokens[t] = n->host_targets[t - in_window + other];
+  }
+  return HARK_OK;
+}
+
+static hark_status test_text(hark_lab_ahca *n, reading *r, bool exchanged, double *out) {
+  r->exchanged = exchanged;
   *out = 0;
   for (int i = 0; i < TEXT_TESTS; i++) {
     double loss = 0;
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_text, r, &loss));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw, r, &loss));
     *out += loss / TEXT_TESTS;
   }
   return HARK_OK;
 }
 
-static hark_status read_text(hark_lab *lab, hark_lab_ahca *n, hark_lab_text_part *r, double *row) {
-  r->held_out = false;
-  HARK_TRY(hark_lab_ahca_train(n, lab->quick ? TEXT_QUICK_STEPS : TEXT_FULL_STEPS, TEXT_PEAK, hark_lab_draw_text, r, NULL));
-  r->held_out = true;
+static hark_status read_text(hark_lab *lab, hark_lab_ahca *n, reading *r, double *row) {
+  r->part.held_out = r->exchanged = false;
+  HARK_TRY(hark_lab_ahca_train(n, lab->quick ? TEXT_QUICK_STEPS : TEXT_FULL_STEPS, TEXT_PEAK, draw, r, NULL));
+  r->part.held_out = true;
   HARK_TRY(test_text(n, r, false, &row[LOSS]));
   return test_text(n, r, true, &row[EXCHANGED]);
 }
 
-static hark_status learn_text(hark_lab *lab, hark_lab_text_part *r, int64_t slots, int seed, hark_lab_table *table) {
-  const hark_lab_ahca_config config = {.sequences = WINDOWS,
-                                       .rows = WINDOW,
-                                       .vocabulary = r->text.letters,
-                                       .classes = r->text.letters,
-                                       .width = 32,
-                                       .heads = 2,
-                                       .layers = 1,
-                                       .chunk = CHUNK,
-                                       .positions = true,
-                                       .two_layers = true,
-                                       .slots = slots,
-                                       .reading = HARK_LAB_READ_POSITIONS};
-  double row[TEXT_COLUMNS] = {(double)slots, seed, 0, 0, r->text.entropy};
+static hark_status learn_text(hark_lab *lab, reading *r, int64_t slots, int seed, hark_lab_table *table) {
+  hark_lab_ahca_config config = {
+      .model = hark_lab_ahca_model(WINDOW, r->part.text.letters, 32, 2, 1), .sequences = WINDOWS, .rows = WINDOW};
+  config.model.positions = HARK_POSITIONS_LEARNED;
+  config.model.embedding_deviation = TEXT_DEVIATION;
+  config.model.ahca.head = HARK_AHCA_HEAD_RECONSTRUCTION;
+  config.model.ahca.chunk_size = CHUNK;
+  config.model.ahca.primary_depth = 2;
+  config.model.ahca.primary_slots = slots;
+  double row[TEXT_COLUMNS] = {(double)slots, seed, 0, 0, r->part.text.entropy};
   hark_lab_ahca network;
   hark_status status = hark_lab_ahca_open(lab, &config, (uint32_t)(TEXT_RUNS + slots * FULL_SEEDS + seed), &network);
   if (status == HARK_OK) status = read_text(lab, &network, r, row);
@@ -226,7 +243,7 @@ static hark_status learn_text(hark_lab *lab, hark_lab_text_part *r, int64_t slot
   return status != HARK_OK ? status : hark_lab_add_row(lab, table, row);
 }
 
-static hark_status study_text(hark_lab *lab, hark_lab_text_part *r) {
+static hark_status study_text(hark_lab *lab, reading *r) {
   static const hark_lab_axes axes = {
       .title = "a text, from the slots of its chunks", .x = "C1 (slots of 16 letters)", .y = "nats a letter", .log_x = true};
   hark_lab_table *table;
@@ -258,8 +275,8 @@ static hark_status check(hark_context *context, const void *own) {
 
 static hark_status measure(hark_lab *lab) {
   const information_values *const values = lab->options;
-  hark_lab_text_part r = {.held_out = false};
-  HARK_TRY(hark_lab_text_read(lab, values != NULL ? values->data : "", WINDOW, &r.text)); /* what can fail comes first */
+  reading r = {.exchanged = false};
+  HARK_TRY(hark_lab_text_read(lab, values != NULL ? values->data : "", WINDOW, &r.part.text)); /* what can fail comes first */
   HARK_TRY(study_noise(lab));
   HARK_TRY(study_needle(lab));
   return study_text(lab, &r);
