@@ -5,9 +5,9 @@
 
 #define NEEDLE_NOISE 32
 #define NEEDLE_LABELS 16
-#define SYMBOLS 8
+#define SYMBOLS HARK_LAB_MAPS_SYMBOLS
 #define HARD_SHARE 4 /* one chunk of so many */
-#define HOPS 3
+#define HOPS HARK_LAB_MAPS_HOPS
 #define TOPICS 16
 #define TOPIC_TOKENS 4
 #define SHORTEST_RUN 3
@@ -110,6 +110,14 @@ hark_lab_ahca_config hark_lab_maps_config(void) {
   return config;
 }
 
+static void draw_permutation(const hark_random_stream *words, uint64_t *drawn, int32_t *f) {
+  for (int32_t i = 0; i < SYMBOLS; i++) {
+    const int64_t other = below(words, drawn, i + 1);
+    f[i] = f[other];
+    f[other] = i;
+  }
+}
+
 /* The hard ones are a quarter of the chunks of every sequence, anywhere among them. */
 hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
@@ -121,7 +129,7 @@ hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
       const int64_t first = (b * chunks + k) * (SYMBOLS + 1);
       int32_t *const tokens = n->host_tokens + first;
       const bool is_hard = below(&words, &drawn, chunks - k) < hard;
-      for (int i = 1; i <= SYMBOLS; i++) tokens[i] = (int32_t)below(&words, &drawn, SYMBOLS);
+      draw_permutation(&words, &drawn, tokens + 1);
       tokens[0] = SYMBOLS + (is_hard ? 1 : 0);
       int32_t answer = tokens[1];
       for (int hop = 1; is_hard && hop < HOPS; hop++) answer = tokens[1 + answer];
