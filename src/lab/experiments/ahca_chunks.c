@@ -1,11 +1,11 @@
 /* ahca_chunks.c - learned boundaries find where the topic changes; fixed ones cannot.
  *
- * Runs of 3 to 13 tokens of one of 16 topics (task `runs` of ahca_tasks.h). A chunk is one slot, and every token is asked its topic from the slot of its
+ * Runs of 3 to 13 tokens of one of 16 topics (task `runs` of ahca_tasks.h). A chunk is one slot, and every token's topic is predicted from the slot of its
  * chunk alone, so that a chunk of two topics is wrong for some of its tokens. Boundaries stand where p_t = (1 - cos(q_t, k_{t-1})) / 2 >= 1/2. What teaches
  * p are three gradients, which are switched on one by one:
  *
  *     ratio      .03 N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)), N = 8: how many boundaries there shall be
- *     straight   outputs of tokens times 1, whose gradient is that of how certain their boundary was
+ *     straight   what a token gets from the slot times 1, whose gradient is that of how certain the token's boundary was
  *     smoothing  chunk k is p_k c_k + (1 - p_k) of the chunk before: p is asked whether c_k is any good
  *
  * F1 is of boundaries but those that begin a sequence, which are given. Source: A, section 3.1; H-Net (arXiv 2507.07955).
@@ -88,10 +88,12 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
         "\n"
-        "Tokens are labelled from the one slot of their chunk. The straight-through factor stands behind the norm of that slot: in front "
-        "of it "
-        "the norm would take the factor away again, and its gradient with it. Minimum and maximum length are 1 and 32; "
-        "the model has 2 and 32 for chunks of 8. F1 leaves out the boundaries that begin sequences.\n"
+        "A token's query is its place and its chunk's number, and its topic is predicted from what it gets from the one slot of its chunk. "
+        "The "
+        "straight-through factor is of that: a norm of it alone would take the factor away again, and its gradient with it. The smallest "
+        "and "
+        "the largest length are 1 and 32; "
+        "the defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, a point a seed.",
     .trains = true,

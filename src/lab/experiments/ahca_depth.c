@@ -1,8 +1,12 @@
 /* ahca_depth.c - depth that follows need: chunks that are asked for more steps go through more layers.
  *
- * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h). Three of four are asked f(0), one layer's work; those with a flag f(f(f(0))),
- * three layers' work. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is 1.75. Which quarter a learned
- * score decides, or a random one. Accuracy of a random quarter: 1/4 right, and of the others what one layer can guess.
+ * A chunk is a flag and a permutation f of 10 symbols (task `maps` of ahca_tasks.h), whose last token predicts f(0) in three of four, one layer's work, and
+ * f(f(f(f(0)))) in those with a flag. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is 1.75. Which
+ * quarter a learned score decides, or a random one. Accuracy of a random quarter: 1/4 correct, and of the others what one layer can guess.
+ *
+ * Why four steps. The last token attends to the slots of its chunk, which is a step as well. After one layer the slot of each symbol j knows f(f(j)), and
+ * another head of attention told it whether f(0) = j: the head of tokens asks the slot for which this holds, and has f(f(f(0))). Trained that way, one layer
+ * answers all maps that are followed three times. Why permutations: a map of few symbols soon runs into a short cycle, and more steps are guessed better.
  *
  * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a norm has a relative
  * deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5; capacities: arXiv 2404.02258.
@@ -127,7 +131,7 @@ static hark_status measure(hark_lab *lab) {
   hark_lab_table *table;
   hark_tape *tape;
   double row[SAVED];
-  HARK_TRY(hark_lab_add_table(lab, "f(0) of easy chunks, f(f(f(0))) of hard ones", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "f(0) of easy chunks, f(f(f(f(0)))) of hard ones", columns, COLUMNS, &table));
   HARK_TRY(train_all(lab, table));
   HARK_TRY(draw_figure(lab, table));
   HARK_TRY(hark_lab_add_table(lab, "operations", saved_columns, SAVED, &table));
@@ -169,7 +173,7 @@ const hark_experiment hark_experiment_ahca_depth = {
     .summary = "layers for the chunks that need them: a learned quarter does what all would",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.4, 5.4 and 11.5",
     .statement =
-        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that are asked for three steps through all layers and "
+        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that need four steps through all layers and "
         "answers them, "
         "where a random quarter cannot; the layers cost 1.75 / 4 of the operations",
     .printed = "L_k = floor(a_k / max a * L) with a_k the norm of a row; and, in 5.4, the layers' cost with sum of L_k = L",
@@ -177,12 +181,20 @@ const hark_experiment hark_experiment_ahca_depth = {
         "capacities by rank, gates sigmoid(a_k) in front of the layers, full depth first and a small price for depth: norms of high "
         "dimension are all alike, and L_k is of each chunk",
     .notes =
-        "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(0)))\n"
+        "    chunk = flag, f(0) .. f(9), a permutation;   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
         "\n"
         "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % of "
         "the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. Without "
         "a "
-        "gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted.\n"
+        "gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted from networks "
+        "of one "
+        "layer and of four.\n"
+        "\n"
+        "The last token of a chunk attends to the chunk's slots, which is a step as well: with one layer it follows a map three times, "
+        "since "
+        "each slot j then knows f(f(j)) and whether f(0) = j. So that layers are needed, hard chunks have four steps, and of permutations: "
+        "maps "
+        "of few symbols soon run into short cycles, which are guessed.\n"
         "\n"
         "The paper's rule tells no chunk from another at d = 512: norms of so many independent numbers differ by a tenth, and that of the "
         "largest has 4 of 4 layers, all others 3 (last table).\n"

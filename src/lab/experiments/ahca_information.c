@@ -8,8 +8,8 @@
  *    by least squares on one half of the draws, judged on the other. "Information is preserved" is thus a statement about the data.
  * 2. One token of 512 (task `needle` of ahca_tasks.h) has to reach all chunks, through 4 of 32 global tokens: selected by a learned score, by their norm, at
  *    random. At random it is among them with probability 1/8, and 1/16 of the rest is guessed: 1/8 + 7/8 / 16 = .18, and a thirty-second chunk knows.
- * 3. A text, from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters, over the entropy of single letters;
- *    and with the slots of chunks exchanged, where nothing is left to know.
+ * 3. A text, reconstructed from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters, over the entropy of
+ *    single letters; and with the slots of chunks exchanged, where nothing is left to know.
  *
  * Source: A, sections 10.2.2 and 12.2, which take for granted what is measured here.
  */
@@ -327,11 +327,13 @@ const hark_experiment hark_experiment_ahca_information = {
     .notes =
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
-        "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: every chunk has to tell the one label that stands "
+        "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one label that "
+        "is "
         "somewhere.\n"
         "\n"
-        "*Text.* 16 letters a chunk; a query made of the position alone asks the chunk's slots. No second level, so that slots are all "
-        "there is. "
+        "*Text.* 16 letters a chunk; a query made of the place and the chunk's number asks the chunk's slots. No second level, so that "
+        "slots "
+        "are all there is. For exchanged slots the text is read with its chunks in the reverse order and predicted in its own. "
         "Held out is the last tenth. Without `--data` the text is what the experiments of `hark lab` say of themselves.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
