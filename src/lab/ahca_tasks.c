@@ -110,14 +110,6 @@ hark_lab_ahca_config hark_lab_maps_config(void) {
   return config;
 }
 
-static void draw_permutation(const hark_random_stream *words, uint64_t *drawn, int32_t *f) {
-  for (int32_t i = 0; i < SYMBOLS; i++) {
-    const int64_t other = below(words, drawn, i + 1);
-    f[i] = f[other];
-    f[other] = i;
-  }
-}
-
 /* The hard ones are a quarter of the chunks of every sequence, anywhere among them. */
 hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
@@ -129,7 +121,7 @@ hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
       const int64_t first = (b * chunks + k) * (SYMBOLS + 1);
       int32_t *const tokens = n->host_tokens + first;
       const bool is_hard = below(&words, &drawn, chunks - k) < hard;
-      draw_permutation(&words, &drawn, tokens + 1);
+      for (int i = 1; i <= SYMBOLS; i++) tokens[i] = (int32_t)below(&words, &drawn, SYMBOLS);
       tokens[0] = SYMBOLS + (is_hard ? 1 : 0);
       int32_t answer = tokens[1];
       for (int hop = 1; is_hard && hop < HOPS; hop++) answer = tokens[1 + answer];
@@ -144,7 +136,7 @@ typedef struct maps_counts {
 } maps_counts;
 
 static void count_maps(const hark_lab_ahca *n, const int32_t *depth, maps_counts *counts) {
-  for (int64_t k = 0; k < n->chunks; k++) {
+  for (int64_t k = 0; k < n->tokens / (SYMBOLS + 1); k++) {
     const int64_t first = k * (SYMBOLS + 1), last = first + SYMBOLS;
     const bool hard = n->host_tokens[first] == SYMBOLS + 1, right = n->host_predicted[last] == n->host_targets[last];
     const int64_t layers = depth != NULL ? depth[k] : n->config.model.layers;
@@ -197,6 +189,7 @@ hark_lab_ahca_config hark_lab_runs_config(void) {
   ahca->head = HARK_AHCA_HEAD_RECONSTRUCTION;
   ahca->chunk = HARK_AHCA_CHUNK_LEARNED;
   ahca->chunk_size = size;
+  ahca->boundary = HARK_AHCA_BOUNDARY_COMPRESSED;
   ahca->chunk_minimum = 1;
   ahca->chunk_maximum = LONGEST_CHUNK * size;
   ahca->primary_slots = 1;

@@ -2,7 +2,7 @@
  *
  *   needle   M = 512 tokens, one of which, anywhere, is one of 16 labels: the last token of each of 32 chunks predicts which. What passes between
  *            chunks
- *   maps     a chunk is a flag and a permutation f of 10 symbols; its last token predicts f(0) where it is not flagged (3 of 4), and f(f(f(f(0))))
+ *   maps     a chunk is a flag and a map f of 8 symbols; its last token predicts f(0) where it is not flagged (3 of 4), and f(f(f(f(0))))
  *            where it is. Depth
  *   runs     runs of 3 to 13 tokens of one of 16 topics, four tokens a topic; the topic of every token is predicted from its chunk alone. Boundaries
  */
@@ -24,7 +24,7 @@ typedef struct hark_lab_study {
 #define HARK_LAB_RUNS_STEPS 1200
 
 #define HARK_LAB_MAPS_LAYERS 4
-#define HARK_LAB_MAPS_SYMBOLS 10
+#define HARK_LAB_MAPS_SYMBOLS 8
 #define HARK_LAB_MAPS_HOPS 4
 
 /* What experiments begin with: learned selection; learned depth, layers 2 to 4 for a quarter of the chunks; learned boundaries. Maps and runs have

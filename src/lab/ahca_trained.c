@@ -235,3 +235,19 @@ hark_status hark_lab_ahca_count(hark_lab *lab, const hark_lab_ahca_config *confi
   hark_lab_ahca_close(&network);
   return status;
 }
+
+static hark_status count_pass(hark_lab_ahca *n, double *out) {
+  HARK_TRY(hark_lab_ahca_write(n));
+  HARK_TRY(hark_lab_training_predict(&n->training, hark_lab_ahca_record, n));
+  *out = hark_tape_operations(n->training.tape);
+  return HARK_OK;
+}
+
+hark_status hark_lab_ahca_operations(hark_lab *lab, const hark_lab_ahca_config *config, double *out) {
+  hark_lab_ahca network;
+  *out = 0;
+  hark_status status = hark_lab_ahca_open(lab, config, 0, &network);
+  if (status == HARK_OK) status = count_pass(&network, out);
+  hark_lab_ahca_close(&network);
+  return status;
+}

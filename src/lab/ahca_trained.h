@@ -74,6 +74,10 @@ HARK_MUST_CHECK hark_status hark_lab_ahca_needs(hark_lab_ahca *network, bool bac
 /* The same of a network that is made for it. */
 HARK_MUST_CHECK hark_status hark_lab_ahca_count(hark_lab *lab, const hark_lab_ahca_config *config, bool backward, hark_lab_needs *out);
 
+/* Operations of a pass without gradients over tokens of which none matters: of as many chunks as there are at each depth, where counts from shapes alone
+ * have the most that may be. */
+HARK_MUST_CHECK hark_status hark_lab_ahca_operations(hark_lab *lab, const hark_lab_ahca_config *config, double *out);
+
 /* host_tokens and host_targets to where a pass reads them. */
 HARK_MUST_CHECK hark_status hark_lab_ahca_write(hark_lab_ahca *network);
 

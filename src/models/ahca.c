@@ -140,7 +140,8 @@ static hark_status declare_compressor(hark_context *context, hark_network *netwo
  * 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is about 0 and p about 1/2, every other token
  * begins a chunk, and a network that cuts everywhere labels everything right. These two layers have their bias in every model therefore. */
 static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
-  const int64_t width = network->config.width;
+  const bool compressed = network->config.ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED; /* which keeps the size of elements */
+  const int64_t width = compressed ? hark_ahca_sizes_of(&network->config).primary_width : network->config.width;
   const hark_parameter_spec weight = {.rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true};
   const hark_parameter_spec bias = {
       .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = content_deviation(&network->config)};

@@ -7,6 +7,7 @@
 #include "core/string_list.h"
 
 #define HARK_AHCA_CHUNK_WORDS "fixed|delimiter|semantic|learned"
+#define HARK_AHCA_BOUNDARY_WORDS "tokens|compressed"
 #define HARK_AHCA_POOL_WORDS "average|max|attention"
 #define HARK_AHCA_SELECT_WORDS "score|norm|query|medoids"
 #define HARK_AHCA_JOIN_WORDS "once|every"
@@ -22,6 +23,7 @@ typedef enum hark_ahca_chunk {
   HARK_AHCA_CHUNK_SEMANTIC,
   HARK_AHCA_CHUNK_LEARNED
 } hark_ahca_chunk;
+typedef enum hark_ahca_boundary { HARK_AHCA_BOUNDARY_TOKENS, HARK_AHCA_BOUNDARY_COMPRESSED } hark_ahca_boundary;
 typedef enum hark_ahca_pool { HARK_AHCA_POOL_AVERAGE, HARK_AHCA_POOL_MAX, HARK_AHCA_POOL_ATTENTION } hark_ahca_pool;
 typedef enum hark_ahca_select {
   HARK_AHCA_SELECT_SCORE,
@@ -51,6 +53,7 @@ typedef struct hark_ahca_config {
   int64_t chunk_size;                             /* of fixed chunks; what learned ones are to have on average */
   int64_t chunk_minimum;                          /* rows, of the other rules; 0: a quarter of chunk_size */
   int64_t chunk_maximum;                          /* 0: four times chunk_size */
+  int boundary;                                   /* hark_ahca_boundary: what learned boundaries are predicted from */
   int64_t delimiter;                              /* id */
   hark_string_list more_delimiters;               /* other ids, as they are written */
   int32_t other_delimiters[HARK_AHCA_DELIMITERS]; /* no option: what was read of them */

@@ -9,7 +9,7 @@
 #include <hark/experimental.h>
 #include <inttypes.h>
 
-/* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2. */
+/* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2, x the tokens as they are embedded or compressed. */
 static hark_status boundary_probability(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   hark_value inputs[3] = {0, 0, p->offsets};
   HARK_TRY(hark_linear_apply(p->forward, &p->layers->boundary_query, x, &inputs[0]));
@@ -137,11 +137,10 @@ static int64_t keys_of_segment(int64_t rows, int64_t segments, int64_t most) {
   return hark_max(1, hark_min(most, hark_ceil_div(rows, hark_max(1, segments))));
 }
 
-/* C1 [K, C1, d'] */
-static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *out) {
+/* C1 [K, C1, d'] of u, the compressed tokens, which are consumed. */
+static hark_status compress_chunks(hark_ahca_pass *p, hark_value u, hark_value *out) {
   const hark_ahca_layers *layers = p->layers;
-  hark_value u = 0, c = 0;
-  HARK_TRY(compress(p, &layers->primary, x, &u));
+  hark_value c = 0;
   if (layers->in_chunk_table != 0) {
     const int64_t limit = hark_min(p->sizes.maximum, p->network->config.context);
     const hark_segment_index_attributes rows = {p->tokens, 0, limit, true};
@@ -298,14 +297,17 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
                       .tokens = hark_tensor_count(hark_tape_tensor(forward->tape, input->tokens)),
                       .sequences = input->ranges->shape[0],
                       .traced = trace != NULL};
-  hark_value ranges = 0, x = 0, score = 0, c = 0, begin = 0, h = 0;
+  hark_value ranges = 0, x = 0, u = 0, score = 0, c = 0, begin = 0, h = 0;
   HARK_TRY(hark_tape_leaf(p.tape, input->ranges, NULL, &ranges));
   HARK_TRY(hark_ahca_apply_one(&p, &hark_op_range_offsets, NULL, ranges, &p.offsets));
   HARK_TRY(embed(&p, &x));
-  HARK_TRY(cut(&p, x, &score));
+  const bool first = p.options->chunk == HARK_AHCA_CHUNK_LEARNED && p.options->boundary == HARK_AHCA_BOUNDARY_COMPRESSED;
+  if (first) HARK_TRY(compress(&p, &p.layers->primary, x, &u));
+  HARK_TRY(cut(&p, first ? u : x, &score));
   HARK_TRY(settle_boundaries(&p, score));
   HARK_TRY(number_slots(&p));
-  HARK_TRY(compress_chunks(&p, x, &c));
+  if (!first) HARK_TRY(compress(&p, &p.layers->primary, x, &u));
+  HARK_TRY(compress_chunks(&p, u, &c));
   if (network->config.ahca.head != HARK_AHCA_HEAD_LABELS) hark_tape_release(p.tape, x);
   if (hark_ahca_has_global(&network->config)) {
     HARK_TRY(compress_sequences(&p, c));

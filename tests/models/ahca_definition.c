@@ -309,10 +309,11 @@ static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t cou
 }
 
 /* C1 [K C1, d']; of learned chunks, where they are smoothed, y_k = p_k c_k + (1 - p_k) y_{k-1}. */
-static matrix primary(ahca_definition *d, const chunks *c, matrix x, bool smoothed) {
+static matrix primary(ahca_definition *d, const chunks *c, matrix compressed, bool smoothed) {
   const hark_network_config *config = &d->network->config;
   const hark_ahca_config *ahca = &config->ahca;
-  const matrix u = compress(d, "primary", ahca->primary_depth, x), out = make(c->count * ahca->primary_slots, u.width);
+  const matrix u = make(compressed.rows, compressed.width), out = make(c->count * ahca->primary_slots, u.width);
+  for (int64_t t = 0; t < u.rows; t++) add_row(u, t, compressed, t, 1);
   if (config->positions == HARK_POSITIONS_LEARNED) {
     const matrix table = weights(d, "embedding.in_chunk");
     for (int64_t k = 0; k < c->count; k++)
@@ -711,8 +712,9 @@ void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, d
   const bool of_selected = config->ahca.output == HARK_AHCA_OUTPUT_SELECTED;
   taken = 0;
   const matrix x = embed(d, sequence);
-  const chunks c = cut(d, sequence, x);
-  const matrix c1 = primary(d, &c, x, !sequence->without_smoothing);
+  const matrix compressed = compress(d, "primary", config->ahca.primary_depth, x);
+  const chunks c = cut(d, sequence, config->ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED ? compressed : x);
+  const matrix c1 = primary(d, &c, compressed, !sequence->without_smoothing);
   selection all = {0}, selected = {0};
   if (config->ahca.selected > 0) selected = choose(d, sequence, c1, secondary(d, c1), &all);
   units u = {.given = sequence->depth_scores,

@@ -62,8 +62,9 @@ const ahca_variant ahca_variants[] = {
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(1, 5, 3), .join = HARK_AHCA_JOIN_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
     {
         "alone_reconstruction",
-        {LABELS, .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 0), .head = HARK_AHCA_HEAD_RECONSTRUCTION,
-                          .primary_pool = HARK_AHCA_POOL_ATTENTION, .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+        {LABELS, .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 0), .boundary = HARK_AHCA_BOUNDARY_COMPRESSED, .primary_width = 4,
+                          .head = HARK_AHCA_HEAD_RECONSTRUCTION, .primary_pool = HARK_AHCA_POOL_ATTENTION, .capacity = 0.5,
+                          .ratio_weight = 0.03, .ponder_weight = 0.02}},
     },
     {"medoids_paper",
      {BASE,

@@ -1,12 +1,13 @@
 /* ahca_depth.c - depth that follows need: chunks that are asked for more steps go through more layers.
  *
- * A chunk is a flag and a permutation f of 10 symbols (task `maps` of ahca_tasks.h), whose last token predicts f(0) in three of four, one layer's work, and
+ * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h), whose last token predicts f(0) in three of four, one layer's work, and
  * f(f(f(f(0)))) in those with a flag. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is 1.75. Which
  * quarter a learned score decides, or a random one. Accuracy of a random quarter: 1/4 correct, and of the others what one layer can guess.
  *
  * Why four steps. The last token attends to the slots of its chunk, which is a step as well. After one layer the slot of each symbol j knows f(f(j)), and
  * another head of attention told it whether f(0) = j: the head of tokens asks the slot for which this holds, and has f(f(f(0))). Trained that way, one layer
- * answers all maps that are followed three times. Why permutations: a map of few symbols soon runs into a short cycle, and more steps are guessed better.
+ * answers all maps that are followed three times. With four steps it knows the answer where 0, f(0), f(f(0)), f(f(f(0))) repeat themselves, which is so of
+ * 1 - 7 6 5 / 8^3 = .59 of the maps, and guesses it of the others.
  *
  * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a norm has a relative
  * deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5; capacities: arXiv 2404.02258.
@@ -56,20 +57,19 @@ static hark_status train_all(hark_lab *lab, hark_lab_table *table) {
   return HARK_OK;
 }
 
-/* Operations of the layers on one sequence. Networks of one layer and of all differ by layers 2 .. 4, a third of which is as much as the first. */
+/* Operations of the layers on a batch. Networks of one layer and of all differ by layers 2 .. 4, a third of which is as much as the first. */
 static hark_status count_layers(hark_lab *lab, double *operations, double *all) {
   enum { ONE, WITH_CAPACITY, EVERY, NETWORKS };
-  hark_lab_needs needs[NETWORKS];
+  double counts[NETWORKS];
   for (int network = 0; network < NETWORKS; network++) {
     hark_lab_ahca_config config = hark_lab_maps_config();
-    config.sequences = 1;
     if (network == ONE) config.model.layers = 1;
     if (network != WITH_CAPACITY) hark_lab_ahca_give_capacity(&config, 1);
-    HARK_TRY(hark_lab_ahca_count(lab, &config, false, &needs[network]));
+    HARK_TRY(hark_lab_ahca_operations(lab, &config, &counts[network]));
   }
-  const double first = (needs[EVERY].operations - needs[ONE].operations) / (HARK_LAB_MAPS_LAYERS - 1);
+  const double first = (counts[EVERY] - counts[ONE]) / (HARK_LAB_MAPS_LAYERS - 1);
   *all = HARK_LAB_MAPS_LAYERS * first;
-  *operations = first + needs[WITH_CAPACITY].operations - needs[ONE].operations;
+  *operations = first + counts[WITH_CAPACITY] - counts[ONE];
   return HARK_OK;
 }
 
@@ -143,7 +143,8 @@ static hark_status measure(hark_lab *lab) {
   return status;
 }
 
-/* .95, .90, .70 and 5 % were fixed beforehand. Quick is 2/3 of the training: that of one seed may be lower by .15 on the hard ones. The
+/* .95, .90 and 5 % were fixed beforehand, and .70 of random depth for three steps; .85 for four is 1/4 and 3/4 of the .8 that ahca_ablations.c allows one
+ * layer. Quick is 2/3 of the training: that of one seed may be lower by .15 on the hard ones. The
  * paper's rule was expected to give every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a = 1, and floor()
  * takes all others to L - 1, however near they are. What is judged is therefore 3 or 4 layers, that is that the rule tells no chunk from another: norms
  * differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk with two layers or one would be 15 deviations away. */
@@ -161,7 +162,7 @@ static hark_status judge(hark_lab *lab) {
   const double *const widest = hark_lab_row(paper, hark_lab_row_count(paper) - 1);
   HARK_TRY(hark_lab_require(lab, hard[LEARNED].mean, lab->quick ? 0.8 : 0.95, 1, "learned depth: accuracy on hard chunks"));
   HARK_TRY(hark_lab_require(lab, deep.mean, lab->quick ? 0.8 : 0.9, 1, "learned depth: hard chunks with all layers"));
-  HARK_TRY(hark_lab_require(lab, hard[RANDOM].mean, 0, 0.7, "random depth: accuracy on hard chunks"));
+  HARK_TRY(hark_lab_require(lab, hard[RANDOM].mean, 0, 0.85, "random depth: accuracy on hard chunks"));
   HARK_TRY(hark_lab_require(lab, depth.mean, 1.75, 1.75, "mean depth"));
   HARK_TRY(hark_lab_require(lab, counts[OPERATIONS] / counts[FULL_OPERATIONS] / (1.75 / 4), 0.95, 1.05,
                             "operations of the layers / those of all / (1.75 / 4)"));
@@ -181,7 +182,7 @@ const hark_experiment hark_experiment_ahca_depth = {
         "capacities by rank, gates sigmoid(a_k) in front of the layers, full depth first and a small price for depth: norms of high "
         "dimension are all alike, and L_k is of each chunk",
     .notes =
-        "    chunk = flag, f(0) .. f(9), a permutation;   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
+        "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
         "\n"
         "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % of "
         "the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. Without "
@@ -192,9 +193,9 @@ const hark_experiment hark_experiment_ahca_depth = {
         "\n"
         "The last token of a chunk attends to the chunk's slots, which is a step as well: with one layer it follows a map three times, "
         "since "
-        "each slot j then knows f(f(j)) and whether f(0) = j. So that layers are needed, hard chunks have four steps, and of permutations: "
-        "maps "
-        "of few symbols soon run into short cycles, which are guessed.\n"
+        "each slot j then knows f(f(j)) and whether f(0) = j. So that layers are needed, hard chunks have four steps. With one layer .59 "
+        "of "
+        "these are known, where the first four symbols repeat themselves, and the others are guessed.\n"
         "\n"
         "The paper's rule tells no chunk from another at d = 512: norms of so many independent numbers differ by a tenth, and that of the "
         "largest has 4 of 4 layers, all others 3 (last table).\n"

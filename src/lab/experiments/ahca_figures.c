@@ -21,7 +21,7 @@
 #define LONGEST (4 * CHUNK) /* of a learned chunk */
 #define SLOTS 2
 #define LAYERS 4
-#define DEVIATION 0.1 /* of embeddings */
+#define DEVIATION 1 /* of embeddings */
 #define SECONDARY 16
 #define SELECTED 4
 #define CAPACITY 0.5

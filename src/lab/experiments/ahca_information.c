@@ -177,7 +177,7 @@ static hark_status study_needle(hark_lab *lab) {
 #define TEXT_FULL_STEPS 1200
 #define TEXT_QUICK_STEPS 800
 #define TEXT_PEAK 4e-3
-#define TEXT_DEVIATION 0.1 /* of embeddings */
+#define TEXT_DEVIATION 1 /* of embeddings */
 #define TEXT_TESTS 8
 #define TEXT_RUNS 64 /* where the numbers of these networks begin */
 
