@@ -5,6 +5,7 @@
 
 #define NEEDLE_NOISE 32
 #define NEEDLE_LABELS 16
+#define NEEDLE_DEVIATION 0.1 /* of embeddings */
 #define SYMBOLS HARK_LAB_MAPS_SYMBOLS
 #define HARD_SHARE 4 /* one chunk of so many */
 #define HOPS HARK_LAB_MAPS_HOPS
@@ -26,6 +27,7 @@ static int64_t below(const hark_random_stream *words, uint64_t *drawn, int64_t l
 hark_lab_ahca_config hark_lab_needle_config(void) {
   hark_lab_ahca_config config = {.model = hark_lab_ahca_model(512, NEEDLE_NOISE + NEEDLE_LABELS, 32, 1, 1), .sequences = 16, .rows = 512};
   hark_ahca_config *const ahca = &config.model.ahca;
+  config.model.embedding_deviation = NEEDLE_DEVIATION;
   ahca->head = HARK_AHCA_HEAD_LABELS;
   ahca->chunk_size = 16;
   ahca->primary_slots = 2;
