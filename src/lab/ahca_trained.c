@@ -1,6 +1,7 @@
 /* ahca_trained.c - see ahca_trained.h. */
 #include "lab/ahca_trained.h"
 
+#include <hark/experimental.h>
 #include <hark/operators.h>
 
 #include "models/ahca_layers.h"
