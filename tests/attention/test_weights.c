@@ -113,16 +113,17 @@ static void check_terms(const char *text, filling how, double value) {
   for (int m = 1; m < attention_machine_count; m++) {
     attention_results r;
     if (!attention_run_on(&attention_machines[m], &p, &r)) continue;
-    for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++)
+    for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++) {
+      const double tolerance = 1e-4 * largest_of(right.data[array], array == ARRAY_LSE ? 0 : right.count[array]);
       for (int64_t i = 0; i < r.count[array]; i++) {
         const double want = right.data[array][i], have = r.data[array][i];
         const double own = array == ARRAY_LSE ? 4 * attention_machines[m].storing_roundoff * fabs(want) : 0;
         if (array == ARRAY_LSE && isfinite(want) && fabs(want) > 3.4e38) continue; /* no number of f32 */
-        if (have == want || fabs(have - want) <= own + 1e-4 * largest_of(right.data[array], array == ARRAY_LSE ? 0 : right.count[array]))
-          continue;
+        if (have == want || fabs(have - want) <= own + tolerance) continue;
         fail_msg("'%s' on %s, terms of %g (%d): %s[%" PRId64 "] is %.9g, expected %.9g", text, attention_machines[m].name, value, (int)how,
                  attention_array_names[array], i, have, want);
       }
+    }
     attention_results_free(&r);
   }
   attention_results_free(&right);
