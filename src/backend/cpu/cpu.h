@@ -33,20 +33,20 @@ typedef struct hark_cpu_product {
 typedef struct hark_cpu_isa {
   const char *name;
   int vector_bytes;
-  bool (*runs_here)(void); /* does this processor have it? Compiled without the instruction set's flags */
+  bool (*runs_here)(void); /* true if this processor has it; compiled without the instruction set's flags */
   const hark_backend_kernel *kernels;
   int kernel_count;
   const hark_attention_algorithm *const *attention; /* this set's own, ended by NULL */
   void (*product)(const hark_cpu_product *product, void *scratch);
   size_t (*product_scratch_bytes)(void);
-  const int *product_rows, *product_columns; /* of the register tile: large products are cut at multiples of them */
-  /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, as it lies. */
+  const int *product_rows, *product_columns; /* of the register tile: large products are divided at multiples of them */
+  /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, without packing. */
   void (*few_rows)(const hark_cpu_product *product);
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;
 
-/* Best last. Ended by NULL; which there are depends on the processor hark was built for. */
+/* Best last, ended by NULL. The list depends on the processor for which hark was built. */
 extern const hark_cpu_isa *const hark_cpu_isas[];
 
 /* The table that the context runs on (cpu or guard backend). */

@@ -1,4 +1,4 @@
-/* isas.c - which instruction sets this build has and which of them this machine can run.
+/* isas.c - the instruction sets of this build, and those that this machine can run.
  *
  * Compiled without any instruction set's flags, so that asking is safe everywhere. */
 #include <string.h>

@@ -27,7 +27,7 @@
 #define HARK_PREFETCH(address) __builtin_prefetch(address)
 #define HARK_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 #define HARK_LIKELY(x) __builtin_expect(!!(x), 1)
-#define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler does not derive it from another one */
+#define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler cannot derive it from another pointer */
 #else
 #define HARK_SIMD static inline
 #define HARK_SIMD_NOINLINE static
@@ -37,7 +37,7 @@
 #define HARK_OPAQUE(pointer) ((void)(pointer))
 #endif
 
-/* Before a loop of constant length: keep arrays of vectors in registers. HARK_ROLLED: leave the loop as it is written. */
+/* Before a loop of constant length: keep arrays of vectors in registers. HARK_ROLLED: do not unroll. */
 #if defined(__clang__)
 #define HARK_UNROLL _Pragma("clang loop unroll(full)")
 #define HARK_ROLLED _Pragma("clang loop unroll(disable)")
@@ -118,7 +118,7 @@ HARK_SIMD vu vu_lane(void) {
   return vu_load(lanes);
 }
 
-/* The first `count` elements; zero beyond, where memory is not touched. */
+/* The first `count` elements; zero beyond, where memory is not accessed. */
 HARK_SIMD vf vf_load_part(const float *from, int count) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << (unsigned)count) - 1u), from);
@@ -131,7 +131,7 @@ HARK_SIMD vf vf_load_part(const float *from, int count) {
   return vf_load(buffer);
 #endif
 }
-/* The same, as a plain load where all are there. */
+/* The same, as a plain load if all exist. */
 HARK_SIMD vf vf_load_part_or_all(const float *from, int count) { return count >= HARK_LANES ? vf_load(from) : vf_load_part(from, count); }
 HARK_SIMD void vf_store_part(float *to, vf x, int count) {
 #if defined(HARK_SIMD_AVX512)
@@ -206,7 +206,7 @@ HARK_SIMD vf vf_max(vf a, vf b) {
 #endif
 }
 HARK_SIMD vf vf_min(vf a, vf b) { return vf_select(vf_less(a, b), a, b); }
-/* x, or the bound where x is above it; NaN stays. */
+/* min(x, bound); NaN stays. */
 HARK_SIMD vf vf_not_above(vf x, vf bound) { return vf_min(bound, x); }
 HARK_SIMD vf vf_abs(vf a) { return vf_from_bits(vf_bits(a) & vu_set(0x7FFFFFFFu)); }
 /* |magnitude| with the sign of sign. */
@@ -373,7 +373,7 @@ HARK_SIMD vf vf_exp(vf x) {
   p = vf_fma(p, f, vf_set(1.6666520e-1f));
   p = vf_fma(p, f, vf_set(4.9999993e-1f));
   p = vf_fma(p * f, f, f) + vf_set(1.0f);
-  /* 2^n in two factors, because n = 128 and n < -126 have no normal power of their own */
+  /* 2^n in two factors, because n = 128 and n < -126 have no normal power of two */
   const vi whole = (vi)(vf_bits(shifted) - vf_bits(vf_set(HARK_ROUND_SHIFT)));
   const vi half = whole >> 1;
   const vu bias = vu_set(127u);

@@ -84,8 +84,8 @@ HARK_SIMD void gated_backward(const hark_call *call, int64_t i, int count) {
   vf rest;
   const vf s = sigmoid_and_rest(a, &rest);
   float *da = call->input_gradients[0].data, *db = call->input_gradients[1].data;
-  if (hark_cpu_wanted(call, 0)) give_lanes(da + i, dy * b * silu_slope(tail_end(a), s, rest), hark_cpu_adds(call, 0), count);
-  if (hark_cpu_wanted(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
+  if (hark_cpu_requested(call, 0)) give_lanes(da + i, dy * b * silu_slope(tail_end(a), s, rest), hark_cpu_adds(call, 0), count);
+  if (hark_cpu_requested(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
 }
 static void gated_backward_range(const hark_call *call, int64_t first, int64_t last) {
   int64_t i = first;

@@ -131,7 +131,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
 }
 
 hark_status HARK_ISA(hark_cpu_cross_entropy_backward)(hark_context *context, const hark_call *call) {
-  if (hark_cpu_no_gradient(call) || !hark_cpu_wanted(call, INPUT_LOGITS)) return HARK_OK;
+  if (hark_cpu_no_gradient(call) || !hark_cpu_requested(call, INPUT_LOGITS)) return HARK_OK;
   const hark_tensor *logits = &call->inputs[INPUT_LOGITS];
   const int64_t rows = hark_cpu_row_count(logits), classes = hark_cpu_row_length(logits);
   HARK_TRY(check_targets(context, call, rows, classes));

@@ -40,7 +40,7 @@ typedef struct backward_state {
   int64_t key_stride, value_stride;
   float *dkey, *dvalue; /* NULL: not requested */
   int64_t dkey_stride, dvalue_stride;
-  bool dquery_wanted, collects;
+  bool dquery_requested, collects;
   int64_t keys_left;           /* of the range, after this tile */
   int next_queries;            /* rows of the next tile of queries, to be asked for while this tile is worked on; else 0 */
   const hark_dense_term *only; /* the one term that gathers; NULL: all that want to */
@@ -201,10 +201,10 @@ static void take_exact_gradients(const hark_dense_tile *tile, backward_state *st
       if (*dlogit == 0.0f) continue; /* hidden: the key may hold anything */
       if (state->dkey != NULL)
         hark_add_difference((float)call->scale * *dlogit, query, key, call->head_dim, state->dkey + i * state->dkey_stride);
-      if (state->dquery_wanted) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
+      if (state->dquery_requested) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
       *dlogit = 0.0f;
     }
-    for (int c = 0; state->dquery_wanted && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
+    for (int c = 0; state->dquery_requested && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
   }
 }
 
@@ -282,7 +282,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     else
       spread(tile, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
   }
-  if (state->dkey == NULL && !state->dquery_wanted && !state->collects) return;
+  if (state->dkey == NULL && !state->dquery_requested && !state->collects) return;
 
   memset(product.ahead, 0, sizeof product.ahead);
   product.diagonal = NULL;
@@ -310,7 +310,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     else
       spread(tile, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
   }
-  if (state->dquery_wanted) {
+  if (state->dquery_requested) {
     int limits[HARK_TILE_VECTORS];
     hark_product sum = {.a = state->dlogits,
                         .a_step = HARK_TILE_QUERIES,
@@ -433,7 +433,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   const hark_attention_args *args = call->args;
   backward_state *state = open_state(call, memory);
-  state->dquery_wanted = args->dquery.data != NULL;
+  state->dquery_requested = args->dquery.data != NULL;
   for (int i = 0; i < call->term_count; i++)
     state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
   state->dkey_stride = args->dkey.stride[2];
@@ -480,7 +480,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
         HARK_ISA(hark_dense_start_tile)(&tile);
         visit_tile(&tile, state);
       }
-      if (!state->dquery_wanted) continue;
+      if (!state->dquery_requested) continue;
       if (call->partial_dquery != NULL)
         memcpy(partial_tile(call, chunk, sequence_index, tile.head, tile.query / HARK_TILE_QUERIES), state->dquery,
                (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));

@@ -31,7 +31,7 @@ static void backward_pieces(const hark_call *call, int64_t first, int64_t last) 
 }
 
 hark_status HARK_ISA(hark_cpu_embedding_backward)(hark_context *context, const hark_call *call) {
-  if (hark_cpu_no_gradient(call) || !hark_cpu_wanted(call, INPUT_TABLE)) return HARK_OK;
+  if (hark_cpu_no_gradient(call) || !hark_cpu_requested(call, INPUT_TABLE)) return HARK_OK;
   const hark_tensor *gradient = &call->input_gradients[INPUT_TABLE];
   const int64_t vocabulary = gradient->shape[0], width = gradient->shape[1], count = hark_tensor_count(&call->inputs[INPUT_IDS]);
   const int32_t *id = call->inputs[INPUT_IDS].data;

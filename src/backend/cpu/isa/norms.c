@@ -165,7 +165,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
     if (gain_sums != NULL) give_lanes(gain_sums + d, gradient * normal, true, count);
     if (bias_sums != NULL) give_lanes(bias_sums + d, gradient, true, count);
   }
-  if (!hark_cpu_wanted(call, INPUT_X)) return;
+  if (!hark_cpu_requested(call, INPUT_X)) return;
   float *dx = (float *)call->input_gradients[INPUT_X].data + row * width;
   const vf mean_g = vf_set(n->centred ? vf_sum(sum_g) / (float)width : 0), mean_gx = vf_set(vf_sum(sum_gx) / (float)width);
   const bool add = hark_cpu_adds(call, INPUT_X);
@@ -176,7 +176,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   }
 }
 
-static bool wants_bias(const norm *n, const hark_call *call) { return n->centred && hark_cpu_wanted(call, INPUT_BIAS); }
+static bool wants_bias(const norm *n, const hark_call *call) { return n->centred && hark_cpu_requested(call, INPUT_BIAS); }
 
 static int64_t block_rows(int64_t rows) { return hark_ceil_div(rows, PARTIALS); }
 
@@ -186,7 +186,7 @@ static float *sums_of(const hark_call *call, int64_t block, int64_t width) { ret
 HARK_SIMD void backward_rows(const norm *n, const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
   const int64_t block = first / block_rows(hark_cpu_row_count(&call->inputs[INPUT_X]));
-  float *gain_sums = hark_cpu_wanted(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
+  float *gain_sums = hark_cpu_requested(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
   float *bias_sums = wants_bias(n, call) ? sums_of(call, block, width) + width : NULL;
   if (gain_sums != NULL) memset(gain_sums, 0, (size_t)width * sizeof(float));
   if (bias_sums != NULL) memset(bias_sums, 0, (size_t)width * sizeof(float));
@@ -217,7 +217,7 @@ static hark_status backward(hark_context *context, const norm *n, const hark_cal
   const int64_t rows = hark_cpu_row_count(x), width = hark_cpu_row_length(x), step = hark_max(1, block_rows(rows));
   hark_cpu_ranges(context, call, rows, step, 2 * HARK_CPU_GRAIN / width, rows_body);
   const int64_t blocks = hark_ceil_div(rows, step);
-  if (hark_cpu_wanted(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
+  if (hark_cpu_requested(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
   if (wants_bias(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
   return HARK_OK;
 }

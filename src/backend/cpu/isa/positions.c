@@ -244,8 +244,8 @@ hark_status HARK_ISA(hark_cpu_rotary_forward)(hark_context *context, const hark_
 hark_status HARK_ISA(hark_cpu_rotary_backward)(hark_context *context, const hark_call *call) {
   if (hark_cpu_no_gradient(call)) return HARK_OK;
   const hark_tensor *dy = &call->output_gradients[0];
-  if (hark_cpu_wanted(call, ROTARY_X)) run_positions(context, call, dy, rotary_backward_positions);
-  if (hark_cpu_wanted(call, ROTARY_RATES)) {
+  if (hark_cpu_requested(call, ROTARY_X)) run_positions(context, call, dy, rotary_backward_positions);
+  if (hark_cpu_requested(call, ROTARY_RATES)) {
     const int64_t length = dy->shape[1], numbers = hark_max(1, dy->shape[0] * dy->shape[2]);
     hark_cpu_ranges(context, call, length, part_positions(length), HARK_CPU_GRAIN / numbers, rotary_rates_positions);
     add_rate_parts(call);
@@ -299,7 +299,7 @@ static void pass_on(const hark_call *call, int64_t first, int64_t last) {
   map(same, NULL, call->input_gradients[0].data, hark_cpu_adds(call, 0), call->output_gradients[0].data, first, last);
 }
 static void backward_x(hark_context *context, const hark_call *call) {
-  if (hark_cpu_wanted(call, 0)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), pass_on);
+  if (hark_cpu_requested(call, 0)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), pass_on);
 }
 hark_status HARK_ISA(hark_cpu_sinusoidal_positions_backward)(hark_context *context, const hark_call *call) {
   if (!hark_cpu_no_gradient(call)) backward_x(context, call);
@@ -352,7 +352,7 @@ static void table_rows(const hark_call *call, int64_t first, int64_t last) {
 hark_status HARK_ISA(hark_cpu_position_embedding_backward)(hark_context *context, const hark_call *call) {
   if (hark_cpu_no_gradient(call)) return HARK_OK;
   backward_x(context, call);
-  if (hark_cpu_wanted(call, INPUT_TABLE)) {
+  if (hark_cpu_requested(call, INPUT_TABLE)) {
     const hark_tensor *dy = &call->output_gradients[0];
     const int64_t numbers = hark_max(1, dy->shape[0] * dy->shape[2]);
     hark_cpu_ranges(context, call, call->input_gradients[INPUT_TABLE].shape[0], POSITIONS, HARK_CPU_GRAIN / numbers, table_rows);
