@@ -186,27 +186,29 @@ hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *cal
     return HARK_OK;
   }
   const int64_t outputs = dy->shape[dy->rank - 1], rows = hark_tensor_count(dy) / outputs;
-  const bool want_x = requested(call, LINEAR_X), want_weight = requested(call, LINEAR_WEIGHT), want_bias = requested(call, LINEAR_BIAS);
+  const bool x_requested = requested(call, LINEAR_X), weight_requested = requested(call, LINEAR_WEIGHT),
+             bias_requested = requested(call, LINEAR_BIAS);
   hark_cpu_products products[2];
   int count = 0;
-  if (want_weight || want_bias) { /* first: few pieces with long sums; if they began last, all other threads would wait for them */
+  if (weight_requested ||
+      bias_requested) { /* first: few pieces with long sums; if they began last, all other threads would wait for them */
     hark_cpu_products gradient = {.product = {.transpose_a = true, .m = outputs, .k = rows, .alpha = 1, .a = dy->data, .lda = outputs},
                                   .batch = 1};
     hark_cpu_product *p = &gradient.product;
-    if (want_weight) {
+    if (weight_requested) {
       const hark_tensor *dw = &call->input_gradients[LINEAR_WEIGHT];
       p->n = p->ldb = p->ldc = dw->shape[1];
       p->b = x->data;
       p->c = dw->data;
       p->beta = beta_of(call, LINEAR_WEIGHT);
     }
-    if (want_bias) {
+    if (bias_requested) {
       p->row_sums = call->input_gradients[LINEAR_BIAS].data;
       p->add_to_row_sums = beta_of(call, LINEAR_BIAS) != 0;
     }
     products[count++] = gradient;
   }
-  if (want_x) {
+  if (x_requested) {
     const hark_tensor *dx = &call->input_gradients[LINEAR_X];
     const int64_t inputs = dx->shape[dx->rank - 1];
     products[count++] = (hark_cpu_products){.product = {.m = rows,

@@ -23,8 +23,8 @@ typedef struct hark_dense_tile hark_dense_tile;
 typedef struct hark_dense_term {
   const char *name;
   bool hides; /* may hide single entries, other than by its start */
-  bool (*used)(const hark_attention_desc *desc,
-               const hark_attention_args *args); /* args NULL: true if a call of this descriptor may use it */
+  /* True if a call uses this term; args NULL: true if a call of this descriptor may use it. */
+  bool (*used)(const hark_attention_desc *desc, const hark_attention_args *args);
   /* Bytes of scratch for the whole call, at the descriptor's maxima. item_pieces: batch items times the number of ranges into which their
    * keys are divided. Optional. */
   size_t (*bytes)(const hark_attention_desc *desc, bool backward, int64_t item_pieces);

@@ -297,8 +297,8 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   const hark_attention_args *args = call->args;
   const int64_t item = tree.sequence->item, row = tree.sequence->key_row;
   hark_level *rows = &tree.level[0];
-  if (hark_keys_as_they_lie(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
-  if (hark_values_as_they_lie(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
+  if (hark_keys_in_place(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
+  if (hark_values_in_place(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
   if (call->backward && written_in_place(&args->dkey, call->head_dim, call->head_pad))
     rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
   if (call->backward && written_in_place(&args->dvalue, call->value_dim, call->value_pad))
@@ -498,11 +498,11 @@ static void place_head(hark_tree *tree, const hark_level *own) {
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
   hark_level *rows = &tree->level[0];
-  rows->query = hark_queries_as_they_lie(tree) ? hark_rows_of(&args->query, item, head, row) : own->query;
-  for (int level = 1; hark_first_queries_as_they_lie(tree) && level < tree->hierarchy.levels; level++)
+  rows->query = hark_queries_in_place(tree) ? hark_rows_of(&args->query, item, head, row) : own->query;
+  for (int level = 1; hark_first_queries_in_place(tree) && level < tree->hierarchy.levels; level++)
     tree->level[level].query = (hark_rows){rows->query.data, rows->query.stride * ((int64_t)1 << level)};
   if (!call->backward) return;
-  rows->g = hark_gradients_as_they_lie(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
+  rows->g = hark_gradients_in_place(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
   rows->dquery =
       written_in_place(&args->dquery, call->head_dim, call->head_pad) ? hark_rows_of(&args->dquery, item, head, row) : own->dquery;
 }

@@ -82,9 +82,9 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
       const int64_t row = tree->sequence->key_row + b;
       const bool real = is_real(mask, item, 3, row);
       at->key_count[b] = real ? 1.0f : 0.0f;
-      if (!hark_keys_as_they_lie(tree))
+      if (!hark_keys_in_place(tree))
         copy_row(hark_rows_of(&call->args->key, item, tree->key_head, row).data, call->head_dim, real, call->head_pad, key);
-      if (!hark_values_as_they_lie(tree))
+      if (!hark_values_in_place(tree))
         copy_row(hark_rows_of(&call->args->value, item, tree->key_head, row).data, call->value_dim, real, call->value_pad, value);
     } else {
       first = below->key_count[2 * b];
@@ -114,7 +114,7 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   real = real && lse != -INFINITY;
   if (!tree->is_far) at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
-  if (!hark_gradients_as_they_lie(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
+  if (!hark_gradients_in_place(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
   vf sum = vf_zero();
   int c = 0;
@@ -184,7 +184,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
       const int64_t row = tree->sequence->query_row + a;
       const bool real = is_real(mask, item, 1, row);
       at->query_count[a] = real ? 1.0f : 0.0f;
-      if (!hark_queries_as_they_lie(tree))
+      if (!hark_queries_in_place(tree))
         copy_row(hark_rows_of(&call->args->query, item, tree->head, row).data, call->head_dim, real, call->head_pad, query);
       if (call->query_lows)
         at->query_square[a] = square_of(query, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E);
@@ -193,7 +193,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     }
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
-    if (!hark_first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
+    if (!hark_first_queries_in_place(tree)) join_queries(tree, level, a, first, second);
     if (call->backward) join_gradients(tree, level, a);
     if (!call->query_lows) continue;
     join_remainder(&at->query, &at->query_low, &below->query, &below->query_low, below->query_square, a, (double)first, (double)second,

@@ -176,7 +176,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   }
 }
 
-static bool wants_bias(const norm *n, const hark_call *call) { return n->centred && hark_cpu_requested(call, INPUT_BIAS); }
+static bool bias_is_requested(const norm *n, const hark_call *call) { return n->centred && hark_cpu_requested(call, INPUT_BIAS); }
 
 static int64_t block_rows(int64_t rows) { return hark_ceil_div(rows, PARTIALS); }
 
@@ -187,7 +187,7 @@ HARK_SIMD void backward_rows(const norm *n, const hark_call *call, int64_t first
   const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
   const int64_t block = first / block_rows(hark_cpu_row_count(&call->inputs[INPUT_X]));
   float *gain_sums = hark_cpu_requested(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
-  float *bias_sums = wants_bias(n, call) ? sums_of(call, block, width) + width : NULL;
+  float *bias_sums = bias_is_requested(n, call) ? sums_of(call, block, width) + width : NULL;
   if (gain_sums != NULL) memset(gain_sums, 0, (size_t)width * sizeof(float));
   if (bias_sums != NULL) memset(bias_sums, 0, (size_t)width * sizeof(float));
   for (int64_t row = first; row < last; row++) backward_row(n, call, row, width, gain_sums, bias_sums);
@@ -218,7 +218,7 @@ static hark_status backward(hark_context *context, const norm *n, const hark_cal
   hark_cpu_ranges(context, call, rows, step, 2 * HARK_CPU_GRAIN / width, rows_body);
   const int64_t blocks = hark_ceil_div(rows, step);
   if (hark_cpu_requested(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
-  if (wants_bias(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
+  if (bias_is_requested(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
   return HARK_OK;
 }
 hark_status HARK_ISA(hark_cpu_layer_norm_backward)(hark_context *context, const hark_call *call) {
