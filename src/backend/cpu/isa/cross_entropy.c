@@ -37,7 +37,7 @@ static float highest(const float *x, int64_t count) {
 /* log sum exp x */
 static double log_sum_exp(const float *x, int64_t count) {
   const float maximum = highest(x, count);
-  if (isinf(maximum)) { /* infinity - infinity is not a number, but a NaN beside it is to be seen */
+  if (isinf(maximum)) { /* infinity - infinity would be NaN; a NaN elsewhere in the row must still be found */
     for (int64_t v = 0; v < count; v++)
       if (isnan(x[v])) return (double)x[v];
     return maximum;
@@ -123,7 +123,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
       if (!add) memset(dx, 0, (size_t)classes * sizeof *dx);
       continue;
     }
-    /* The target's entry by itself, so that its two terms cancel before they are rounded. */
+    /* The target's entry is computed separately, so that its two terms cancel before they are rounded. */
     const float hit = x[target[n]], before = add ? dx[target[n]] : 0;
     backward_row(dx, x, classes, add, factor, saved[n], uniform);
     dx[target[n]] = before + factor * (expf(hit - saved[n]) - rest - uniform);

@@ -1,4 +1,4 @@
-/* elements.c - y = a + b and y = factor x. Memory sets the pace: 12 and 8 bytes an element. */
+/* elements.c - y = a + b and y = factor x. Limited by memory: 12 and 8 bytes per element. */
 #include "backend/cpu/isa/elements.h"
 
 /* ---- add --------------------------------------------------------------------------------------------------------------------------- */

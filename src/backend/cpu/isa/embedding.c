@@ -1,7 +1,7 @@
 /* embedding.c - y[n, :] = table[id[n], :] and its gradient dtable[v, :] = sum over n with id[n] = v of dy[n, :].
  *
  * ids i32, N of them; table [V, D]; y [N, D]. The rows are sorted by id, stably, in the workspace, so that every entry of the gradient is
- * added up in increasing n whatever the number of threads. The forward is the record's: it copies rows.
+ * summed in increasing n whatever the number of threads. The forward is the record's: it copies rows.
  */
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 
 enum { INPUT_IDS, INPUT_TABLE };
 
-#define COLUMNS 128 /* of one piece: frequent ids are spread over several */
+#define COLUMNS 128 /* of one piece: a frequent id is split into several pieces */
 
 /* dtable[v, first .. last) for the pieces [first, last); a piece is a row of the table and COLUMNS columns */
 static void backward_pieces(const hark_call *call, int64_t first, int64_t last) {
