@@ -67,7 +67,7 @@ typedef struct hark_ridge_decode {
 /* Bytes of scratch: a record and memory for every head. Errors: HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_ridge_decode_workspace(hark_context *context, const hark_kernel_ridge_decode_attributes *is,
                                                         const hark_tensor *inputs, size_t *out);
-/* A call with at least so many new rows processes them in blocks of HARK_RIDGE_DECODE_BLOCK, with a column of scratch per row. */
+/* A call with at least so many new rows processes them in blocks of HARK_RIDGE_DECODE_BLOCK, with two columns of scratch per row. */
 #define HARK_RIDGE_DECODE_LEAST 8
 #define HARK_RIDGE_DECODE_BLOCK 32
 
