@@ -1,9 +1,9 @@
 /* yaml.c - configuration files, by libyaml's events.
  *
- * Events instead of a document: nothing is composed, so an alias costs nothing (it is refused), depth is our own stack's, and every item
- * knows its line. The key of the innermost open mapping is kept as one dotted text; a frame remembers how much of it belongs to it.
- * libyaml's memory is the C library's, in proportion to the text (HARK_YAML_BYTES at most).
- * Cost: O(length + keys^2) for the search for duplicates.
+ * Events are used instead of a document. Nothing is composed, so an alias costs nothing (it is refused), our own stack limits the depth,
+ * and every item has its line. The key of the innermost open mapping is stored as one dotted text; a frame stores the length of its part.
+ * libyaml's memory is the C library's, in proportion to the text (HARK_YAML_BYTES at most). Cost: O(length + keys^2) for the search for
+ * duplicates.
  */
 #include "config/yaml.h"
 
@@ -33,7 +33,7 @@ typedef struct walk {
   int depth;
   int skip_depth; /* > 0: inside a skipped section or list, so many levels deep */
   char key[KEY_BYTES];
-  int key_line;   /* where the last key stands */
+  int key_line;   /* line of the last key */
   hark_text seen; /* keys, each followed by its zero byte */
   int keys, items;
   bool ended; /* the one document has ended */
@@ -58,7 +58,7 @@ static bool is_word(const char *text, size_t length) {
   return true;
 }
 
-/* Appends a key to that of the open mapping and refuses it when it was there before. */
+/* Appends a key to that of the open mapping and refuses it if it occurred before. */
 static hark_status take_key(walk *w, const yaml_event_t *event) {
   const char *const text = (const char *)event->data.scalar.value;
   const size_t length = event->data.scalar.length;
@@ -143,7 +143,7 @@ static hark_status begin_collection(walk *w, const yaml_event_t *event, bool seq
   return HARK_OK;
 }
 
-/* Inside what the visitor does not want: only the levels are counted. */
+/* Inside a skipped part: only counts the levels. */
 static hark_status skip_event(walk *w, const yaml_event_t *event) {
   if (event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT) {
     if (w->depth + ++w->skip_depth > HARK_YAML_DEPTH) return fail_at(w, &event->start_mark, "nested too deeply");
