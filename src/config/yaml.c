@@ -19,7 +19,7 @@
 
 typedef struct frame {
   bool sequence;
-  bool wants_value;  /* mapping: a key was read */
+  bool needs_value;  /* mapping: a key was read */
   size_t key_length; /* of the dotted key that names this mapping or sequence */
   int64_t index;     /* sequence: of the next item */
 } frame;
@@ -72,7 +72,7 @@ static hark_status take_key(walk *w, const yaml_event_t *event) {
   if (base > 0) w->key[at++] = '.';
   memcpy(w->key + at, text, length);
   w->key[at + length] = 0;
-  top->wants_value = true;
+  top->needs_value = true;
   w->key_line = (int)event->start_mark.line + 1;
   const char *const end = hark_text_get(&w->seen) + w->seen.length;
   for (const char *known = hark_text_get(&w->seen); known < end; known += strlen(known) + 1) {
@@ -89,7 +89,7 @@ static hark_status take_key(walk *w, const yaml_event_t *event) {
 static void end_value(walk *w) {
   if (w->depth == 0) return;
   frame *const top = &w->frames[w->depth - 1];
-  top->wants_value = false;
+  top->needs_value = false;
   w->key[top->key_length] = 0;
 }
 
@@ -114,7 +114,7 @@ static hark_status take_scalar(walk *w, const yaml_event_t *event) {
     if (++w->items > HARK_YAML_ITEMS) return fail_at(w, &event->start_mark, "too many items in lists");
     return visit(w, HARK_YAML_ITEM, text, top->index++, (int)event->start_mark.line + 1, &skip);
   }
-  if (!top->wants_value) return take_key(w, event);
+  if (!top->needs_value) return take_key(w, event);
   const hark_status status = visit(w, is_null(event) ? HARK_YAML_NULL : HARK_YAML_SCALAR, text, 0, w->key_line, &skip);
   end_value(w);
   return status;
@@ -132,7 +132,7 @@ static hark_status begin_collection(walk *w, const yaml_event_t *event, bool seq
   } else {
     const frame *const top = &w->frames[w->depth - 1];
     if (top->sequence) return fail_at(w, &event->start_mark, "a list or section inside a list");
-    if (!top->wants_value) return fail_at(w, &event->start_mark, "expected a key");
+    if (!top->needs_value) return fail_at(w, &event->start_mark, "expected a key");
     HARK_TRY(visit(w, sequence ? HARK_YAML_LIST : HARK_YAML_SECTION, NULL, 0, w->key_line, &skip));
   }
   if (skip) {
