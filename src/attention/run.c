@@ -1,4 +1,4 @@
-/* run.c - the simple calls: a plan, its memory and a call in one, on contiguous buffers. */
+/* run.c - the simple calls: plan, memory and call in one function, on contiguous buffers. */
 #include "attention/layer.h"
 #include "core/structs.h"
 

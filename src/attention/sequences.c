@@ -160,7 +160,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
   }
   hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   hark_attention_sequence sequence;
-  int64_t item = 0, query_row = 0, key_row = 0; /* where the last sequence ended */
+  int64_t item = 0, query_row = 0, key_row = 0; /* the end of the last sequence */
   while (hark_attention_walk_next(&walk, &sequence)) {
     for (; item < sequence.item; item++, query_row = key_row = 0)
       HARK_TRY(clear_gap(context, &tensors, item, query_row, tensors.query_rows, key_row, tensors.key_rows));

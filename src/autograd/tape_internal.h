@@ -1,9 +1,9 @@
 /* tape_internal.h - the records of a tape: storages, values, nodes.
  *
- *   value ----> storage (counted)          a value's hold, every node that saves it and every gradient in it count one
+ *   value ----> storage (counted)          counts its value if held, every node that saves it, every gradient in it
  *     ^            ^
  *     |            |
- *   node: operator, attributes, inputs, outputs, saved storages   in the order of application; the backward walks it from the end
+ *   node: operator, attributes, inputs, outputs, saved storages   in the order of application; the backward visits it from the end
  */
 #ifndef HARK_AUTOGRAD_TAPE_INTERNAL_H
 #define HARK_AUTOGRAD_TAPE_INTERNAL_H

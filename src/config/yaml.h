@@ -1,4 +1,4 @@
-/* yaml.h - configuration files: YAML mappings, sequences of scalars and scalars, walked in their order.
+/* yaml.h - configuration files: YAML mappings, sequences of scalars and scalars, visited in their order.
  *
  * Nested keys are joined with dots: "model: {layers: 4}" and "model.layers: 4" are the same item. Refused, with file, line and column: text
  * that is not well-formed or not UTF-8, several documents, anchors, aliases, merge keys and tags, keys that are not plain words, a key that
@@ -11,7 +11,7 @@
 
 #define HARK_YAML_BYTES ((size_t)1 << 20) /* of a file */
 #define HARK_YAML_DEPTH 8                 /* of nested mappings and sequences */
-#define HARK_YAML_KEYS 2000               /* in all */
+#define HARK_YAML_KEYS 2000               /* in total */
 #define HARK_YAML_ITEMS 100000            /* in all sequences */
 
 typedef enum hark_yaml_kind {

@@ -1,5 +1,4 @@
-/* control_groups.h - the control groups of Linux (version 1 and 2) that this process is in, and those above them, any of which may limit
- * it. */
+/* control_groups.h - the control groups of Linux (version 1 and 2) of this process, and those above them; any of them may limit it. */
 #ifndef HARK_CORE_CONTROL_GROUPS_H
 #define HARK_CORE_CONTROL_GROUPS_H
 

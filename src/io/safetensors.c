@@ -3,10 +3,10 @@
  *     [n: u64] [header: n bytes of JSON] [data]
  *     header = { "NAME": {"dtype": T, "shape": [..], "data_offsets": [begin, end]}, .., "__metadata__": {KEY: TEXT, ..} }
  *
- * Checked in this order, each step bounded by the one before: length of the file and of the header; the header's characters, depth and
- * number of items by one pass over its bytes (scan_header: what json_tree.h builds is some 50 bytes an item); JSON, UTF-8 and duplicates by
- * json_tree.h; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without gap or
- * overlap. Only then are tensors readable.
+ * Checked in this order, each step bounded by the previous one: length of the file and of the header; the header's characters, depth and
+ * number of items in one pass over its bytes (scan_header, because the tree of json_tree.h has about 50 bytes per item); JSON, UTF-8 and
+ * duplicates by json_tree.h; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without
+ * gap or overlap. Only then are tensors readable.
  * Cost: O(header + tensors log tensors). Source: the format's description, https://huggingface.co/docs/safetensors.
  */
 #include "io/safetensors.h"

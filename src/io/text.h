@@ -18,7 +18,7 @@ static inline hark_text hark_text_empty(hark_context *context) { return (hark_te
 
 void hark_text_append(hark_text *text, const char *format, ...) HARK_PRINTF(2, 3);
 void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length);
-/* Makes room for `length` bytes in all (and the zero byte) and sets the length to it; new bytes are zero. */
+/* Sets the length to `length` bytes (plus the zero byte) and allocates them; new bytes are zero. */
 void hark_text_resize(hark_text *text, size_t length);
 /* The text, "" when empty. */
 const char *hark_text_get(const hark_text *text);

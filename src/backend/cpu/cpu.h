@@ -1,7 +1,7 @@
 /* cpu.h - the parts of the cpu backend: one table per instruction set, found at run time.
  *
- * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; what it exports
- * is named with HARK_ISA(name), which appends it. isa/table.c collects one compilation's exports into a hark_cpu_isa.
+ * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; names of its
+ * exports are written HARK_ISA(name), which appends the word. isa/table.c collects one compilation's exports into a hark_cpu_isa.
  */
 #ifndef HARK_BACKEND_CPU_CPU_H
 #define HARK_BACKEND_CPU_CPU_H
@@ -26,7 +26,7 @@ typedef struct hark_cpu_product {
   float *c;
   int64_t ldc;
   const float *bias; /* [n], or NULL */
-  float *row_sums;   /* [m]: gets the sum over k of op(A) along with the product, or NULL */
+  float *row_sums;   /* [m]: receives the sum over k of op(A), or NULL */
   bool add_to_row_sums;
 } hark_cpu_product;
 

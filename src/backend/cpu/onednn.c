@@ -14,7 +14,7 @@
 #define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
 #include "backend/cpu/onednn.h"
 
-/* oneDNN asks another OpenMP runtime than clang's for the number of threads. */
+/* oneDNN gets the number of threads from another OpenMP runtime than clang's. */
 #if defined(HARK_WITH_ONEDNN) && defined(_OPENMP) && !defined(__clang__)
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>

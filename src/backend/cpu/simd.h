@@ -1,8 +1,8 @@
 /* simd.h - one vector of 32-bit lanes for every instruction set, and the elementary functions on it.
  *
- * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value a lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
+ * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value per lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
  * gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
- * multiply-add where there is one (-ffp-contract=fast). Loads and stores need the alignment of an element only.
+ * multiply-add if the instruction set has one (-ffp-contract=fast). Loads and stores only need the alignment of an element.
  *
  * Error bounds (of the results, against the exact values; tested over all binades): vf_exp2 3 ulp, vf_exp 2 ulp, vf_log 2 ulp,
  * vf_tanh 2 ulp. Sources: minimax polynomials fitted for this file; the reduction by adding 1.5 2^23 is folklore.
@@ -193,7 +193,7 @@ HARK_SIMD bool vm_any(vm a) {
 }
 #endif
 
-/* The larger; b where either is NaN. The smaller likewise. */
+/* The larger; b if either is NaN. vf_min: the smaller in the same way. */
 HARK_SIMD vf vf_max(vf a, vf b) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -229,7 +229,7 @@ HARK_SIMD vf vf_sqrt(vf a) {
 #endif
 }
 
-/* a b + c, in one rounding where the instruction set has it. */
+/* a b + c, with one rounding if the instruction set has it. */
 HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -240,7 +240,7 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #endif
 }
 
-/* The least whole number of vectors that holds so many features, in features. */
+/* The number of features, rounded up to whole vectors. */
 static inline size_t hark_padded(int64_t features) { return (size_t)((features + HARK_LANES - 1) / HARK_LANES) * HARK_LANES; }
 
 /* ---- across lanes ------------------------------------------------------------------------------------------------------------------ */

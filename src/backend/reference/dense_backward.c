@@ -7,13 +7,13 @@
  *     dv[i]    = sum_n m P dout[n]
  *     dq[n]    = scale sum_i dS k_i              (rbf: sum_i dS (k_i - q_n) / sigma^2)
  *     dk[i]    = scale sum_n dS q_n              (rbf: sum_n dS (q_n - k_i) / sigma^2)
- *     dbias    = dS summed over what bias was broadcast over
+ *     dbias    = dS summed over the broadcast dimensions of bias
  *     dlogG[delta] = sum over |p - i| = delta of dS
  *     df[t]    = (1 - sigmoid(f_t)) sum over i < t <= p of dS[n,i]
  *
- * P (as e^(s - highest) / sum) and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and
- * log_sum_exp hold. Every element of a result is written by one task: the number of threads changes no bit.
- * Cost: five products' O(Lq Lk (d + dv)) a head for queries, keys and values, as much again for a bias and for a log-kernel.
+ * P (as e^(s - highest) / sum) and D are recomputed in double, so that f32 results are exact to their last rounding, whatever out and
+ * log_sum_exp contain. Every element of a result is written by one task: the number of threads changes no bit. Cost: five products' O(Lq Lk
+ * (d + dv)) per head for queries, keys and values, as much again for a bias and for a log-kernel.
  */
 #include <math.h>
 

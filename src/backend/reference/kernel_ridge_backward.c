@@ -14,7 +14,7 @@
  *
  * This is the causal backward row by row; the sums over rows that a fast backward forms first (non-causal: dV = M^-1 kappa dY) are in
  * docs/mathematics/kernel-ridge.md. Every element of a result is written by one task: the number of threads changes no bit.
- * Cost: O(Lq m^2) a head.
+ * Cost: O(Lq m^2) per head.
  */
 #include <math.h>
 #include <string.h>

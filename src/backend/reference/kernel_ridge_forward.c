@@ -3,11 +3,11 @@
  *
  *     y_n = sum over i < p of z_i U_i,   var_n = kappa(q_n, q_n) - sum over i < p of z_i^2,   z = R_p^-1 kappa(K_p, q_n)
  *
- * with M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees; since the leading p rows of R
- * factorise the leading p x p part of M, this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not.
- * A masked key, or one after the last query when causal, is left out of K: the system is that of the keys that remain, at their own
- * positions. Legend: m visible keys, d head_dim, dv value_dim. Cost: m^3 / 6 + Lq m^2 / 2 a head; scratch: m (m + d + 2 dv + 6) doubles a
- * worker. Source: paper X (exchangeability) equations 4.3 to 4.8, A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
+ * M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R factorise the
+ * leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only visible keys, at
+ * their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv value_dim. Cost:
+ * m^3 / 6 + Lq m^2 / 2 per head; scratch: m (m + d + 2 dv + 6) doubles per worker. Source: paper X (exchangeability) equations 4.3 to 4.8,
+ * A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
  */
 #include "backend/reference/kernel_ridge.h"
 

@@ -1,7 +1,7 @@
 /* t5.c - G(d) = factor[bucket(d)]: T5's learned buckets (Raffel et al., arXiv 1910.10683), as for a causal decoder.
  *
- * bucket(d) = d below 16, then min(31, 16 + floor(16 ln(d / 16) / ln 8)): buckets of equal width in log d up to distance 128. The logarithm
- * of a factor is what T5 calls its bias, and is what is trained.
+ * bucket(d) = d below 16, then min(31, 16 + floor(16 ln(d / 16) / ln 8)): buckets of equal width in log d up to distance 128. T5 calls the
+ * logarithm of a factor its bias; it is trained.
  */
 #include "positional/leaf.h"
 

@@ -2,7 +2,7 @@
  *
  * logits x [N, V], targets i32 [N]; saved lse [N]; rows whose target is ignored are not read. A row is read from memory once: its maximum,
  * then its sum of exponentials from the cache. The rows' terms are added in double, in order.
- * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may lie over x: no second buffer.
+ * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may overwrite x: no second buffer.
  */
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* dense_bias.c - an additive bias on the logits, broadcast over any of batch, heads, queries and keys, and its gradient.
  *
- *     S[b,h,n,i] += bias[b,h,n,i]          dbias = dS summed over what the bias was broadcast over
+ *     S[b,h,n,i] += bias[b,h,n,i]          dbias = dS summed over the broadcast dimensions of the bias
  *
  * If nothing is broadcast, every entry of dbias belongs to one tile and is added with it. Otherwise tiles that are computed at the same
  * time share entries, so the gradient needs a separate pass. There, a piece of work owns entries of dbias and visits all tiles that

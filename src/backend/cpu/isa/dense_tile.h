@@ -34,7 +34,7 @@ typedef struct hark_dense_term {
   /* Adds the part that depends on the distance alone to tile->diagonal, from which the tile's logits start. If this is -infinity somewhere,
    * sets tile->start_hides: then add is called too, to hide entries whatever the product is. Optional. */
   void (*start)(hark_dense_tile *tile, void *memory);
-  /* Adds to tile->logits, of which vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
+  /* Adds to tile->logits, whose vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
   void (*add)(const hark_dense_tile *tile, void *memory);
   /* True if a gradient is requested that collect gathers while tiles are visited. Optional with collect. */
   bool (*collects)(const hark_dense_call *call);

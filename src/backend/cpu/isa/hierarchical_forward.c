@@ -212,7 +212,7 @@ static vf take_away(forward_work *work, const hark_far_group *far, const hark_ch
   return x - vf_load(state->offset + lane);
 }
 
-/* Logits of one group; masked lanes get -infinity; the maxima of the lanes grow. */
+/* Logits of one group; masked lanes get -infinity. Updates the maxima of the lanes. */
 static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_state *state, float *top) {
   const hark_group_walk *walk = &c->walk[g];
   const hark_group *group = &c->group[g];

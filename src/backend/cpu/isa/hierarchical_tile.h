@@ -34,7 +34,7 @@ typedef struct hark_level {
   float *fine_terms;                           /* the same in float64 (hierarchical_exact.h) */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
-  float *fine_least;                           /* the same in float64, hark_fine_sum a token; filled where tree->is_far */
+  float *fine_least;                           /* the same in float64, one hark_fine_sum per token; filled if tree->is_far */
   double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not requested */
 } hark_level;
 

@@ -2,7 +2,7 @@
  *
  * Full, with alpha = M^-1 V:
  *     dalpha = kappa(K, Q) dY,  dV = M^-1 dalpha,  dkappa(K, Q) = alpha dY',  -2 dM = dV alpha' + alpha dV'
- * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' being zero:
+ * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' are zero:
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
@@ -67,7 +67,7 @@ static void pass_distances(const ridge_tiles *h, const float *ds, int64_t delta,
   clear(h->distances, (int64_t)2 * HARK_RIDGE_TILE);
 }
 
-/* C += sum over rows k of A of W(j, k) A[k]. A and C have `a_row` numbers per row, of which `width` are used. turned: W[k][j] is W(j,
+/* C += sum over rows k of A of W(j, k) A[k]. Rows of A and C have `a_row` numbers, of which `width` are used. turned: W[k][j] is W(j,
  * k). */
 static void spread(const float *w, bool turned, const float *a, ptrdiff_t a_row, int width, float *c) {
   const hark_ridge_product p = {.a = a,

@@ -2,9 +2,9 @@
  *
  *     M = kappa(K, K) + lambda I = U'U,   X = U'^-1 V
  *
- * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it takes
- * no part. Tiles of kernels are [keys][lanes], lanes being keys or queries.
- * Legend: n keys, padded to `tiles` tiles; d head_dim, dv value_dim; dp, dvp the same padded to whole vectors.
+ * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it has
+ * no effect. Tiles of kernels are [keys][lanes]; lanes are keys or queries. Legend: n keys, padded to `tiles` tiles; d head_dim, dv
+ * value_dim; dp, dvp the same padded to whole vectors.
  */
 #ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_TILE_H
 #define HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_TILE_H
@@ -116,8 +116,8 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
-/* out[i][lane] = kappa of key `tile` 64 + i and a lane that is `delta` + lane - i positions after it. apart: NULL, or receives which
- * distances were computed from differences. */
+/* out[i][lane] = kappa of key `tile` 64 + i and a lane that is `delta` + lane - i positions after it. apart: NULL, or receives the pairs
+ * whose gradients come from differences. */
 void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
                                    ridge_apart *apart);
 /* Kernels of two tiles of keys, first <= second. */
