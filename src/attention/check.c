@@ -1,4 +1,4 @@
-/* check.c - the arguments of an attention call against its plan: every tensor's type, shape, strides and place, and the host arrays.
+/* check.c - the arguments of an attention call against its plan: every tensor's type, shape, strides and memory, and the host arrays.
  *
  * Nothing is read from a tensor here. Every refusal names the argument, what it has and what was expected.
  */
@@ -9,7 +9,7 @@
 #include "attention/layer.h"
 #include "core/structs.h"
 
-/* What a tensor argument must be. An extent of -1 stands for 1 or the extent of the whole (broadcast). */
+/* The requirements of a tensor argument. An extent of -1 means 1 or the full extent (broadcast). */
 typedef struct expectation {
   const char *name;
   const hark_tensor *tensor;
@@ -29,7 +29,7 @@ static hark_status check_type(hark_context *context, const expectation *e) {
   return HARK_OK;
 }
 
-/* Extents and strides are not negative, written elements do not repeat, the data is there and aligned to its element. */
+/* Extents and strides are not negative, written elements do not repeat, the data exist and are aligned to their element. */
 static hark_status check_place(hark_context *context, const expectation *e) {
   const hark_tensor *tensor = e->tensor;
   for (int i = 0; i < tensor->rank; i++) {
@@ -57,11 +57,11 @@ static hark_status refuse_shape(hark_context *context, const expectation *e, con
                    hark_shape_text(e->tensor, shape, sizeof shape), hark_shape_text(&required, expected, sizeof expected), comment);
 }
 
-/* How the elements of a tensor of exactly the expected shape may lie. */
+/* The allowed layouts of a tensor of exactly the expected shape. */
 typedef enum arrangement {
   ADJACENT, /* next to each other in the last dimension */
   CONTIGUOUS,
-  STRIDED /* anyhow */
+  STRIDED /* any strides */
 } arrangement;
 
 static hark_status check_exact(hark_context *context, const expectation *e, arrangement required) {
@@ -79,7 +79,7 @@ static hark_status check_exact(hark_context *context, const expectation *e, arra
   return check_place(context, e);
 }
 
-/* Broadcastable to the expected shape of rank 4; gives extents of 1 the stride 0. */
+/* Broadcastable to the expected shape of rank 4; sets the stride of extents of 1 to 0. */
 static hark_status check_broadcast(hark_context *context, const expectation *e, hark_tensor *checked) {
   HARK_TRY(check_type(context, e));
   const hark_tensor *tensor = e->tensor;
@@ -138,7 +138,7 @@ static hark_status check_table(hark_context *context, const char *name, const ha
   return HARK_OK;
 }
 
-/* What belongs to hierarchical attention alone. */
+/* Arguments of hierarchical attention only. */
 static hark_status check_hierarchy_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                          hark_attention_args *checked) {
   if (present(&args->hierarchical_bias) && !desc->has_hierarchical_bias)
@@ -259,7 +259,7 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
       return hark_fail(context, HARK_SHAPE_MISMATCH,
                        "attention: a sequence has %" PRId64 " rows, expected at most the plan's longest = %" PRId64,
                        hark_max(sequence.query_count, sequence.key_count), desc->longest);
-    /* Rows at and after a key length are masked keys; rows of other sequences are as many of one as of the other. */
+    /* Rows at and after a key length are masked keys. Other sequences must have as many queries as keys. */
     const int64_t keys = args->key_lengths != NULL ? args->key.shape[2] : sequence.key_count;
     if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && (sequence.query_count != keys || sequence.offset != 0))
       return hark_fail(context, HARK_UNSUPPORTED,
@@ -267,7 +267,7 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
                        " keys with structure hierarchical, expected as many of one as of the other, from position 0 on",
                        sequence.query_count, sequence.offset, keys);
     const int64_t distance = hark_attention_farthest(desc, sequence.query_count, sequence.key_count, sequence.offset);
-    farthest = hark_max(farthest, sequence.key_count > 0 ? distance : 0); /* a query without keys has its own G(0) */
+    farthest = hark_max(farthest, sequence.key_count > 0 ? distance : 0); /* a query without keys uses G(0) */
   }
   if (count > desc->max_sequences)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
@@ -287,14 +287,14 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   return HARK_OK;
 }
 
-/* A gradient that is requested has the shape of what it is the gradient of, and strides of its own. */
+/* A requested gradient has the shape of its argument, and separate strides. */
 static hark_status check_gradients(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                    hark_attention_args *checked) {
   const hark_type type = desc->type;
   const struct {
     const char *name, *of_name;
     const hark_tensor *gradient, *of;
-    hark_tensor *broadcast; /* where it may be broadcast */
+    hark_tensor *broadcast; /* if it may be broadcast */
     arrangement required;
   } gradients[] = {
       {"dout", "out", &args->dout, &args->out, NULL, ADJACENT},
@@ -319,13 +319,13 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       HARK_TRY(check_exact(context, &e, gradients[i].required));
       continue;
     }
-    e.written = false; /* a stride of 0 asks for the sum */
+    e.written = false; /* a stride of 0 requests the sum */
     HARK_TRY(check_broadcast(context, &e, gradients[i].broadcast));
     bool fits = true;
     for (int k = 0; k < e.rank; k++) fits = fits && e.tensor->shape[k] == e.shape[k];
     if (!fits) return refuse_shape(context, &e, "");
   }
-  /* check_broadcast gave an extent of 1 the stride 0, which tables keep in their first dimension only. */
+  /* check_broadcast has set the stride of extents of 1 to 0; tables keep this in their first dimension only. */
   const struct {
     const char *name;
     hark_tensor *gradient;

@@ -1,7 +1,7 @@
-/* check_kernel_ridge.c - normalisation CME in the attention layer: which fields and arguments it takes, and what it costs.
+/* check_kernel_ridge.c - normalisation CME in the attention layer: its fields and arguments, and its cost.
  *
- * Every refusal names the field, its value and what was expected. Kernels must be positive definite: exp with a scale above 0 and rbf are;
- * what a table of log G makes of them is not visible here, and shows as pivots that the report counts.
+ * Every refusal names the field, its value and what was expected. Kernels must be positive definite: exp with a scale above 0 and rbf are.
+ * Whether they still are with a table of log G is not known here; if not, the report counts pivots.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +14,7 @@ static hark_status refuse_field(hark_context *context, const char *field, const 
   return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with normalisation cme: %s", field, reason);
 }
 
-/* Fields of CME beside softmax. */
+/* Refuses fields of CME with softmax. */
 static hark_status check_foreign(hark_context *context, const hark_attention_desc *desc) {
   const struct {
     const char *name;
@@ -147,15 +147,15 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
   return HARK_OK;
 }
 
-/* With n = Lk, m = Lq, pairs the visible (query, key) ones, in multiply-adds a head:
+/* Cost with n = Lk, m = Lq, pairs the visible (query, key) pairs, in multiply-adds per head:
  *
  *     forward   Gram n^2 d / 2, factor n^3 / 6, U = R^-1 V n^2 dv / 2, queries' Gram and products pairs (d + dv);
- *               full: R^-T U once more n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), for a query that sees p keys p^2 / 2
+ *               full: R^-T U again n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), p^2 / 2 for a query that sees p keys
  *     backward  the forward without its last product; then
  *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
- *               causal: two solves with R^T a query p^2, dM = - sum of z dB^T p^2
+ *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
-/* Keys seen by all causal rows together, and their squares: row r sees r + Lk - Lq + 1 of them, as far as there are so many. */
+/* Sums over causal rows of the visible keys, and of their squares: row r sees r + Lk - Lq + 1 keys, limited to 0 .. Lk. */
 static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
   const int64_t n = desc->key_length, first = n - desc->query_length + 1;
   const double from = (double)hark_max(first, 1), to = (double)n; /* the last row sees all */

@@ -1,4 +1,4 @@
-/* describe.c - descriptors of attention: their defaults, which values are allowed, and which algorithm computes them.
+/* describe.c - descriptors of attention: their defaults, their allowed values, and the choice of the algorithm.
  *
  * Every refusal names the field, its value and what was expected.
  */
@@ -85,7 +85,7 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
       if (desc->scale == 0) desc->scale = 1 / sqrt((double)desc->head_dim);
       return HARK_OK;
     case HARK_KERNEL_RBF:
-      if (desc->has_sigma) { /* of the calls' own; with softmax refused below */
+      if (desc->has_sigma) { /* each call has its own sigma; refused below with softmax */
         if (desc->sigma != 0)
           return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g with has_sigma, expected 0: calls carry sigma",
                            desc->sigma);
@@ -105,7 +105,7 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
                    (int)desc->kernel);
 }
 
-/* A field of another structure that is set: its name, its value and which structure it belongs to. */
+/* Refuses a field of another structure that is set, with its name, its value and its structure. */
 static hark_status check_foreign_fields(hark_context *context, const hark_attention_desc *desc) {
   if (desc->structure != HARK_STRUCTURE_WINDOW && desc->window != 0)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: window is %" PRId64 " with structure %s, expected 0", desc->window,
@@ -126,7 +126,7 @@ static hark_status check_foreign_fields(hark_context *context, const hark_attent
   return HARK_OK;
 }
 
-/* What one hierarchy cannot hold: two lengths, and terms of single entries, which coarse entries do not have. */
+/* Refuses inputs that one hierarchy cannot represent: two lengths, and terms of single entries, which coarse entries do not have. */
 static hark_status check_hierarchy_inputs(hark_context *context, const hark_attention_desc *desc) {
   if (desc->query_length != desc->key_length)
     return hark_fail(context, HARK_UNSUPPORTED,

@@ -1,4 +1,4 @@
-/* distances.c - which distances between a query and a key occur: how long a table of log G must be. The only place that knows. */
+/* distances.c - the distances between queries and keys: the required length of a table of log G. The only place that computes it. */
 #include "attention/layer.h"
 #include "backend/hierarchy.h"
 
@@ -19,7 +19,7 @@ int64_t hark_attention_table_length(const hark_attention_desc *desc, const int64
     const hark_hierarchy h = hark_hierarchy_make(&blocks, hark_max(1, hark_max(queries, keys)));
     return hark_hierarchy_reach(&h);
   }
-  /* The last query meets the last key when causal, however few of them a call has. */
+  /* With causality the last query has the position of the last key, for any numbers of them. */
   const int64_t offset = query_offset != NULL ? *query_offset : desc->causal ? keys - queries : 0;
   return hark_max(0, hark_attention_farthest(desc, queries, keys, offset)) + 1;
 }

@@ -5,16 +5,16 @@
 #include "attention/layer.h"
 #include "core/floating_point.h"
 
-/* Writes the batch's sequences to the front of the workspace; returns their number. */
+/* Writes the batch's sequences to the beginning of the workspace; returns their number. */
 static int64_t list_sequences(const hark_attention_args *args, bool causal, bool backward, hark_attention_sequence *list) {
   hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   int64_t count = 0;
-  hark_attention_sequence sequence; /* in between, because the walk writes only what it finds */
+  hark_attention_sequence sequence; /* a separate copy, because the walk only writes the sequences that it finds */
   while (hark_attention_walk_next(&walk, &sequence)) list[count++] = sequence;
   return count;
 }
 
-static bool wants_gradient(const hark_attention_args *args) {
+static bool requests_gradient(const hark_attention_args *args) {
   const hark_tensor *const gradients[] = {
       &args->dquery, &args->dkey,  &args->dvalue, &args->dattention_bias, &args->dlog_kernel, &args->dforget, &args->dhierarchical_bias,
       &args->dridge, &args->dsigma};
@@ -26,7 +26,7 @@ static bool wants_gradient(const hark_attention_args *args) {
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward) {
   hark_attention_args args;
   HARK_TRY(hark_attention_check(context, plan, given, backward, &args));
-  if (backward && !wants_gradient(&args)) return HARK_OK;
+  if (backward && !requests_gradient(&args)) return HARK_OK;
   hark_floating_point before;
   hark_backend_enter(context);
   hark_floating_point_hold(&before);

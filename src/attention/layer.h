@@ -1,4 +1,4 @@
-/* layer.h - what the files of the attention layer share: resolving descriptors, checking arguments, walking over the sequences of a
+/* layer.h - shared by the files of the attention layer: resolving descriptors, checking arguments, iterating over the sequences of a
  * batch. */
 #ifndef HARK_ATTENTION_LAYER_H
 #define HARK_ATTENTION_LAYER_H
@@ -14,7 +14,7 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
 /* The fields of normalisation CME: refused with softmax, checked with it. Part of hark_attention_resolve(). */
 hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc);
 
-/* Where the arguments lie: what is written is apart from all else, element by element. Part of hark_attention_check(). */
+/* Checks the memory of the arguments: written elements are separate from all others. Part of hark_attention_check(). */
 hark_status hark_attention_check_memory(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
                                         bool backward);
 
@@ -25,42 +25,43 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
 /* Useful operations of CME at a descriptor's maxima. */
 double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward);
 
-/* The first algorithm of the context's backend that computes a resolved descriptor; else HARK_UNSUPPORTED with every algorithm's reason. */
+/* The first algorithm of the context's backend that computes a resolved descriptor; otherwise HARK_UNSUPPORTED with every algorithm's
+ * reason. */
 hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
 
 /* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0
- * wherever their extent is 1, and log_kernel, hierarchical_bias,
- * query_mask and their gradients in a shared first dimension. */
+ * wherever their extent is 1; log_kernel, hierarchical_bias, query_mask and their gradients in a shared first dimension. */
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
 
-/* Beyond it sums of positions and distances could overflow. */
+/* With larger offsets, sums of positions and distances could overflow. */
 #define HARK_ATTENTION_LARGEST_OFFSET ((int64_t)1 << 40)
 static inline bool hark_attention_may_offset(int64_t query_offset) {
   return query_offset >= -HARK_ATTENTION_LARGEST_OFFSET && query_offset <= HARK_ATTENTION_LARGEST_OFFSET;
 }
 
-/* The largest distance |n - i| between a query of a sequence and a key that it may see; below 0: none does. Hierarchies: between rows. */
+/* The largest distance |n - i| between a query of a sequence and a key that it may see; below 0: there is no such pair. Hierarchies:
+ * between rows. */
 int64_t hark_attention_farthest(const hark_attention_desc *desc, int64_t queries, int64_t keys, int64_t offset);
 
-/* hark_attention_plan_distances() of a descriptor that was resolved, or of which structure, normalisation, causal, lengths and what belongs
- * to the structure are set. */
+/* hark_attention_plan_distances() of a resolved descriptor, or of one with structure, normalisation, causal, lengths and the fields of the
+ * structure set. */
 int64_t hark_attention_table_length(const hark_attention_desc *desc, const int64_t *query_offset);
 
-/* Goes through the sequences of a batch in the order of items and rows; those without queries are left out, and those without keys unless
- * their rows have something to say: a forward with variance, which is the prior's there. */
+/* Iterates over the sequences of a batch in the order of items and rows. It skips sequences without queries, and those without keys unless
+ * their rows have a result: a forward with variance, which is the prior variance there. */
 typedef struct hark_attention_walk {
   const hark_attention_args *args;
   bool causal, keyless;
-  int64_t item; /* of rectangular and segmented batches; ragged: the number of the sequence */
-  int64_t row;  /* of segmented batches: where the next run of ids begins */
+  int64_t item; /* of rectangular and segmented batches; ragged: the index of the sequence */
+  int64_t row;  /* of segmented batches: the first row of the next run of ids */
 } hark_attention_walk;
 
 hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal, bool backward);
 bool hark_attention_walk_next(hark_attention_walk *walk, hark_attention_sequence *out);
 
-/* Writes zeros (log_sum_exp: -infinity) where an algorithm writes nothing: rows of out in no sequence, or in the backward the same rows of
- * gradients that are not accumulated, and the whole of the gradients of bias, log_kernel and forget, to which algorithms then only add. */
+/* Sets memory that the algorithm does not write to zero (log_sum_exp: -infinity): rows of out in no sequence; in the backward the same rows
+ * of gradients that are not accumulated, and all of the gradients of bias, log_kernel and forget, to which algorithms then only add. */
 hark_status hark_attention_clear(hark_context *context, const hark_attention_args *args, bool causal, bool backward);
 
 #endif

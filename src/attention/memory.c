@@ -1,7 +1,7 @@
-/* memory.c - where the arguments of a call lie: what is written shares memory with nothing else, and its own elements are apart.
+/* memory.c - checks the memory of a call's arguments: written memory is separate from all other memory, and its elements from each other.
  *
- * Tiles are read, computed with and written in an order that is the algorithm's own, so that an output over an input, or over another
- * output, would be numbers of neither. Views of one buffer without an element in common are fine.
+ * Each algorithm reads, computes and writes tiles in its own order. With an output in the memory of an input, or of another output, the
+ * numbers of both would be incorrect. Views of one buffer without a common element are allowed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void strides_text(const hark_tensor *tensor, char *text, size_t size) {
   (void)hark_shape_text(&strides, text, size);
 }
 
-/* `summed`: a stride of 0 asks for the sum, and is no second element. */
+/* `summed`: a stride of 0 requests the sum, not a repeated element. */
 static hark_status check_apart(hark_context *context, const hark_region *region, bool summed) {
   hark_tensor elements = *region->tensor;
   for (int i = 0; summed && i < elements.rank; i++)
@@ -49,7 +49,7 @@ static hark_status check_apart(hark_context *context, const hark_region *region,
                    region->name, hark_shape_text(region->tensor, shape, sizeof shape), strides);
 }
 
-/* What a forward writes, or a backward; `summed` as above. */
+/* Adds memory that a forward or a backward writes; `summed` as above. */
 static hark_status add_written(hark_context *context, region_list *list, const char *name, const hark_tensor *tensor, bool summed) {
   const int before = list->count;
   add(list, name, tensor, true);

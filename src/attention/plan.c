@@ -1,7 +1,7 @@
 /* plan.c - plans of attention: made from a descriptor once, then immutable.
  *
- * A plan holds the resolved descriptor, the algorithm and the sizes of the memory that a call needs. The list of sequences, which every
- * kind of batch is turned into, lies at the front of the workspaces.
+ * A plan contains the resolved descriptor, the algorithm and the sizes of the memory that a call needs. Every kind of batch becomes a list
+ * of sequences, which is at the beginning of the workspaces.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(hark_attention_plan) <= HARK_ATTENTION_PLAN_BYTES, "HARK_ATTENTION_PLAN_BYTES is too small for a plan");
 
-#define PLAN_ALIGNMENT 16 /* what a caller's memory for a plan is aligned to */
+#define PLAN_ALIGNMENT 16 /* alignment of a caller's memory for a plan */
 
 static hark_status add_list(hark_context *context, size_t list, size_t *workspace) {
   size_t bytes;
@@ -25,7 +25,7 @@ static hark_status add_list(hark_context *context, size_t list, size_t *workspac
 }
 
 static hark_status fill(hark_context *context, const hark_attention_desc *desc, hark_attention_plan *plan) {
-  hark_attention_desc resolved; /* before the plan is touched, in whose memory the caller's descriptor may lie */
+  hark_attention_desc resolved; /* before the plan is written, because the caller's descriptor may be in its memory */
   HARK_TRY(hark_attention_resolve(context, desc, &resolved));
   memset(plan, 0, sizeof *plan);
   plan->desc = resolved;
@@ -127,7 +127,7 @@ double hark_attention_desc_operations(const hark_attention_desc *given, bool bac
 
 double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) { return operations(&plan->desc, backward); }
 
-/* Text that is appended to, and that reports the length it would have had. */
+/* A text buffer for appending, which counts the length that the full text would have. */
 typedef struct text_buffer {
   char *text;
   size_t size;

@@ -1,8 +1,8 @@
-/* run.c - the simple calls: a plan, its memory and a call in one, on contiguous buffers. */
+/* run.c - the simple calls: plan, memory and call in one function, on contiguous buffers. */
 #include "attention/layer.h"
 #include "core/structs.h"
 
-/* A block of the context's allocator. */
+/* A block from the context's allocator. */
 typedef struct block {
   void *data;
   size_t bytes;
@@ -18,7 +18,7 @@ typedef struct simple_call {
   block workspace, saved, out, log_sum_exp;
 } simple_call;
 
-/* Inputs that only hark_attention_args carries. Dropout is one: without a stream of random numbers every call would leave out the same
+/* Refuses inputs that only hark_attention_args has. Dropout is one: without a stream of random numbers every call would drop the same
  * weights. */
 static hark_status refuse_others(const simple_call *call, const hark_attention_desc *desc) {
   const struct {
@@ -55,7 +55,7 @@ static hark_status take(simple_call *call, size_t bytes, block *out) {
   return HARK_OK;
 }
 
-/* [batch, heads, rows, width] of a buffer that is contiguous and only read, or written by this call. */
+/* [batch, heads, rows, width] of a contiguous buffer that this call reads or writes. */
 static hark_status wrap(const simple_call *call, const char *what, const void *data, int64_t heads, int64_t rows, int64_t width,
                         hark_tensor *out) {
   if (data == NULL) return hark_fail(call->context, HARK_INVALID_ARGUMENT, "%s: %s is NULL", call->name, what);
@@ -88,7 +88,7 @@ static hark_status forward(const hark_attention_desc *desc, const void *query, c
   return hark_attention_forward(call->context, call->plan, &call->args);
 }
 
-/* What the forward of a backward writes: out, log_sum_exp and saved, in memory of this call. */
+/* Memory for the results of a backward's forward: out, log_sum_exp and saved. */
 static hark_status take_results(simple_call *call) {
   const hark_attention_desc *const desc = &call->desc;
   const int64_t rows[] = {desc->batch, desc->heads, desc->query_length};
@@ -113,7 +113,7 @@ static hark_status take_scratch(simple_call *call) {
   return HARK_OK;
 }
 
-/* A gradient that is not asked for stays absent. */
+/* A gradient that is not requested stays absent. */
 static hark_status wrap_gradients(const void *dout, void *dquery, void *dkey, void *dvalue, simple_call *call) {
   const hark_attention_desc *const desc = &call->desc;
   HARK_TRY(wrap_rows(call, "dout", dout, &call->args.dout));

@@ -1,7 +1,7 @@
-/* sequences.c - every kind of batch as a list of sequences, and what lies between them cleared.
+/* sequences.c - every kind of batch as a list of sequences, and clearing the gaps between them.
  *
- *     rectangular        rows 0..Lq of item b meet keys 0..key_lengths[b]
- *     ragged             rows query_offsets[s]..query_offsets[s+1] meet keys key_offsets[s]..key_offsets[s+1], all of item 0
+ *     rectangular        rows 0..Lq of item b attend to keys 0..key_lengths[b]
+ *     ragged             rows query_offsets[s]..query_offsets[s+1] attend to keys key_offsets[s]..key_offsets[s+1], all of item 0
  *     segments           0 0 0 1 1 -1 -1 7: three sequences of 3, 2 and 1 rows and keys, and two rows of padding
  *
  * Rows in no sequence (padding, sequences without keys) are gaps between the sequences of the list, which is in ascending order.
@@ -71,7 +71,7 @@ bool hark_attention_walk_next(hark_attention_walk *walk, hark_attention_sequence
   return next_item(walk, out);
 }
 
-/* Zeros in rows [from, to) of all heads of an item of a tensor [B, H, L, d]. */
+/* Sets rows [from, to) of all heads of an item of a tensor [B, H, L, d] to zero. */
 static hark_status clear_rows(hark_context *context, const hark_tensor *tensor, int64_t item, int64_t from, int64_t to) {
   if (tensor->type == HARK_NONE || from >= to) return HARK_OK;
   const size_t element = hark_type_bytes(tensor->type), row_bytes = element * (size_t)tensor->shape[3];
@@ -88,7 +88,7 @@ static hark_status clear_rows(hark_context *context, const hark_tensor *tensor, 
   return HARK_OK;
 }
 
-/* `value` in rows [from, to) of all heads of an item of log_sum_exp or variance [B, H, L]. */
+/* Sets rows [from, to) of all heads of an item of log_sum_exp or variance [B, H, L] to `value`. */
 static hark_status clear_statistic(hark_context *context, const hark_tensor *tensor, double value, int64_t item, int64_t from, int64_t to) {
   enum { PIECE = 64 };
   if (tensor->type == HARK_NONE || from >= to) return HARK_OK;
@@ -108,7 +108,7 @@ static hark_status clear_statistic(hark_context *context, const hark_tensor *ten
   return HARK_OK;
 }
 
-/* Zeros in all elements of a tensor of rank `dimension` + what is left, going down to contiguous runs. */
+/* Sets all elements from dimension `dimension` on to zero, in contiguous runs. */
 static hark_status clear_all(hark_context *context, const hark_tensor *tensor, int dimension, char *data) {
   const int64_t element = (int64_t)hark_type_bytes(tensor->type);
   if (dimension == tensor->rank) return hark_backend_zero(context, data, (size_t)element);
@@ -160,7 +160,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
   }
   hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   hark_attention_sequence sequence;
-  int64_t item = 0, query_row = 0, key_row = 0; /* where the last sequence ended */
+  int64_t item = 0, query_row = 0, key_row = 0; /* the end of the last sequence */
   while (hark_attention_walk_next(&walk, &sequence)) {
     for (; item < sequence.item; item++, query_row = key_row = 0)
       HARK_TRY(clear_gap(context, &tensors, item, query_row, tensors.query_rows, key_row, tensors.key_rows));

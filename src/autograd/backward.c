@@ -1,8 +1,8 @@
-/* backward.c - the tape walked from its end: every node's backward run once all contributions to its outputs' gradients are in.
+/* backward.c - visits the tape from its end: runs every node's backward once all contributions to its outputs' gradients exist.
  *
- * A gradient is made by its first contribution (overwriting) and added to by the others. Where a record says that a gradient passes
- * unchanged, the memory is shared; whoever then adds to shared memory copies it first. Where it says so and nobody else needs the input any
- * more, a gradient is written over the input it belongs to.
+ * The first contribution overwrites a gradient, the others add to it. If a record declares that a gradient passes unchanged, the memory is
+ * shared; adding to shared memory copies it first. If a record allows it and nothing else needs the input any more, a gradient overwrites
+ * its input.
  */
 #include <hark/operators.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void set_gradient(hark_tape *tape, tape_value *value, int32_t storage) {
   value->gradient_storage = storage;
 }
 
-/* Makes the memory of a gradient that is there private to the value. */
+/* Makes the memory of an existing gradient private to the value. */
 static hark_status own_gradient(hark_tape *tape, hark_value number) {
   const int32_t shared = tape_value_at(tape, number)->gradient_storage;
   if (tape->storages[shared].references == 1) return HARK_OK;
@@ -39,13 +39,13 @@ static hark_status own_gradient(hark_tape *tape, hark_value number) {
   return HARK_OK;
 }
 
-/* The node alone keeps the input's memory, so that its gradient may be written there. */
+/* True if only the node keeps the input's memory, so that its gradient may be written there. */
 static bool may_overwrite_input(const hark_tape *tape, const tape_node *node, int i) {
   const tape_value *value = tape_value_at(tape, node->inputs[i]);
   return (node->op->gradient_in_place >> i & 1u) && !value->held && node->kept[i] != 0 && tape->storages[node->kept[i]].references == 1;
 }
 
-/* Prepares the gradient of input i in the call. Returns through *passed whether it was handed on without a computation. */
+/* Prepares the gradient of input i in the call. *passed: whether it was passed on without a computation. */
 static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int i, hark_call *call, bool *passed) {
   *passed = false;
   const hark_value number = node->inputs[i];
@@ -73,7 +73,7 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
   return HARK_OK;
 }
 
-/* An earlier input of the node is the same value: kernels write gradients side by side, so that this one needs memory of its own first. */
+/* True if an earlier input of the node is the same value: kernels write all gradients at once, so this one first needs separate memory. */
 static bool is_repeated(const tape_node *node, int i) {
   for (int j = 0; j < i; j++)
     if (node->inputs[j] == node->inputs[i] && (node->op->differentiable >> j & 1u)) return true;
@@ -86,7 +86,7 @@ static hark_status add_repeated(hark_tape *tape, const hark_tensor *gradient, co
   return tape->pool->shape_only ? HARK_OK : hark_operator_forward(tape->context, &call);
 }
 
-/* Without its data, unless the backward may read it. */
+/* The value's tensor, without its data unless the backward may read it. */
 static hark_tensor described(const hark_tape *tape, hark_value number, bool readable) {
   hark_tensor tensor = tape_value_at(tape, number)->tensor;
   if (!readable) tensor.data = NULL;
@@ -109,7 +109,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
   int computed = 0;
   int32_t repeated[HARK_MAX_INPUTS] = {0};
   for (int i = 0; i < node->input_count; i++) {
-    if (node->inputs[i] == 0 || !(op->differentiable >> i & 1u) || !tape_value_at(tape, node->inputs[i])->wants_gradient) continue;
+    if (node->inputs[i] == 0 || !(op->differentiable >> i & 1u) || !tape_value_at(tape, node->inputs[i])->needs_gradient) continue;
     bool passed = false;
     if (is_repeated(node, i)) {
       call.input_gradients[i] = tape_value_at(tape, node->inputs[i])->tensor;
@@ -130,7 +130,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
   hark_pool_give(tape->pool, &workspace);
   for (int i = 0; i < node->input_count; i++) {
     if (repeated[i] == 0) continue;
-    /* adding needs the first gradient private, which the passing of gradients may have shared */
+    /* adding needs a private first gradient; passing gradients on may have shared it */
     if (tape_value_at(tape, node->inputs[i])->storage != 0) HARK_TRY(own_gradient(tape, node->inputs[i]));
     HARK_TRY(add_repeated(tape, &tape_value_at(tape, node->inputs[i])->gradient, &call.input_gradients[i]));
     hark_tape_storage_drop(tape, repeated[i]);
@@ -139,7 +139,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
   return HARK_OK;
 }
 
-/* Builds the segment again, now recorded, hands the gradients of its outputs over, and walks what was recorded. */
+/* Builds the segment again, now recorded, sets the gradients of its outputs, and runs the backward of the recorded nodes. */
 static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   hark_value outputs[HARK_MAX_OUTPUTS] = {0};
   const int32_t first_node = tape->node_count;
@@ -152,7 +152,7 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
     tape_value_at(tape, node->inputs[i])->held = true;
   }
   tape->recording = true;
-  const double operations = tape->operations; /* computing again is not useful work */
+  const double operations = tape->operations; /* recomputation is not useful work */
   HARK_TRY(node->build(node->attributes, tape, node->inputs, outputs));
   for (int i = 0; i < node->output_count; i++) {
     tape_value *from = tape_value_at(tape, node->outputs[i]), *to = tape_value_at(tape, outputs[i]);
@@ -188,7 +188,7 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
   const hark_tensor tensor = tape_value_at(tape, loss)->tensor;
   if (hark_tensor_count(&tensor) != 1 || (tensor.type != HARK_F32 && tensor.type != HARK_F64))
     return hark_fail(context, HARK_SHAPE_MISMATCH, "backward: the loss must be one number in f32 or f64");
-  if (!tape_value_at(tape, loss)->wants_gradient)
+  if (!tape_value_at(tape, loss)->needs_gradient)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that wants a gradient, or was not recorded");
   int32_t storage = 0;
   HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));

@@ -1,4 +1,4 @@
-/* formula.c - operators applied to values without a status in every line: the tape keeps the first failure. */
+/* formula.c - operators applied to values without a status in every line: the tape stores the first failure. */
 #include "autograd/tape_internal.h"
 
 static hark_value apply(hark_tape *tape, const hark_operator *op, const void *attributes, int count, const hark_value *inputs) {

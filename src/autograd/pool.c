@@ -1,4 +1,4 @@
-/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces after the first free one, some hundred in a
+/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces after the first free one, a few hundred in a
  * training step. */
 #include "autograd/pool.h"
 

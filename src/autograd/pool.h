@@ -1,7 +1,7 @@
 /* pool.h - memory of a tape: first fit over a few large blocks of the backend, in the order of addresses.
  *
- * The choice depends only on the sequence of requests, so that a shape-only pool (one endless block without memory) finds exactly the size
- * that the same requests will need in one real block.
+ * The choice depends only on the sequence of requests. So a shape-only pool (one endless block without memory) finds exactly the size that
+ * the same requests will need in one real block.
  */
 #ifndef HARK_AUTOGRAD_POOL_H
 #define HARK_AUTOGRAD_POOL_H
@@ -31,7 +31,7 @@ typedef struct hark_pool {
   size_t peak_end; /* shape_only: the highest byte in use so far */
 } hark_pool;
 
-/* Where bytes came from the pool; bytes 0: nothing. */
+/* Bytes from the pool, and their place; bytes 0: nothing. */
 typedef struct hark_pool_memory {
   void *memory;
   size_t offset, bytes;
@@ -44,10 +44,10 @@ void hark_pool_close(hark_pool *pool);
 HARK_MUST_CHECK hark_status hark_pool_take(hark_pool *pool, size_t bytes, hark_pool_memory *out);
 void hark_pool_give(hark_pool *pool, const hark_pool_memory *memory);
 
-/* Everything is free again. */
+/* Frees everything. */
 HARK_MUST_CHECK hark_status hark_pool_reset(hark_pool *pool);
 
-/* Makes room for the bookkeeping of one block with so many pieces, so that reserve asks for nothing but the block. */
+/* Allocates the bookkeeping of one block with so many pieces, so that reserve allocates only the block. */
 HARK_MUST_CHECK hark_status hark_pool_prepare(hark_pool *pool, int32_t pieces);
 
 /* Makes the pool one block of at least `bytes`; everything must be free. */

@@ -10,7 +10,7 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
     return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: %d inputs and %d outputs, expected at most %d and 1 to %d", input_count,
                      output_count, HARK_MAX_INPUTS, HARK_MAX_OUTPUTS);
   tape_node node = {.build = build, .input_count = input_count, .output_count = output_count};
-  for (int i = 0; i < input_count; i++) { /* copied: the outputs may stand where the inputs stood */
+  for (int i = 0; i < input_count; i++) { /* copied: the outputs may overwrite the inputs */
     const hark_value input = inputs[i];
     if (input < 0 || input >= tape->value_count || (input != 0 && !tape_value_at(tape, input)->held))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: input %d is not a value of this tape, or has been released", i);
@@ -21,7 +21,7 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
   tape->recording = false;
   tape->first_own = first_inner;
   void *mutable_closure = NULL;
-  memcpy(&mutable_closure, &closure, sizeof closure); /* builders take what they were given; they get the tape's own copy later */
+  memcpy(&mutable_closure, &closure, sizeof closure); /* builders expect a mutable closure; later they get the tape's own copy */
   hark_status status = build(mutable_closure, tape, node.inputs, outputs);
   tape->recording = recording;
   if (status != HARK_OK) {
@@ -44,7 +44,7 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
   }
   for (int i = 0; i < output_count; i++) {
     node.outputs[i] = outputs[i];
-    tape_value_at(tape, outputs[i])->wants_gradient = true;
+    tape_value_at(tape, outputs[i])->needs_gradient = true;
   }
   return hark_tape_node_add(tape, &node);
 }

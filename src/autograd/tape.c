@@ -19,7 +19,7 @@ hark_status hark_tape_create(hark_context *context, hark_tape **out) {
   hark_pool_open(&tape->shapes, context, true);
   tape->pool = &tape->memory;
   tape->recording = true;
-  tape->storage_count = tape->value_count = tape->first_own = 1; /* number zero means none */
+  tape->storage_count = tape->value_count = tape->first_own = 1; /* index zero means none */
   *out = tape;
   return HARK_OK;
 }
@@ -49,7 +49,7 @@ void hark_tape_reset(hark_tape *tape) {
   tape->operations = 0;
   tape->recording = true;
   tape->failure = HARK_OK;
-  /* A piece for every block was there when the block was made, so that this cannot need memory. */
+  /* The pieces of every block were allocated with the block, so this needs no memory. */
   const hark_status status = hark_pool_reset(tape->pool);
   (void)status;
 }
@@ -108,7 +108,7 @@ hark_status hark_tape_value_new(hark_tape *tape, const tape_value *value, hark_v
 hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out) {
   *out = 0;
   const tape_value value = {
-      .tensor = *data, .gradient = gradient != NULL ? *gradient : (hark_tensor){0}, .held = true, .wants_gradient = gradient != NULL};
+      .tensor = *data, .gradient = gradient != NULL ? *gradient : (hark_tensor){0}, .held = true, .needs_gradient = gradient != NULL};
   if (gradient != NULL && (gradient->type != data->type || hark_tensor_count(gradient) != hark_tensor_count(data)))
     return hark_fail(tape->context, HARK_SHAPE_MISMATCH, "leaf: gradient and data differ in type or shape");
   if (gradient != NULL && hark_tensors_share(gradient, data))
@@ -146,14 +146,14 @@ hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes
   return HARK_OK;
 }
 
-/* The call reads the value as another input too, one that the output may not lie over. */
+/* True if the call reads the value as another input too, which the output must not overwrite. */
 static bool is_read_besides(const hark_operator *op, int input_count, const hark_value *inputs, int i) {
   for (int k = 0; k < input_count; k++)
     if (k != i && inputs[k] == inputs[i] && !(op->in_place >> k & 1u)) return true;
   return false;
 }
 
-/* The consumed input whose memory output 0 may take over: nobody else uses it, and it has the size that is needed. */
+/* The consumed input whose memory output 0 may overwrite: nothing else uses it, and it has the required size. */
 static hark_value input_to_overwrite(const hark_tape *tape, const hark_operator *op, int input_count, const hark_value *inputs,
                                      unsigned consumed, const hark_tensor *output) {
   for (int i = 0; i < input_count; i++) {
@@ -169,8 +169,8 @@ static hark_value input_to_overwrite(const hark_tape *tape, const hark_operator 
   return 0;
 }
 
-static hark_status new_output(hark_tape *tape, const hark_tensor *described, bool wants_gradient, hark_value overwrites, hark_value *out) {
-  tape_value value = {.tensor = *described, .held = true, .wants_gradient = wants_gradient};
+static hark_status new_output(hark_tape *tape, const hark_tensor *described, bool needs_gradient, hark_value overwrites, hark_value *out) {
+  tape_value value = {.tensor = *described, .held = true, .needs_gradient = needs_gradient};
   if (overwrites != 0) {
     value.storage = tape_value_at(tape, overwrites)->storage;
     hark_tape_storage_hold(tape, value.storage);
@@ -181,7 +181,7 @@ static hark_status new_output(hark_tape *tape, const hark_tensor *described, boo
   return hark_tape_value_new(tape, &value, out);
 }
 
-/* Keeps what the backward will read: the storages of the inputs and outputs that the record names. */
+/* Keeps the memory that the backward will read: the storages of the inputs and outputs that the record names. */
 static hark_status record_node(hark_tape *tape, const hark_value *inputs, const hark_value *outputs, const int32_t *saved_storage) {
   const hark_call *call = &tape->call;
   const hark_operator *op = call->op;
@@ -213,11 +213,11 @@ void hark_tape_node_drop(hark_tape *tape, tape_node *node) {
   for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, node->saved_storage[i]);
 }
 
-/* The inputs of the call; *wants_gradient: one of them does. */
-static hark_status take_inputs(hark_tape *tape, const hark_value *inputs, bool *wants_gradient) {
+/* The inputs of the call; *needs_gradient: one of them does. */
+static hark_status take_inputs(hark_tape *tape, const hark_value *inputs, bool *needs_gradient) {
   hark_call *call = &tape->call;
   const hark_operator *op = call->op;
-  *wants_gradient = false;
+  *needs_gradient = false;
   for (int i = 0; i < call->input_count; i++) {
     if (inputs[i] < 0 || inputs[i] >= tape->value_count || (inputs[i] == 0 && i < op->input_minimum))
       return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: input %d is not a value of this tape", op->name, i);
@@ -225,12 +225,12 @@ static hark_status take_inputs(hark_tape *tape, const hark_value *inputs, bool *
     const tape_value *value = tape_value_at(tape, inputs[i]);
     if (!value->held) return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: input %d has been released", op->name, i);
     call->inputs[i] = value->tensor;
-    *wants_gradient = *wants_gradient || (value->wants_gradient && (op->differentiable >> i & 1u));
+    *needs_gradient = *needs_gradient || (value->needs_gradient && (op->differentiable >> i & 1u));
   }
   return HARK_OK;
 }
 
-/* Memory for outputs and what is saved. */
+/* Memory for outputs and saved tensors. */
 static hark_status make_room(hark_tape *tape, const hark_value *inputs, unsigned consumed, bool recorded, hark_value *outputs,
                              int32_t *saved_storage) {
   hark_call *call = &tape->call;
@@ -266,11 +266,11 @@ static hark_status run_call(hark_tape *tape) {
 static hark_status apply(hark_tape *tape, const hark_value *inputs, unsigned consumed, hark_value *outputs) {
   const hark_call *call = &tape->call;
   const hark_operator *op = call->op;
-  bool wants_gradient;
+  bool needs_gradient;
   hark_value made[HARK_MAX_OUTPUTS] = {0};
   int32_t saved_storage[HARK_MAX_SAVED] = {0};
-  HARK_TRY(take_inputs(tape, inputs, &wants_gradient));
-  const bool recorded = tape->recording && wants_gradient;
+  HARK_TRY(take_inputs(tape, inputs, &needs_gradient));
+  const bool recorded = tape->recording && needs_gradient;
   HARK_TRY(op->infer(tape->context, call->attributes, call->inputs, call->input_count, &tape->inferred));
   HARK_TRY(make_room(tape, inputs, consumed, recorded, made, saved_storage));
   HARK_TRY(run_call(tape));
@@ -280,7 +280,7 @@ static hark_status apply(hark_tape *tape, const hark_value *inputs, unsigned con
     for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, saved_storage[i]);
   for (int i = 0; i < call->input_count; i++)
     if (consumed >> i & 1u) hark_tape_release(tape, inputs[i]);
-  memcpy(outputs, made, (size_t)op->output_count * sizeof *outputs); /* last: they may stand where the inputs stood */
+  memcpy(outputs, made, (size_t)op->output_count * sizeof *outputs); /* last: they may overwrite the inputs */
   return HARK_OK;
 }
 
@@ -289,7 +289,7 @@ static void clear_tensors(hark_tensor *tensors, int count) {
     if (tensors[i].type != HARK_NONE) tensors[i] = (hark_tensor){0};
 }
 
-/* All that an operator that succeeded has filled. */
+/* Clears all that a successful operator has filled. */
 static void forget_call(hark_tape *tape) {
   clear_tensors(tape->call.inputs, tape->call.input_count);
   clear_tensors(tape->call.outputs, HARK_MAX_OUTPUTS);

@@ -1,9 +1,9 @@
 /* tape_internal.h - the records of a tape: storages, values, nodes.
  *
- *   value ----> storage (counted)          a value's hold, every node that saves it and every gradient in it count one
+ *   value ----> storage (counted)          counts its value if held, every node that saves it, every gradient in it
  *     ^            ^
  *     |            |
- *   node: operator, attributes, inputs, outputs, saved storages   in the order of application; the backward walks it from the end
+ *   node: operator, attributes, inputs, outputs, saved storages   in the order of application; the backward visits it from the end
  */
 #ifndef HARK_AUTOGRAD_TAPE_INTERNAL_H
 #define HARK_AUTOGRAD_TAPE_INTERNAL_H
@@ -19,11 +19,11 @@ typedef struct tape_storage {
 
 typedef struct tape_value {
   hark_tensor tensor;
-  hark_tensor gradient;     /* a leaf's: the caller's; else made when the first contribution arrives */
+  hark_tensor gradient;     /* of a leaf: the caller's; otherwise allocated for the first contribution */
   int32_t storage;          /* 0: a leaf */
   int32_t gradient_storage; /* 0: none yet, or a leaf */
   bool held;                /* the caller may still use it */
-  bool wants_gradient;
+  bool needs_gradient;
 } tape_value;
 
 typedef struct tape_node {
@@ -39,7 +39,7 @@ typedef struct tape_node {
   size_t backward_workspace;
 } tape_node;
 
-/* Copied attributes lie in chunks, so that they never move. */
+/* Copied attributes are stored in chunks, so that they never move. */
 typedef struct tape_chunk {
   struct tape_chunk *next;
   size_t used, capacity; /* bytes after the header */
@@ -48,9 +48,9 @@ typedef struct tape_chunk {
 struct hark_tape {
   hark_context *context;
   hark_pool memory, shapes;
-  hark_pool *pool; /* the one in use */
+  hark_pool *pool; /* the current one */
   bool recording;
-  hark_status failure;  /* of the calls for formulas (formula.c), since the last reset */
+  hark_status failure;  /* of the calls in formulas (formula.c), since the last reset */
   hark_value first_own; /* values below it are inputs of the segment being built and cannot be released */
 
   tape_storage *storages;
@@ -61,7 +61,7 @@ struct hark_tape {
   int32_t node_count, node_capacity;
   tape_chunk *chunks;
   double operations;
-  /* Of the operator that is being applied; all tensors are absent between two: to clear what one filled is a fraction of clearing all. */
+  /* Of the operator that is being applied. Between operators all tensors are absent: clearing only the filled ones is much cheaper. */
   bool applying;
   hark_call call;
   hark_inferred inferred;

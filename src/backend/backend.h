@@ -1,9 +1,9 @@
-/* backend.h - what a device must provide.
+/* backend.h - the functions that a device must provide.
  *
  * A backend is a const table: memory (required), kernels that replace the records' portable definitions (optional, by name of the record)
  * and attention algorithms (in order of preference). All loops over data are in records' definitions, which run on host memory, and in
- * backends; nothing above touches data except through hark_backend_read/_write/_copy/_zero.
- * Adding a backend: one folder here with its table, one row in backends.c.
+ * backends. The layers above access data only through hark_backend_read/_write/_copy/_zero. Adding a backend: one folder here with its
+ * table, one row in backends.c.
  */
 #ifndef HARK_BACKEND_BACKEND_H
 #define HARK_BACKEND_BACKEND_H
@@ -13,7 +13,7 @@
 #include "attention_algorithm.h"
 #include "core/core.h"
 
-/* A faster kernel for a record. Used when every floating-point tensor of the call is f32. */
+/* A faster kernel for a record. It is used if every floating-point tensor of the call is f32. */
 typedef struct hark_backend_kernel {
   const char *name; /* of the record */
   hark_kernel *forward;
@@ -22,9 +22,9 @@ typedef struct hark_backend_kernel {
 
 typedef struct hark_backend {
   const char *name;
-  bool host_memory; /* the records' definitions can run on its memory */
+  bool host_memory; /* the records' definitions can run in its memory */
 
-  /* Required. open makes the state that the context keeps (may be NULL) and says HARK_NO_BACKEND when the device is not there. */
+  /* Required. open makes the state that the context keeps (may be NULL) and returns HARK_NO_BACKEND if there is no device. */
   hark_status (*open)(hark_context *context, const char *instruction_set, void **state);
   void (*close)(hark_context *context, void *state);
   const char *(*instruction_set)(const hark_context *context);
@@ -44,11 +44,11 @@ typedef struct hark_backend {
   /* Kernels of the state in use (they may depend on the instruction set); *count is their number. Optional. */
   const hark_backend_kernel *(*kernels)(const hark_context *context, int *count);
 
-  /* Attention algorithms in order of preference, ended by NULL. Required: at least the reference one where host_memory. */
+  /* Attention algorithms in order of preference, ended by NULL. Required: with host_memory at least the reference algorithm. */
   const hark_attention_algorithm *const *(*attention)(const hark_context *context);
 
-  /* Optional: about how many bytes of the process kernels take besides what is allocated for them, when products of that many operations
-   * are among them: a library's code and the memory that it packs into. For estimates. */
+  /* Optional, for estimates: about how many bytes the process needs for kernels in addition to their allocated memory, if these include
+   * products of that many operations: a library's code and the memory into which it packs. */
   size_t (*kernel_bytes)(const hark_context *context, double operations);
 } hark_backend;
 
@@ -56,9 +56,9 @@ typedef struct hark_backend {
 extern const hark_backend *const hark_backends[];
 const hark_backend *hark_backend_find(const char *name);
 
-/* Dispatch with enter and leave around. */
+/* Functions of the context's backend, between enter and leave. */
 hark_status hark_backend_allocate(hark_context *context, size_t bytes, void **memory);
-/* Gives a described tensor its memory, of zeros; an absent one (type NONE) stays as it is. After a failure it is absent. */
+/* Allocates the memory of a described tensor, filled with zeros; does nothing if it is absent (type NONE). After a failure it is absent. */
 HARK_MUST_CHECK hark_status hark_tensor_allocate(hark_context *context, hark_tensor *tensor);
 void hark_backend_release(hark_context *context, void *memory, size_t bytes);
 hark_status hark_backend_write(hark_context *context, void *device, const void *host, size_t bytes);

@@ -1,4 +1,4 @@
-/* context.c - making and destroying a context. It stands here and not in core because it opens the backend. */
+/* context.c - making and destroying a context. It is here and not in core because it opens the backend. */
 #include <stdlib.h>
 
 #include "backend/backend.h"
@@ -8,7 +8,7 @@
 
 static void *default_allocate(void *user, size_t bytes, size_t alignment) {
   (void)user;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment; /* aligned_alloc wants a multiple */
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment; /* aligned_alloc needs a multiple */
   return rounded >= bytes ? aligned_alloc(alignment, rounded) : NULL;
 }
 
@@ -22,10 +22,10 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   *out = NULL;
   hark_context_options options = {0};
   if (given != NULL) {
-    hark_context refused; /* holds the message alone: there is no context yet */
+    hark_context refused; /* holds only the message: there is no context yet */
     const hark_status taken =
         hark_take_struct(&refused, "hark_context_options", given, HARK_LEAST_CONTEXT_OPTIONS, &options, sizeof options);
-    /* HARK_UNSUPPORTED means a larger struct than ours, so all of ours is there. */
+    /* HARK_UNSUPPORTED means that the caller's struct is larger than ours, so it has all of our fields. */
     if (taken == HARK_UNSUPPORTED && given->logger != NULL) given->logger(given->logger_user, HARK_LOG_ERROR, refused.message);
     if (taken != HARK_OK) return taken;
   }

@@ -1,4 +1,4 @@
-/* dispatch.c - the only ways from the layers above to a backend's memory, with enter and leave around. Kernels: ops/run.c. */
+/* dispatch.c - the only ways from the layers above to a backend's memory, between enter and leave. Kernels: ops/run.c. */
 #include <string.h>
 
 #include "backend/backend.h"

@@ -49,7 +49,7 @@ double hark_hierarchy_blocks(const hark_hierarchy *h, bool fine_queries) {
   for (int level = 0; level < h->levels; level++) {
     const int64_t blocks = hark_ceil_div(hark_hierarchy_tokens(h, level), h->block);
     for (int64_t i = 0; i < blocks; i++) {
-      /* A level-l block's rows are 2^l blocks of rows, of which the last may be cut off. */
+      /* A level-l block's rows are 2^l blocks of rows, the last of which may be cut off. */
       const int64_t first = i << level, last = hark_min((i + 1) << level, rows);
       const double height = fine_queries ? (double)(last - first) : 1;
       int64_t partners = level == 0; /* itself */

@@ -1,15 +1,15 @@
 /* hierarchy_kernel.c - see hierarchy_kernel.h.
  *
- * coarse queries: with S[l][t] = the sum of G over all pairs of rows of two cells t tokens of level l apart, each being two cells of level
- * l - 1,
+ * coarse queries: let S[l][t] = the sum of G over all pairs of rows of two cells t tokens of level l apart. Each cell consists of two cells
+ * of level l - 1, so
  *
  *     S[l][t] = S[l-1][2t - 1] + 2 S[l-1][2t] + S[l-1][2t + 1],      S[0][x] = G(x)
  *
- * for t from 1 to the reach of the hierarchy in tokens of the level. A sum is value 2^power with a power of its own, so that it can neither
- * overflow nor vanish and additions alone round. With g = the gradient by log S: g[l-1][y] += g[l][t] (1 or 2) S[l-1][y] / S[l][t].
+ * for t from 1 to the reach of the hierarchy in tokens of the level. A sum is stored as value 2^power with a separate power, so that it can
+ * neither overflow nor vanish and only additions round. With g = the gradient by log S: g[l-1][y] += g[l][t] (1 or 2) S[l-1][y] / S[l][t].
  *
- * exact: with S[l][x] = log of the sum of G over x - 2^l + 1 .. x,   S[l][x] = log(e^S[l-1][x] + e^S[l-1][x - 2^(l-1)]),
- * and its adjoint goes back the same way: dS[l-1][y] += dS[l][x] e^(S[l-1][y] - S[l][x]) for the two y.
+ * exact: with S[l][x] = log of the sum of G over x - 2^l + 1 .. x,   S[l][x] = log(e^S[l-1][x] + e^S[l-1][x - 2^(l-1)]), and its adjoint is
+ * dS[l-1][y] += dS[l][x] e^(S[l-1][y] - S[l][x]) for the two y.
  */
 #include "backend/hierarchy_kernel.h"
 
@@ -23,7 +23,7 @@
 
 int64_t hark_hierarchy_kernel_means(const hark_hierarchy *h, bool exact) { return h->levels * hark_hierarchy_kernel_width(h, exact); }
 
-/* Tokens of distance of all levels are less than two reaches, of those above level 0 less than one. */
+/* The distances in tokens of all levels are less than two reaches, those of the levels above 0 less than one. */
 int64_t hark_hierarchy_kernel_doubles(const hark_hierarchy *h, bool exact) {
   return hark_hierarchy_kernel_means(h, exact) + (exact ? 0 : 5 * hark_hierarchy_reach(h));
 }
@@ -62,7 +62,7 @@ static void fill_exact(hark_hierarchy_kernel *kernel) {
   }
 }
 
-/* mean = S - log(count), so that the gradient by S is that by the mean. */
+/* mean = S - log(count), so the gradients by S and by the mean are equal. */
 static double sum_at(const hark_hierarchy_kernel *kernel, int level, int64_t width, int64_t x) {
   const double mean = kernel->mean[level * width + x];
   return level == 0 || mean == -INFINITY ? mean : mean + log(counted(kernel, level, x));
@@ -85,17 +85,17 @@ static void gradient_exact(const hark_hierarchy_kernel *kernel, double *dmean) {
 
 /* ---- coarse queries: pairs of cells ---- */
 
-/* Where a level's sums begin, and how many it has: every distance in tokens of the level below the reach. */
+/* The index at which a level's sums begin, and their number: every distance in tokens of the level below the reach. */
 static int64_t sums_at(const hark_hierarchy *h, int level) {
   const int64_t reach = hark_hierarchy_reach(h);
   return 2 * (reach - (reach >> level));
 }
 static int64_t sums_of(const hark_hierarchy *h, int level) { return hark_hierarchy_reach(h) >> level; }
 
-/* value 2^power for a whole power of at most 0; below 2^-1000 times what it is added to nothing is left of a value. */
+/* value 2^power for a whole power of at most 0. Below 2^-1000 the result vanishes in the sum to which it is added. */
 static double scaled(double value, double power) {
   if (power < -1000) return 0 * value;
-  const uint64_t bits = (uint64_t)(1023 + (int64_t)power) << 52; /* of 2^power: the exponent alone */
+  const uint64_t bits = (uint64_t)(1023 + (int64_t)power) << 52; /* 2^power: only the exponent bits */
   double factor;
   memcpy(&factor, &bits, sizeof factor);
   return value * factor;
@@ -107,7 +107,7 @@ static void split(double log, double *value, double *power) {
   *value = log == -INFINITY ? 0 : isfinite(log) ? exp(fmin(fmax(log - *power * LN_2, 0), LN_2)) : exp(log);
 }
 
-/* Pairs of rows of two cells t tokens of the level apart whose distance the table has: size - |x - t size| are x apart. */
+/* Pairs of rows of two cells t tokens of the level apart whose distance the table has: size - |x - t size| pairs have distance x. */
 static double counted_pairs(const hark_hierarchy_kernel *kernel, int level, int64_t t) {
   const int64_t size = (int64_t)1 << level, first = t * size - size + 1;
   const double before = (double)hark_max(0, hark_min(kernel->distances - first, size)); /* distances up to t size: 1 + 2 + ... */
@@ -140,7 +140,7 @@ static void fill_pairs(hark_hierarchy_kernel *kernel, const hark_tensor *log_ker
   }
 }
 
-/* The gradient by log S is that by the mean, and on levels below the coarsest what comes down from the level above. */
+/* The gradient by log S is the gradient by the mean plus, below the coarsest level, the contribution of the level above. */
 static void gradient_of_pairs(const hark_hierarchy_kernel *kernel, const double *dmean, double *gradient) {
   const hark_hierarchy *h = kernel->hierarchy;
   const int64_t width = hark_hierarchy_kernel_width(h, false), reach = hark_hierarchy_reach(h);

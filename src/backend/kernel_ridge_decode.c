@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Scratch of a head, in doubles: a definition's two columns, query, row of U and output; or in floats a kernel's two columns, its block of
+/* Scratch of a head. In doubles: a definition's two columns, query, row of U and output; or in floats: a kernel's two columns, its block of
  * 64 columns, table, transposed rows and results. */
 static hark_status head_bytes(hark_context *context, const hark_ridge_decode *d, size_t *out) {
   const size_t tokens = (size_t)(hark_ceil_div(d->capacity, HARK_RIDGE_BAND) + 2) * HARK_RIDGE_BAND, dim = (size_t)d->head_dim;
@@ -12,7 +12,7 @@ static hark_status head_bytes(hark_context *context, const hark_ridge_decode *d,
   HARK_TRY(hark_size_multiply(context, tokens, columns + 1, &numbers));
   HARK_TRY(hark_size_multiply(context, dim + width, 3 * columns, &more));
   HARK_TRY(hark_size_add(context, numbers, more, &numbers));
-  HARK_TRY(hark_size_add(context, numbers, 1024, &numbers)); /* what rounding each part up to whole vectors may take */
+  HARK_TRY(hark_size_add(context, numbers, 1024, &numbers)); /* at most so many for rounding each part up to whole vectors */
   HARK_TRY(hark_size_multiply(context, numbers, sizeof(float), out));
   *out = hark_align_up(*out);
   return HARK_OK;
@@ -49,7 +49,7 @@ hark_ridge_decode hark_ridge_decode_open(const hark_call *call, int64_t head) {
   const hark_tensor *table = input(call, HARK_RIDGE_DECODE_LOG_KERNEL);
   const size_t records = (size_t)d.is->heads * sizeof(hark_ridge_record);
   size_t each = 0;
-  const hark_status status = head_bytes(NULL, &d, &each); /* fine: infer has asked for it */
+  const hark_status status = head_bytes(NULL, &d, &each); /* cannot fail: infer has computed it */
   (void)status;
   d.call = call;
   d.record = (hark_ridge_record *)call->workspace + head;

@@ -1,13 +1,13 @@
-/* kernel_ridge_decode.h - the cache of kernel ridge (CME) attention that reads token by token: where its numbers lie, for every backend.
+/* kernel_ridge_decode.h - the layout of the cache of kernel ridge (CME) attention that reads token by token, for every backend.
  *
  *     M = kappa(K, K) + lambda I = R R^T,   U = R^-1 V        a new token is one row of R and one of U
  *
- * The triangle grows by bands of 16 rows, all heads of a band together, so that what belongs to the first n tokens is a front part of the
- * cache whatever its capacity. Within a band the rows of a head have the same length, zero after the diagonal:
+ * The triangle grows by bands of 16 rows, all heads of a band together. So the numbers of the first n tokens are at the beginning of the
+ * cache, whatever its capacity. Within a band the rows of a head have the same length, zero after the diagonal:
  *
- *     band b:  [heads][16][16 (b + 1)]      bands 0 .. b hold (b + 1)(b + 2) / 2 tiles of 256 numbers a head
+ *     band b:  [heads][16][16 (b + 1)]      bands 0 .. b hold (b + 1)(b + 2) / 2 tiles of 256 numbers per head
  *
- * Rows of U are padded to a multiple of 16 numbers a head, so that vectors do not reach into the next head.
+ * Rows of U are padded to a multiple of 16 numbers per head, so that vectors do not reach into the next head.
  */
 #ifndef HARK_BACKEND_KERNEL_RIDGE_DECODE_H
 #define HARK_BACKEND_KERNEL_RIDGE_DECODE_H
@@ -33,10 +33,10 @@ enum {
   HARK_RIDGE_DECODE_INPUTS
 };
 
-/* The most tokens that a cache may have room for: their triangle is far from overflow. */
+/* The largest capacity of a cache, in tokens: their triangle is far from overflow. */
 #define HARK_RIDGE_DECODE_CAPACITY ((int64_t)1 << 28)
 
-/* Tiles of 256 numbers that a head has for `rows` tokens. */
+/* Tiles of 256 numbers per head for `rows` tokens. */
 static inline int64_t hark_ridge_decode_tiles(int64_t rows) {
   const int64_t bands = hark_ceil_div(rows, HARK_RIDGE_BAND);
   return bands * (bands + 1) / 2;
@@ -44,7 +44,7 @@ static inline int64_t hark_ridge_decode_tiles(int64_t rows) {
 /* Numbers of a row of U of one head. */
 static inline int64_t hark_ridge_decode_width(int64_t value_dim) { return hark_ceil_div(value_dim, HARK_RIDGE_BAND) * HARK_RIDGE_BAND; }
 
-/* Numbers from one row of R to the next in the band of row i, and where row i of a head begins. */
+/* Numbers from one row of R to the next in the band of row i, and the index at which row i of a head begins. */
 static inline int64_t hark_ridge_decode_step(int64_t i) { return (i / HARK_RIDGE_BAND + 1) * HARK_RIDGE_BAND; }
 static inline int64_t hark_ridge_decode_row(int64_t heads, int64_t head, int64_t i) {
   const int64_t band = i / HARK_RIDGE_BAND;
@@ -57,8 +57,8 @@ typedef struct hark_ridge_decode {
   const hark_kernel_ridge_decode_attributes *is;
   hark_ridge_record *record;
   int64_t head, key_head, rows, capacity, head_dim, value_dim, value_width;
-  int64_t key_step, value_step, solved_step; /* from a token to the next: cached keys, values, U */
-  int64_t table_row;                         /* where the head's log G begins */
+  int64_t key_step, value_step, solved_step; /* from one token to the next: cached keys, values, U */
+  int64_t table_row;                         /* index at which the head's log G begins */
   bool rbf, positional;
   hark_ridge_parameters parameters; /* set by hark_ridge_decode_read() */
   void *memory;                     /* scratch of the head */
@@ -67,14 +67,14 @@ typedef struct hark_ridge_decode {
 /* Bytes of scratch: a record and memory for every head. Errors: HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_ridge_decode_workspace(hark_context *context, const hark_kernel_ridge_decode_attributes *is,
                                                         const hark_tensor *inputs, size_t *out);
-/* New rows from which on a call takes them in blocks of HARK_RIDGE_DECODE_BLOCK, with scratch of a column each for all tokens. */
+/* A call with at least so many new rows processes them in blocks of HARK_RIDGE_DECODE_BLOCK, with two columns of scratch per row. */
 #define HARK_RIDGE_DECODE_LEAST 8
 #define HARK_RIDGE_DECODE_BLOCK 32
 
 hark_ridge_decode hark_ridge_decode_open(const hark_call *call, int64_t head);
-/* Ridge, sigma and table of the head; false with a note of what is out of range. */
+/* Ridge, sigma and table of the head; false, with the reason in the record, if one is out of range. */
 bool hark_ridge_decode_read(hark_ridge_decode *d);
-/* Clears the records of all heads; then the troubles and mended pivots of all of them. */
+/* begin clears the records of all heads; end reports their troubles and mended pivots. */
 void hark_ridge_decode_begin(const hark_call *call);
 hark_status hark_ridge_decode_end(hark_context *context, const hark_call *call);
 

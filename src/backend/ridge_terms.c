@@ -6,7 +6,7 @@
 
 #include "core/range.h"
 
-#define PIECES 32 /* of backward work, at least, where there are that many sequences */
+#define PIECES 32 /* of backward work, at least, if there are that many sequences */
 
 static double get(const hark_tensor *tensor, int64_t i) {
   return tensor->type == HARK_F64 ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
@@ -79,7 +79,7 @@ void hark_ridge_records_clear(hark_ridge_record *records, int64_t count) {
 }
 
 void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value) {
-  if (system > record->system || (system == record->system && row >= record->row)) return; /* threads may come upon the rows in any order */
+  if (system > record->system || (system == record->system && row >= record->row)) return; /* threads find the rows in any order */
   record->system = system;
   record->kind = kind;
   record->row = row;
@@ -106,7 +106,7 @@ double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, 
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_PIVOT, row, pivot);
     return 1;
   }
-  /* a negative one is turned: a small floor in its place would make the rows after grow without bound */
+  /* a negative pivot changes its sign: with a small floor instead, later rows would grow without bound */
   const double raised = fmax(floor, -pivot);
   hark_ridge_mended(record, system, row, raised - pivot);
   return raised;
@@ -152,7 +152,7 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
                    what, row);
 }
 
-/* All of what workers met: the first trouble, the largest amount. */
+/* Combines the workers' records: the first trouble, the largest amount. */
 static hark_ridge_record gather(const hark_ridge_record *records, int64_t count) {
   hark_ridge_record all = {.system = INT64_MAX};
   for (int64_t i = 0; i < count; i++) {

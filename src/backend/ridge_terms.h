@@ -1,5 +1,5 @@
-/* ridge_terms.h - what every backend's kernel ridge (CME) attention shares: ridges and sigmas of a call, the range of its kernels, which
- * pivots are mended, troubles found inside parallel work, and the order in which gradients of what heads share are summed.
+/* ridge_terms.h - the shared part of kernel ridge (CME) attention in all backends: ridges and sigmas of a call, the range of its kernels,
+ * which pivots are mended, troubles found inside parallel work, and the order in which gradients of shared parameters are summed.
  */
 #ifndef HARK_BACKEND_RIDGE_TERMS_H
 #define HARK_BACKEND_RIDGE_TERMS_H
@@ -9,15 +9,16 @@
 /* Largest exponent of a kernel, log G included: squares and sums of kernels of that size stay in range. */
 static inline double hark_ridge_exponent_limit(hark_type type) { return type == HARK_F64 ? 300 : 40; }
 
-/* Pivots: with positive definite kernels none is below lambda in exact arithmetic. One below half of the larger of lambda and this part of
- * its diagonal entry is raised to that, or to its magnitude where it is negative. The part is what rounding may leave of a zero. */
+/* Pivots: with positive definite kernels none is below lambda in exact arithmetic. With floor = max(lambda, this fraction of its diagonal
+ * entry), a pivot below floor / 2 is raised to the floor, or to its magnitude if it is negative and that is larger. The fraction is the
+ * size of a zero after rounding. */
 #define HARK_RIDGE_PIVOT_F32 (16 * 0x1p-24)
 #define HARK_RIDGE_PIVOT_F64 (16 * 0x1p-53)
 
 /* keys^ridge_power: d lambda / d ridge. */
 double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys);
 
-/* Keys of a sequence that some query sees, masks aside: the others take no part. */
+/* Keys of a sequence that some query sees, without regard to masks; the other keys are not used. */
 static inline int64_t hark_ridge_keys(const hark_attention_desc *desc, const hark_attention_sequence *sequence) {
   if (!desc->causal) return sequence->key_count;
   return hark_max(0, hark_min(sequence->key_count, sequence->query_count + sequence->offset));
@@ -39,32 +40,33 @@ typedef enum hark_ridge_kind {
 
 struct hark_ridge_record;
 
-/* What one head of a sequence computes with. */
+/* The parameters of one head of a sequence. */
 typedef struct hark_ridge_parameters {
-  double lambda; /* as it stands beside the shifted kernel: lambda e^-shift */
+  double lambda; /* relative to the shifted kernel: lambda e^-shift */
   double sigma, scale, shift;
   double top; /* the largest log G, 0 without a table */
 } hark_ridge_parameters;
 
-/* What a call says of one head. */
+/* The parameters of one head as the call gives them. */
 typedef struct hark_ridge_given {
   hark_type type;
   bool rbf;
   double ridge, slope;           /* lambda = ridge slope, before the shift */
   double sigma, scale, bound;    /* as in a descriptor */
   const hark_tensor *log_kernel; /* NULL: none */
-  int64_t table_row, distances;  /* where the head's part of it begins, and how many of its numbers may be asked for */
+  int64_t table_row, distances;  /* of log_kernel: where the head's part begins, and how many numbers may be needed */
 } hark_ridge_given;
 
-/* Checks them; false with a note of what is out of range. */
+/* Checks them; false, with the reason in the record, if one is out of range. */
 bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, struct hark_ridge_record *record,
                                 hark_ridge_parameters *out);
 
-/* Those of a run; false with a note of what is out of range. `keys`: the visible ones. */
+/* The same for a run. `keys`: the number of visible keys. */
 bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
                      hark_ridge_parameters *out);
 
-/* What one worker met, one cache line apart from the next. `system` is sequence * heads + head; rows count in the batch item. */
+/* Troubles and mended pivots that one worker found, on a separate cache line. `system` is sequence * heads + head; rows count in the batch
+ * item. */
 typedef struct hark_ridge_record {
   _Alignas(HARK_ALIGNMENT) int64_t system; /* of the first trouble in the order of systems */
   int64_t row;
@@ -77,23 +79,23 @@ typedef struct hark_ridge_record {
 void hark_ridge_records_clear(hark_ridge_record *records, int64_t count);
 void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value);
 void hark_ridge_mended(hark_ridge_record *record, int64_t system, int64_t row, double amount);
-/* The pivot to go on with; notes what was mended, and a pivot that is no number. `part` is HARK_RIDGE_PIVOT_*. */
+/* Returns the pivot to continue with; records a mended pivot, and a pivot that is not finite. `part` is HARK_RIDGE_PIVOT_*. */
 double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, double pivot, double diagonal, double lambda, double part);
-/* Fills the call's report when `reporting`, and fails with the first trouble there was. */
+/* Fills the call's report if `reporting`, and fails with the first trouble, if there is one. */
 hark_status hark_ridge_conclude(hark_context *context, const hark_attention_call *run, const hark_ridge_record *records, bool reporting);
-/* The same of one sequence in one item, a record a head. */
+/* The same for one sequence in one item, with a record per head. */
 hark_status hark_ridge_conclude_heads(hark_context *context, hark_type type, const hark_ridge_record *records, int64_t heads,
                                       hark_attention_report *report);
 
-/* Backward work is cut into slices of sequences times key heads, by sizes alone; what heads or sequences share is summed slice by slice:
- * partial sums of dridge, dsigma and dlog_kernel, [slices][heads][2 + distances] doubles. */
+/* Backward work is divided into slices of sequences times key heads, by sizes alone. Gradients of parameters that heads or sequences share
+ * are summed slice by slice: partial sums of dridge, dsigma and dlog_kernel, [slices][heads][2 + distances] doubles. */
 int64_t hark_ridge_slices(const hark_attention_desc *desc);
 int64_t hark_ridge_distances(const hark_attention_desc *desc);
 static inline int64_t hark_ridge_partial(const hark_attention_desc *desc) { return 2 + hark_ridge_distances(desc); }
 hark_status hark_ridge_partials_bytes(hark_context *context, const hark_attention_desc *desc, size_t *out);
 /* Sequences [*first, *end) of a slice. */
 void hark_ridge_slice(const hark_attention_call *run, int64_t slice, int64_t *first, int64_t *end);
-/* Adds the partial sums to dridge, dsigma and dlog_kernel as far as they are requested. */
+/* Adds the partial sums to dridge, dsigma and dlog_kernel if they are requested. */
 void hark_ridge_collect(const hark_attention_call *run, const double *partials);
 
 #endif

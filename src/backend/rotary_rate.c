@@ -1,4 +1,4 @@
-/* rotary_rate.c - how far a pair of features turns from one position to the next, for the definition and for kernels of every backend. */
+/* rotary_rate.c - the angle by which a pair of features turns per position, for the definition and for kernels of every backend. */
 #include <hark/operators.h>
 #include <math.h>
 

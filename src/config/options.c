@@ -1,8 +1,8 @@
 /* options.c - the option engine: defaults and command lines into structs, problems collected; files are in options_yaml.c.
  *
- * Every value, wherever it comes from, goes through hark_options_take_value(): it is checked against the option's type and range, and
- * stored when its source ranks at least as high as that of the value that is there. A list grows within one source and starts afresh with a
- * higher one. Cost: linear in the table for each word.
+ * Every value, from any source, goes through hark_options_take_value(): it is checked against the option's type and range, and stored if
+ * its source ranks at least as high as that of the current value. A list grows within one source and begins anew with a higher one. Cost:
+ * linear in the table for each word.
  */
 #include "config/options.h"
 
@@ -15,7 +15,7 @@
 #include "io/number.h"
 #include "io/words.h"
 
-#define PROBLEM_LIMIT 50 /* more are counted, not kept */
+#define PROBLEM_LIMIT 50 /* more are counted, not stored */
 
 /* ---- memory of the set ---- */
 
@@ -41,7 +41,7 @@ hark_status hark_options_own_text(hark_context *context, hark_options *options, 
   return HARK_OK;
 }
 
-/* Appends an item that the set owns; the array doubles where the count is a power of two. */
+/* Appends an item that the set owns; the array doubles if the count is a power of two. */
 static hark_status append_item(hark_context *context, hark_options *options, hark_string_list *list, const char *item) {
   if ((list->count & (list->count - 1)) == 0) {
     void *grown;
@@ -62,7 +62,7 @@ static hark_status add_problem(hark_context *context, hark_options *options, con
   const char *kept = "";
   if (options->problems.count < PROBLEM_LIMIT) {
     HARK_TRY(hark_options_own_text(context, options, hark_text_get(text), text->length, &kept));
-    hark_line_clean((char *)kept); /* whatever a file is called */
+    hark_line_clean((char *)kept); /* file names may contain anything */
   }
   if (options->problems.count <= PROBLEM_LIMIT) {
     if (options->problems.count == PROBLEM_LIMIT) kept = "more problems of this kind are not shown";
@@ -118,7 +118,7 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
   va_end(arguments);
   char flag[HARK_OPTION_WORD_BYTES];
   const bool only_flag =
-      first != NULL && !first->table->configuration && hark_option_flag(first->option, 0, flag); /* no file can give it */
+      first != NULL && !first->table->configuration && hark_option_flag(first->option, 0, flag); /* not an option of files */
   const char *const name = only_flag ? flag : first != NULL ? first->option->name : names;
   if (where != NULL && where[0] != '-') return hark_options_problem_add(context, options, "%s: %s: %s", where, name, line);
   return hark_options_problem_add(context, options, "%s: %s", where != NULL ? where : name, line);
@@ -128,7 +128,7 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
 
 hark_status hark_options_refuse_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
                                       const char *where) {
-  char word[HARK_SHOWN_BYTES], first[HARK_OPTION_WORD_BYTES] = ""; /* of several words the first that is wrong */
+  char word[HARK_SHOWN_BYTES], first[HARK_OPTION_WORD_BYTES] = ""; /* the first incorrect word of several */
   hark_layer_choice layers;
   if (entry->option->type == HARK_OPTION_LAYERS && !hark_option_read_layers(entry->option->range, value, &layers, first) &&
       first[0] != '\0')
@@ -156,7 +156,7 @@ static bool same_layers(const hark_option *option, const char *value, const char
          hark_layer_choice_same(&a, &b);
 }
 
-/* Two texts are the same value of the option, however they are written. */
+/* True if two texts mean the same value of the option. */
 static bool is_same(const hark_option *option, const char *value, const char *other) {
   double a = 0, b = 1;
   bool yes = false, too = true;
@@ -174,7 +174,7 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
   return false;
 }
 
-/* Checks a value and stores it unless a higher source has spoken. `afresh`: the first value of a list in this place. */
+/* Checks a value and stores it unless a higher source has set one. `afresh`: the first value of a list in this place. */
 hark_status hark_options_take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
                                     const char *where, hark_option_source source, bool afresh) {
   const hark_option *const option = entry->option;
@@ -201,7 +201,7 @@ hark_status hark_options_take_value(hark_context *context, hark_options *options
       break;
     }
   }
-  /* A list's place is that of its first item: a place for each would be far more text than the items. */
+  /* A list's place is that of its first item: a place for each item would need far more text than the items. */
   const bool placed = option->type == HARK_OPTION_LIST && !afresh && source == entry->source && entry->where != NULL;
   if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(hark_options_own_text(context, options, where, strlen(where), &entry->where));
   entry->source = source;
@@ -211,7 +211,7 @@ hark_status hark_options_take_value(hark_context *context, hark_options *options
 
 /* ---- finding options ---- */
 
-/* The word without its dots before the last part. */
+/* The part of the word after its last dot. */
 static const char *last_part(const char *name) {
   const char *const dot = strrchr(name, '.');
   return dot != NULL ? dot + 1 : name;
@@ -219,17 +219,17 @@ static const char *last_part(const char *name) {
 
 static bool same_flag(const hark_option *option, const char *word) {
   char name[HARK_OPTION_WORD_BYTES];
-  if (option->name[0] == word[0] && strcmp(option->name, word) == 0) return true; /* most differ in the first letter */
+  if (option->name[0] == word[0] && strcmp(option->name, word) == 0) return true; /* fast: most differ in the first letter */
   size_t length;
   if (option->flags == NULL) return false;
-  const size_t word_length = strlen(word); /* spelling changes no length */
+  const size_t word_length = strlen(word); /* spelling does not change the length */
   for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
     if (length == word_length && hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
   }
   return false;
 }
 
-/* The option of a flag: one that the subcommand takes before one that only others do. */
+/* The option of a flag; an option that the subcommand accepts has priority over options of others. */
 static hark_option_entry *find_flag(hark_options *options, const char *word) {
   hark_option_entry *of_others = NULL;
   for (int i = 0; i < options->count; i++) {
@@ -258,7 +258,7 @@ const hark_option_entry *hark_options_entry(const hark_options *options, const c
   return NULL;
 }
 
-/* A section is what stands before a dot of some key. */
+/* True if `key` is a section: the part before a dot of some key. */
 bool hark_options_is_section(const hark_options *options, const char *key) {
   char word[HARK_OPTION_WORD_BYTES];
   if (!hark_option_spelling(key, strlen(key), false, word)) return false;
@@ -270,7 +270,7 @@ bool hark_options_is_section(const hark_options *options, const char *key) {
   return false;
 }
 
-/* How far a flag or key is from an option: by its whole name, by its last part, or by a short form. */
+/* Distance of a flag or key from an option: from its whole name, its last part, or a short form. */
 static int steps_to(const hark_option *option, const char *word, bool flag) {
   int steps = (int)hark_min(hark_word_distance(word, option->name),
                             hark_word_distance(last_part(word), last_part(option->name)) + (strchr(word, '.') != NULL));
@@ -283,7 +283,7 @@ static int steps_to(const hark_option *option, const char *word, bool flag) {
   return steps;
 }
 
-/* Finds what the user may have meant, as one writes it: "--count", "model.count", a section "model". False when nothing is near. */
+/* Finds what the user may have meant, as a user writes it: "--count", "model.count", a section "model". False if nothing is near. */
 static bool find_near(const hark_options *options, const char *word, bool flag, char near[HARK_OPTION_WORD_BYTES]) {
   int best = hark_word_near(word) + 1;
   near[0] = 0;
@@ -326,7 +326,7 @@ hark_status hark_options_unknown_word(hark_context *context, hark_options *optio
 
 /* ---- command line ---- */
 
-/* A flag that was given before: which of two values is meant cannot be known. The same once more says nothing else. */
+/* Refuses a flag that was given before with another value: the intended value is unknown. The same value again is accepted. */
 static hark_status refuse_another(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
                                   const char *flag) {
   char before[HARK_SHOWN_BYTES], now[HARK_SHOWN_BYTES];
@@ -345,7 +345,7 @@ static hark_status refuse_another(hark_context *context, hark_options *options, 
   return status;
 }
 
-/* Reads one flag. *used is set to 2 when the next word was its value. */
+/* Reads one flag. *used is set to 2 if the next word was its value. */
 static hark_status read_flag(hark_context *context, hark_options *options, const char *word, const char *next, int *used) {
   char name[HARK_OPTION_WORD_BYTES], flag[HARK_OPTION_WORD_BYTES];
   const char *const stem = word + (word[1] == '-' ? 2 : 1);
@@ -436,7 +436,7 @@ static bool is_utf8(const char *text) {
   return true;
 }
 
-/* A copy in which every byte that is not of UTF-8 is written as \xe9. */
+/* Appends the text, with bytes that are not UTF-8 escaped, such as \xe9. */
 static void append_escaped(const char *text, hark_text *out) {
   const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
   while (at < end) {
@@ -516,7 +516,7 @@ hark_status hark_options_reset(hark_context *context, hark_options *options, con
 
 /* ---- the set ---- */
 
-/* No option before it has the name or flag of this one. */
+/* Checks that no previous option has this name or flag. */
 static hark_status check_flag(hark_context *context, const hark_options *options, int index, const char *word) {
   for (int i = 0; i < index; i++) {
     const hark_option *const other = options->entries[i].option;

@@ -1,6 +1,6 @@
-/* options_needs.c - options that have an effect only beside others: the column `needs` of the tables (options.h has its grammar).
+/* options_needs.c - options that only have an effect with others: the column `needs` of the tables (its grammar is in option.h).
  *
- * A text of conditions is read anew each time it is looked at: tables are small, and nothing has to be kept.
+ * Conditions are parsed each time they are tested: tables are small, and nothing has to be stored.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 
 /* ---- reading ---- */
 
-/* "$1": the first word of the command line that is no flag. */
+/* "$1": the first word of the command line that is not a flag. */
 static int argument_of(const hark_option_need *n) {
   return n->name[0] == '$' && n->name[1] >= '1' && n->name[1] <= '9' ? n->name[1] - '1' : -1;
 }
 
-/* Words that are tested with "given" and "none" are no choices: those tests are of texts and lists. */
+/* Checks a condition. "given" and "none" only test texts and lists, not choices. */
 static bool is_sound(const hark_options *options, const hark_option_need *n) {
   if (argument_of(n) >= 0) return n->kind == HARK_NEED_WORDS || n->kind == HARK_NEED_OTHER_WORDS;
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
@@ -46,20 +46,20 @@ bool hark_option_needs_are_sound(const hark_options *options, const hark_option 
   return true;
 }
 
-/* ---- what holds ---- */
+/* ---- which conditions hold ---- */
 
 static bool holds(const hark_options *options, const hark_option_need *n) {
   const int argument = argument_of(n);
   if (argument >= 0) {
-    if (argument >= hark_options_argument_count(options)) return true; /* a problem of its own */
+    if (argument >= hark_options_argument_count(options)) return true; /* reported as a separate problem */
     return (hark_option_choice(n->test, hark_options_argument(options, argument)) >= 0) == (n->kind == HARK_NEED_WORDS);
   }
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
   return hark_option_need_holds(n, entry->option, entry->field);
 }
 
-/* The first alternative of the first condition that does not hold; NULL: all hold. *overruled: what a higher source than the option's says
- * of one of its alternatives is why. */
+/* The first condition that does not hold; NULL: all hold. *overruled: an option of one of its alternatives has a higher source than this
+ * option, which explains it. */
 static const char *missing(const hark_options *options, const hark_option_entry *entry, bool *overruled) {
   hark_option_need n = {0};
   *overruled = false;
@@ -79,8 +79,8 @@ static const char *missing(const hark_options *options, const hark_option_entry 
   return NULL;
 }
 
-/* Someone asked for it who can mean it: what a run has recorded, and what a file lists as it is anyway, is no such wish; nor is what a file
- * says beside an option that the command line changes. */
+/* The missing condition of a requested option, or NULL. Not requested are: values recorded in a run, defaults listed in a file, and a
+ * file's values whose conditions the command line has changed. */
 static const char *idle_for(const hark_options *options, const hark_option_entry *entry) {
   bool overruled = false;
   if (entry->source <= HARK_SOURCE_RUN || (entry->source == HARK_SOURCE_FILE && entry->usual)) return NULL;
@@ -101,7 +101,7 @@ bool hark_options_is_idle(const hark_options *options, const char *name) {
 
 /* ---- in words ---- */
 
-/* "--structure", or the key where it is no flag here or keys are asked for. */
+/* "--structure", or the key if it is not a flag here or keys are requested. */
 static void print_name(const hark_options *options, const hark_option_need *n, bool keys, hark_text *text) {
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
   char flag[HARK_OPTION_WORD_BYTES];
@@ -162,7 +162,7 @@ static const char *print_condition(const hark_options *options, const char *at, 
   return n.last ? NULL : at;
 }
 
-/* What concerns words of the command line is for its help to say. */
+/* Conditions about words of the command line are left to its help. */
 void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text) {
   const size_t before = text->length;
   for (const char *at = option->needs; at != NULL;) {
@@ -175,7 +175,7 @@ void hark_option_print_needs(const hark_options *options, const hark_option *opt
   }
 }
 
-/* " (which is dense)" of the option of the alternative at `at`, where it has a value to be named. */
+/* " (which is dense)" for the option of the alternative at `at`, if it has a value to name. */
 static void print_present(const hark_options *options, const char *at, hark_text *text) {
   hark_option_need n;
   if (!hark_option_need_read(&at, &n) || !n.last_of_condition) return;

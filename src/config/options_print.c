@@ -1,4 +1,4 @@
-/* options_print.c - what a set of options is written as: --help, config.yaml, JSON and the reference. */
+/* options_print.c - the texts of a set of options: --help, config.yaml, JSON and the reference. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,19 +8,19 @@
 #include "io/words.h"
 #include "json/json.h"
 
-#define HELP_COLUMN 34 /* where the help of an option begins */
-#define HELP_WIDTH 110 /* where its lines end */
+#define HELP_COLUMN 34 /* column of an option's help */
+#define HELP_WIDTH 110 /* end of its lines */
 #define INDENT 2       /* of YAML sections */
 
 typedef enum value_style { STYLE_PLAIN, STYLE_YAML, STYLE_JSON } value_style;
 
 /* ---- values ---- */
 
-/* A text that YAML reads back as the same text without quotes. */
+/* True for a text that YAML reads back as the same text without quotes. */
 static bool is_plain_text(const char *text) {
   double number;
   if (text[0] == 0 || hark_number_read(text, strlen(text), &number)) return false;
-  if (hark_option_choice("null|true|yes|on|false|no|off", text) >= 0) return false; /* words that other readers take for no text */
+  if (hark_option_choice("null|true|yes|on|false|no|off", text) >= 0) return false; /* words that other readers do not read as text */
   for (const char *at = text; *at != 0; at++) {
     const bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '_' || *at == '/';
     const bool other = (*at >= '0' && *at <= '9') || *at == '.' || *at == '-';
@@ -85,7 +85,7 @@ void hark_options_print_value(const hark_options *options, const char *name, har
 
 /* ---- sections ---- */
 
-/* Length of the section in front of the last dot of a name; 0: none. */
+/* Length of the section before the last dot of a name; 0: none. */
 static size_t section_length(const char *name) {
   const char *const dot = strrchr(name, '.');
   return dot != NULL ? (size_t)(dot - name) : 0;
@@ -96,7 +96,7 @@ static bool same_section(const char *a, const char *b) {
   return length == section_length(b) && memcmp(a, b, length) == 0;
 }
 
-/* Bytes of the sections, each with its dot, that both names begin with. */
+/* Bytes of the common sections at the beginning of both names, each with its dot. */
 static size_t common_sections(const char *a, const char *b) {
   size_t common = 0;
   for (size_t i = 0; a[i] != 0 && a[i] == b[i]; i++) {
@@ -169,7 +169,7 @@ bool hark_options_view(const hark_options *options, int index, hark_option_view 
   return hark_option_applies(entry->option, options->command);
 }
 
-/* The flags of an option as one writes them: "-o, --out FOLDER". */
+/* The flags of an option as a user writes them: "-o, --out FOLDER". */
 static void print_flags(const hark_option *option, hark_text *text) {
   char flag[HARK_OPTION_WORD_BYTES];
   for (int i = 0; hark_option_flag(option, i, flag); i++) hark_text_append(text, "%s%s", i == 0 ? "" : ", ", flag);
@@ -177,7 +177,7 @@ static void print_flags(const hark_option *option, hark_text *text) {
   if (argument[0] != 0) hark_text_append(text, " %s", argument);
 }
 
-/* Appends words from `from` on, broken at HELP_WIDTH and indented to HELP_COLUMN. `column` is where the line stands. */
+/* Appends words from `from` on, broken at HELP_WIDTH and indented to HELP_COLUMN. `column`: the current column. */
 static void print_wrapped(const char *from, size_t column, hark_text *text) {
   bool first = true;
   size_t length;
@@ -247,7 +247,7 @@ void hark_options_print_yaml(const hark_options *options, bool comments, hark_te
 
 void hark_options_print_json(const hark_options *options, hark_text *text) {
   const char *previous = "";
-  bool first = true; /* in the object that is open */
+  bool first = true; /* in the open object */
   hark_text_append(text, "{");
   for (int i = 0; i < options->count; i++) {
     const hark_option_entry *const entry = &options->entries[i];

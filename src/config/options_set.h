@@ -1,4 +1,4 @@
-/* options_set.h - inside of a set of options: what options.c and options_yaml.c fill and options_print.c writes. */
+/* options_set.h - the internals of a set of options: options.c and options_yaml.c fill it, options_print.c writes it. */
 #ifndef HARK_CONFIG_OPTIONS_SET_H
 #define HARK_CONFIG_OPTIONS_SET_H
 
@@ -11,8 +11,8 @@ typedef struct hark_option_entry {
   void *field;
   const char *where; /* of the value: "--layers", "run.yaml:12"; NULL: the default */
   hark_option_source source;
-  int reading; /* what last spoke of it: the number of a reading of a file or a command line */
-  bool usual;  /* what was given is the default */
+  int reading; /* index of the last reading, of a file or a command line, that mentioned it */
+  bool usual;  /* the given value is the default */
   bool bad;    /* a problem was found with it */
 } hark_option_entry;
 
@@ -32,15 +32,15 @@ struct hark_options {
   int readings; /* of files and command lines */
 };
 
-/* For those who fill a set from a command line or a file (options.c, options_yaml.c). where: "--layers", "run.yaml:12".
- * A problem is kept in the set, once; HARK_OK unless memory is short. */
+/* For code that fills a set from a command line or a file (options.c, options_yaml.c). where: "--layers", "run.yaml:12". A problem is
+ * stored in the set, once; HARK_OK unless memory is short. */
 HARK_MUST_CHECK hark_status hark_options_problem_add(hark_context *context, hark_options *options, const char *format, ...)
     HARK_PRINTF(3, 4);
 HARK_MUST_CHECK hark_status hark_options_refuse_value(hark_context *context, hark_options *options, hark_option_entry *entry,
                                                       const char *value, const char *where);
 HARK_MUST_CHECK hark_status hark_options_unknown_word(hark_context *context, hark_options *options, const char *where, const char *word,
                                                       bool flag);
-/* Reads and keeps a value, unless one of a stronger source is there. afresh: a list begins anew with it. */
+/* Reads and stores a value, unless there is one of a higher source. afresh: a list begins anew with it. */
 HARK_MUST_CHECK hark_status hark_options_take_value(hark_context *context, hark_options *options, hark_option_entry *entry,
                                                     const char *value, const char *where, hark_option_source source, bool afresh);
 HARK_MUST_CHECK hark_status hark_options_own_text(hark_context *context, hark_options *options, const char *text, size_t length,
@@ -49,7 +49,7 @@ hark_option_entry *hark_options_find_key(hark_options *options, const char *key)
 bool hark_options_is_section(const hark_options *options, const char *key);
 
 const hark_option_entry *hark_options_entry(const hark_options *options, const char *name);
-/* The column `needs` is well-formed, and of options that the set has. */
+/* True if the column `needs` is well-formed, and names options of the set. */
 bool hark_option_needs_are_sound(const hark_options *options, const hark_option *option);
 
 #endif

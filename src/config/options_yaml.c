@@ -11,12 +11,12 @@ typedef struct yaml_reading {
   hark_options *options;
   const char *path;
   hark_option_source source;
-  hark_option_entry *layers;        /* whose sequence of words is read, until one is wrong */
-  hark_text words;                  /* of it, separated by commas */
-  char begun[HARK_PATH_BYTES + 16]; /* where a sequence began that has no word yet, or "" */
+  hark_option_entry *layers;        /* the option whose sequence of words is being read, until one is incorrect */
+  hark_text words;                  /* its words, separated by commas */
+  char begun[HARK_PATH_BYTES + 16]; /* place of a sequence that has no word yet, or "" */
 } yaml_reading;
 
-/* A sequence of words for the layers that has none. */
+/* Refuses a sequence of words for the layers that has none. */
 static hark_status refuse_none(yaml_reading *reading) {
   if (reading->begun[0] == '\0') return HARK_OK;
   const hark_status status = hark_options_refuse_value(reading->context, reading->options, reading->layers, "[]", reading->begun);
@@ -46,7 +46,7 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
   hark_option_entry *const entry = hark_options_find_key(options, item->key);
   if (item->kind != HARK_YAML_ITEM) {
     HARK_TRY(refuse_none(reading));
-    if (entry != NULL && entry->reading == options->readings) { /* in another spelling, or the walk would have refused it */
+    if (entry != NULL && entry->reading == options->readings) { /* in another spelling; otherwise the walk would have refused it */
       *skip = true;
       return hark_options_problem_add(context, options, "%s: %s: key given twice", where, item->key);
     }
@@ -78,7 +78,7 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
   }
   if (entry == NULL) {
     if (hark_options_is_section(options, item->key)) {
-      if (item->kind == HARK_YAML_NULL) return HARK_OK; /* a section with nothing in it */
+      if (item->kind == HARK_YAML_NULL) return HARK_OK; /* an empty section */
       return hark_options_problem_add(context, options, "%s: %s: a value given, expected a section", where, item->key);
     }
     return hark_options_unknown_word(context, options, where, item->key, false);

@@ -1,9 +1,9 @@
 /* yaml.c - configuration files, by libyaml's events.
  *
- * Events instead of a document: nothing is composed, so an alias costs nothing (it is refused), depth is our own stack's, and every item
- * knows its line. The key of the innermost open mapping is kept as one dotted text; a frame remembers how much of it belongs to it.
- * libyaml's memory is the C library's, in proportion to the text (HARK_YAML_BYTES at most).
- * Cost: O(length + keys^2) for the search for duplicates.
+ * Events are used instead of a document. Nothing is composed, so an alias costs nothing (it is refused), our own stack limits the depth,
+ * and every item has its line. The key of the innermost open mapping is stored as one dotted text; a frame stores the length of its part.
+ * libyaml's memory is the C library's, in proportion to the text (HARK_YAML_BYTES at most). Cost: O(length + keys^2) for the search for
+ * duplicates.
  */
 #include "config/yaml.h"
 
@@ -19,7 +19,7 @@
 
 typedef struct frame {
   bool sequence;
-  bool wants_value;  /* mapping: a key was read */
+  bool needs_value;  /* mapping: a key was read */
   size_t key_length; /* of the dotted key that names this mapping or sequence */
   int64_t index;     /* sequence: of the next item */
 } frame;
@@ -33,7 +33,7 @@ typedef struct walk {
   int depth;
   int skip_depth; /* > 0: inside a skipped section or list, so many levels deep */
   char key[KEY_BYTES];
-  int key_line;   /* where the last key stands */
+  int key_line;   /* line of the last key */
   hark_text seen; /* keys, each followed by its zero byte */
   int keys, items;
   bool ended; /* the one document has ended */
@@ -58,7 +58,7 @@ static bool is_word(const char *text, size_t length) {
   return true;
 }
 
-/* Appends a key to that of the open mapping and refuses it when it was there before. */
+/* Appends a key to that of the open mapping and refuses it if it occurred before. */
 static hark_status take_key(walk *w, const yaml_event_t *event) {
   const char *const text = (const char *)event->data.scalar.value;
   const size_t length = event->data.scalar.length;
@@ -72,7 +72,7 @@ static hark_status take_key(walk *w, const yaml_event_t *event) {
   if (base > 0) w->key[at++] = '.';
   memcpy(w->key + at, text, length);
   w->key[at + length] = 0;
-  top->wants_value = true;
+  top->needs_value = true;
   w->key_line = (int)event->start_mark.line + 1;
   const char *const end = hark_text_get(&w->seen) + w->seen.length;
   for (const char *known = hark_text_get(&w->seen); known < end; known += strlen(known) + 1) {
@@ -89,7 +89,7 @@ static hark_status take_key(walk *w, const yaml_event_t *event) {
 static void end_value(walk *w) {
   if (w->depth == 0) return;
   frame *const top = &w->frames[w->depth - 1];
-  top->wants_value = false;
+  top->needs_value = false;
   w->key[top->key_length] = 0;
 }
 
@@ -114,7 +114,7 @@ static hark_status take_scalar(walk *w, const yaml_event_t *event) {
     if (++w->items > HARK_YAML_ITEMS) return fail_at(w, &event->start_mark, "too many items in lists");
     return visit(w, HARK_YAML_ITEM, text, top->index++, (int)event->start_mark.line + 1, &skip);
   }
-  if (!top->wants_value) return take_key(w, event);
+  if (!top->needs_value) return take_key(w, event);
   const hark_status status = visit(w, is_null(event) ? HARK_YAML_NULL : HARK_YAML_SCALAR, text, 0, w->key_line, &skip);
   end_value(w);
   return status;
@@ -132,7 +132,7 @@ static hark_status begin_collection(walk *w, const yaml_event_t *event, bool seq
   } else {
     const frame *const top = &w->frames[w->depth - 1];
     if (top->sequence) return fail_at(w, &event->start_mark, "a list or section inside a list");
-    if (!top->wants_value) return fail_at(w, &event->start_mark, "expected a key");
+    if (!top->needs_value) return fail_at(w, &event->start_mark, "expected a key");
     HARK_TRY(visit(w, sequence ? HARK_YAML_LIST : HARK_YAML_SECTION, NULL, 0, w->key_line, &skip));
   }
   if (skip) {
@@ -143,7 +143,7 @@ static hark_status begin_collection(walk *w, const yaml_event_t *event, bool seq
   return HARK_OK;
 }
 
-/* Inside what the visitor does not want: only the levels are counted. */
+/* Inside a skipped part: only counts the levels. */
 static hark_status skip_event(walk *w, const yaml_event_t *event) {
   if (event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT) {
     if (w->depth + ++w->skip_depth > HARK_YAML_DEPTH) return fail_at(w, &event->start_mark, "nested too deeply");

@@ -1,8 +1,8 @@
-/* yaml.h - configuration files: YAML mappings, sequences of scalars and scalars, walked in their order.
+/* yaml.h - configuration files: YAML mappings, sequences of scalars and scalars, visited in their order.
  *
- * Nested keys are joined with dots: "model: {layers: 4}" and "model.layers: 4" are the same item. Refused, with file, line and column: what
- * is not well-formed, not UTF-8, several documents, anchors, aliases, merge keys and tags, keys that are no plain words, a key twice (in
- * either spelling), and more than the limits below.
+ * Nested keys are joined with dots: "model: {layers: 4}" and "model.layers: 4" are the same item. Refused, with file, line and column: text
+ * that is not well-formed or not UTF-8, several documents, anchors, aliases, merge keys and tags, keys that are not plain words, a key that
+ * occurs twice (in either spelling), and more than the limits below.
  */
 #ifndef HARK_CONFIG_YAML_H
 #define HARK_CONFIG_YAML_H
@@ -10,8 +10,8 @@
 #include "core/core.h"
 
 #define HARK_YAML_BYTES ((size_t)1 << 20) /* of a file */
-#define HARK_YAML_DEPTH 8                 /* of mappings and sequences in each other */
-#define HARK_YAML_KEYS 2000               /* in all */
+#define HARK_YAML_DEPTH 8                 /* of nested mappings and sequences */
+#define HARK_YAML_KEYS 2000               /* in total */
 #define HARK_YAML_ITEMS 100000            /* in all sequences */
 
 typedef enum hark_yaml_kind {
@@ -25,15 +25,15 @@ typedef enum hark_yaml_kind {
 typedef struct hark_yaml_item {
   hark_yaml_kind kind;
   const char *key;   /* "model.layers" */
-  const char *value; /* SCALAR, ITEM; ends with a zero byte and holds no other */
+  const char *value; /* SCALAR, ITEM; ends with a zero byte and contains no other */
   int64_t index;     /* ITEM */
   int line;          /* of the key, or of the item; from 1 */
 } hark_yaml_item;
 
-/* Called for each item; a section or list is walked past when *skip is set. A status other than HARK_OK ends the walk. */
+/* Called for each item; a section or list is skipped if *skip is set. A status other than HARK_OK ends the walk. */
 typedef hark_status hark_yaml_visitor(void *user, const hark_yaml_item *item, bool *skip);
 
-/* Walks text; `name` stands for it in messages. Errors: HARK_BAD_CONFIGURATION with "NAME:LINE:COLUMN: ..."; HARK_OUT_OF_MEMORY. */
+/* Walks text; messages call it `name`. Errors: HARK_BAD_CONFIGURATION with "NAME:LINE:COLUMN: ..."; HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_yaml_walk(hark_context *context, const char *name, const char *text, size_t length,
                                            hark_yaml_visitor *visit, void *user);
 

@@ -1,8 +1,8 @@
 /* arena.h - for a while, a context's host memory comes from one block instead of its allocator.
  *
- * What is allocated between begin and end lies in the block, one piece after the other; releasing gives nothing back. Without a block the
- * arena measures: requests go to the context's allocator, and `used` becomes the size of the block that the same requests need. The
- * context's counters see none of it: the block was counted when it was made, or is the caller's.
+ * Allocations between begin and end are pieces of the block, one after another; releasing frees nothing. Without a block the arena
+ * measures: requests go to the context's allocator, and `used` becomes the size of the block that the same requests need. The context's
+ * counters do not count these allocations: the block was counted when it was allocated, or belongs to the caller.
  */
 #ifndef HARK_CORE_ARENA_H
 #define HARK_CORE_ARENA_H
@@ -16,7 +16,7 @@ typedef struct hark_arena {
   hark_memory_use outer_use;
 } hark_arena;
 
-/* Not nested; the arena stays where it is until end. */
+/* Must not be nested; the arena must not move before end. */
 void hark_arena_begin(hark_context *context, hark_arena *arena);
 void hark_arena_end(hark_context *context, hark_arena *arena);
 

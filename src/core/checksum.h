@@ -14,8 +14,8 @@ static inline uint64_t hark_checksum_bytes(uint64_t sum, const void *data, size_
   return sum;
 }
 
-/* The same purpose for megabytes: eight bytes at a time in four sums that do not wait for each other, each mixed by multiplying and
- * turning, then joined. The sum depends on where a long text is cut into calls. */
+/* The same for megabytes: eight bytes at a time in four independent sums, each mixed by multiplication and rotation, then joined. The sum
+ * depends on how a long text is divided into calls. */
 static inline uint64_t hark_checksum_block(uint64_t sum, const void *data, size_t bytes) {
   enum { LANES = 4, WORD = 8, TURN = 29 };
   const unsigned char *byte = data;

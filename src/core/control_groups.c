@@ -3,11 +3,11 @@
  *   /proc/self/cgroup      0::/a/b             version 2
  *                          4:cpu,cpuacct:/a/b  version 1, a line for controllers that are mounted together
  *   /proc/self/mountinfo   30 1 0:5 /a /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
- *                                   ^ which group the folder after it is: where it is not /, as in many containers, the names in /proc/self/cgroup
- *                                     begin with it, or are those of another container, and then the topmost group is the one that is known
+ *                                   ^ the group of the folder after it. If it is not /, as in many containers, the names in
+ *                                     /proc/self/cgroup begin with it, or are those of another container; then only the topmost
+ *                                     group is known
  *
- * Without a line for a mount the usual places are looked at, /sys/fs/cgroup and /sys/fs/cgroup/CONTROLLER. A folder that is not there is
- * passed over.
+ * Without a line for a mount the usual places are tried, /sys/fs/cgroup and /sys/fs/cgroup/CONTROLLER. Missing folders are skipped.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "core/control_groups.h"
@@ -18,7 +18,7 @@
 
 #define PATH_BYTES HARK_SYSTEM_PATH_BYTES
 
-/* Is `word` one of a list with commas? */
+/* True if `word` is in a list separated by commas. */
 static bool is_listed(const char *list, const char *word) {
   const size_t length = strlen(word);
   for (const char *at = list; at != NULL; at = strchr(at, ',')) {

@@ -1,4 +1,4 @@
-/* core.h - what the layers inside the library share: failing with a message, memory through the context, parallel work, checked sizes. */
+/* core.h - shared by the layers of the library: failing with a message, memory through the context, parallel work, checked sizes. */
 #ifndef HARK_CORE_CORE_H
 #define HARK_CORE_CORE_H
 
@@ -15,26 +15,26 @@ struct hark_backend;
 struct hark_context {
   hark_allocator allocator;
   hark_parallel parallel;
-  int threads;                      /* for the default parallel */
-  const char *threads_from;         /* what that number comes from (thread_count.h) */
-  hark_cores cores;                 /* that they may run on */
+  int threads;                      /* of the default parallel */
+  const char *threads_from;         /* origin of that number (thread_count.h) */
+  hark_cores cores;                 /* on which these threads may run */
   struct hark_threads *own_threads; /* of the default parallel; NULL: the calling thread alone */
   uint64_t seed;
   bool deterministic;
   hark_logger *logger;
   void *logger_user;
   const struct hark_backend *backend;
-  void *backend_state; /* the backend's own, made by its open */
+  void *backend_state; /* made by the backend's open */
   hark_memory_use memory;
   struct hark_temporaries *temporaries; /* notes of temporary files (io/temporary.h), or NULL; the program's */
   char message[HARK_MESSAGE_BYTES];
 };
 
-/* Keeps the message and returns the status, so that a failure is one statement: return hark_fail(context, HARK_..., "...", ...);
- * Without a context (NULL) the status is all there is. */
+/* Stores the message and returns the status, so that a failure is one statement: return hark_fail(context, HARK_..., "...", ...); Without a
+ * context (NULL) only returns the status. */
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) HARK_PRINTF(3, 4);
 
-/* Puts text in front of the message that is there ("blocks.3: "). */
+/* Inserts text before the current message ("blocks.3: "). */
 void hark_fail_prefix(hark_context *context, const char *format, ...) HARK_PRINTF(2, 3);
 
 void hark_log(hark_context *context, hark_log_level level, const char *format, ...) HARK_PRINTF(3, 4);
@@ -60,15 +60,15 @@ static inline size_t hark_align_up(size_t bytes) { return (bytes + (HARK_ALIGNME
 
 static inline int64_t hark_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t hark_max(int64_t a, int64_t b) { return a > b ? a : b; }
-/* The larger and the smaller of two reals; a NaN where either is one, unlike fmax and fmin, which lose it. */
+/* The larger and the smaller of two reals; NaN if either is NaN, unlike fmax and fmin. */
 static inline double hark_larger(double a, double b) { return a > b || a != a ? a : b; }
 static inline double hark_smaller(double a, double b) { return a < b || a != a ? a : b; }
 static inline int64_t hark_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Runs task for every index of [0, count), spread over the context's threads: the least index that is left first, unless the host program's
- * threads have another order. */
+/* Runs task for every index of [0, count) on the context's threads: the lowest remaining index first, unless the host program's threads
+ * have another order. */
 void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data);
-/* Upper bound of the worker numbers that tasks see, plus one: how many scratch areas are needed. */
+/* Number of scratch areas that tasks need: the largest possible worker number plus one. */
 int hark_workers(const hark_context *context);
 
 /* The first elements of a contiguous tensor, in this shape; it owns nothing. */
@@ -77,7 +77,7 @@ hark_tensor hark_tensor_front(const hark_tensor *whole, int rank, const int64_t 
 /* "[2, 3, 64]" for messages; returns text. */
 const char *hark_shape_text(const hark_tensor *tensor, char *text, size_t size);
 
-/* Size of the message that hark_shape_text needs at most. */
+/* Largest size that hark_shape_text needs. */
 #define HARK_SHAPE_TEXT_BYTES 192
 
 #endif

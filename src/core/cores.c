@@ -1,5 +1,5 @@
-/* cores.c - see cores.h. The OpenMP runtime is asked through whatever symbols the process has: hark itself uses none, but oneDNN brings
- * gcc's along, and programs that use hark may have that or another one. */
+/* cores.c - see cores.h. The OpenMP runtime is called through the symbols of the process, if there are any: hark itself does not use
+ * OpenMP, but oneDNN loads gcc's runtime, and programs that use hark may have that or another one. */
 #define _GNU_SOURCE /* affinity; RTLD_DEFAULT */
 #include "core/cores.h"
 
@@ -61,7 +61,7 @@ static bool find(const char *name, void *function) {
   return address != NULL;
 }
 
-/* Asking a runtime may make it begin, and bind the thread that asks: only where that has been asked for. */
+/* Calls of a runtime may start it, and bind the calling thread: only done if binding has been requested. */
 static bool is_asked_to_bind(void) {
   static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -85,7 +85,7 @@ static void add_place(const openmp *omp, int place, hark_cores *out) {
   for (int i = 0; i < count; i++) add(out, numbers[i]);
 }
 
-/* All places that threads may be on, and in *first the first one, to which the first thread is bound. */
+/* Adds all places of threads, and to *first the first place, to which the first thread is bound. */
 static void add_places(const openmp *omp, hark_cores *first, hark_cores *all) {
   const int places = omp->proc_bind() == BIND_PRIMARY ? 1 : omp->places();
   if (omp->places() > 0) add_place(omp, 0, first);

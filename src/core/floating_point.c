@@ -14,7 +14,7 @@ static uint16_t stacked_now(void) {
 
 static void set_stacked(uint16_t word) {
   if (word == stacked_now()) return;
-  if ((word & STACKED_MASKS) != STACKED_MASKS) __asm__ volatile("fnclex"); /* a flag that is raised would trap now */
+  if ((word & STACKED_MASKS) != STACKED_MASKS) __asm__ volatile("fnclex"); /* a raised flag would trap now */
   __asm__ volatile("fldcw %0" : : "m"(word));
 }
 

@@ -8,7 +8,7 @@
 
 #define HARK_LAYER_CHOICE_WORDS 64 /* of one pattern */
 
-/* The numbers of the words; layer l has number l % count. No words: the first of all, everywhere. */
+/* The indices of the words; layer l has word l % count of the pattern. No words: word 0 for every layer. */
 typedef struct hark_layer_choice {
   int32_t count;
   int32_t words[HARK_LAYER_CHOICE_WORDS];
@@ -24,14 +24,14 @@ static inline int hark_layer_choice_of(const hark_layer_choice *choice, int64_t 
   return choice->count > 0 ? choice->words[layer % choice->count] : 0;
 }
 
-/* Whether a layer has this word, where there are as many layers as words. */
+/* True if a layer has this word, if there are at least as many layers as words. */
 static inline bool hark_layer_choice_has(const hark_layer_choice *choice, int word) {
   for (int32_t i = 0; i < choice->count; i++)
     if (choice->words[i] == word) return true;
   return choice->count == 0 && word == 0;
 }
 
-/* Whether every layer has it. */
+/* True if every layer has it. */
 static inline bool hark_layer_choice_is(const hark_layer_choice *choice, int word) {
   for (int32_t i = 0; i < choice->count; i++)
     if (choice->words[i] != word) return false;

@@ -1,4 +1,4 @@
-/* message.c - the details of a failure, kept by the context, and the log. */
+/* message.c - the message of a failure, which the context stores, and the log. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +13,8 @@ void hark_line_clean(char *text) {
   }
 }
 
-/* A message is one line, whatever names and texts of others stand in it, and a character that was cut at its end goes. `length` is what it
- * would have been. */
+/* Makes a message one line, whatever names and texts it contains, and removes a character that was cut at its end. `length` is the length
+ * without the cut. */
 static void make_line(char *message, int length) {
   hark_line_clean(message);
   if (length < HARK_MESSAGE_BYTES) return;
@@ -23,7 +23,7 @@ static void make_line(char *message, int length) {
   if (end > 0 && (unsigned char)message[end - 1] >= 0xc0) message[end - 1] = 0;
 }
 
-/* The only place that keeps a message. */
+/* The only place that stores a message. */
 static void keep(hark_context *context, const char *format, va_list arguments) {
   make_line(context->message, vsnprintf(context->message, sizeof context->message, format, arguments));
 }

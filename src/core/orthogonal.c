@@ -16,7 +16,7 @@ static void turn_pair(int64_t count, double cosine, double sine, double *x, doub
   }
 }
 
-/* Turns rows p and q so that they become orthogonal; 0 where they are, up to rounding, or where one has a square of at most `nothing`.
+/* Rotates rows p and q so that they become orthogonal; 0 if they already are, up to rounding, or if one has a square of at most `nothing`.
  *     a = |x|^2, b = |y|^2, c = x.y,  t = tan of the smaller angle with  t^2 + 2 z t - 1 = 0,  z = (b - a) / (2 c) */
 static int rotate(int64_t rows, int64_t columns, double nothing, double *matrix, double *turn, int64_t p, int64_t q) {
   double *const x = matrix + p * columns, *const y = matrix + q * columns;
@@ -37,7 +37,7 @@ static int rotate(int64_t rows, int64_t columns, double nothing, double *matrix,
 void hark_orthogonal_rows(int64_t rows, int64_t columns, double *matrix, double *turn) {
   double all = 0;
   for (int64_t i = 0; i < rows * columns; i++) all += matrix[i] * matrix[i];
-  const double nothing = DBL_EPSILON * DBL_EPSILON * all; /* what rotations with the largest rows leave in the others */
+  const double nothing = DBL_EPSILON * DBL_EPSILON * all; /* rounding errors that rotations with the largest rows leave in the others */
   for (int64_t i = 0; turn != NULL && i < rows * rows; i++) turn[i] = i % (rows + 1) == 0;
   for (int sweep = 0, turned = 1; sweep < SWEEPS && turned > 0; sweep++) {
     turned = 0;

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Turns the rows of matrix [rows, columns] until they are orthogonal: their lengths are then its singular values, in no order. One-sided
- * Jacobi rotations (Hestenes 1958): errors of about eps times the columns times the largest value. Cost O(rows^2 columns) a sweep, of which
- * about ten are needed. turn [rows, rows] (NULL: not needed) <- the orthogonal matrix with (matrix after) = turn (matrix before). */
+/* Rotates the rows of matrix [rows, columns] until they are orthogonal: their lengths are then its singular values, in no order. One-sided
+ * Jacobi rotations (Hestenes 1958): errors of about eps times the columns times the largest value. Cost O(rows^2 columns) per sweep; about
+ * ten sweeps are needed. turn [rows, rows] (NULL: not needed) <- the orthogonal matrix with (matrix after) = turn (matrix before). */
 void hark_orthogonal_rows(int64_t rows, int64_t columns, double *matrix, double *turn);
 
 #endif

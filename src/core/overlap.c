@@ -4,19 +4,19 @@
 #include <string.h>
 
 #define MOST_TERMS (2 * HARK_MAX_RANK + 1)
-#define MOST_STEPS 4096 /* of a search: some ten microseconds */
+#define MOST_STEPS 4096 /* of a search: about ten microseconds */
 
 /* stride * d, d from low to high */
 typedef struct term {
   int64_t stride, low, high;
 } term;
 
-/* Is there a sum of all terms that is `target`? Terms by falling stride, all above 0. */
+/* Search for a sum of all terms that equals `target`. Terms are sorted by descending stride, all above 0. */
 typedef struct search {
   term terms[MOST_TERMS];
   int count, steps;
-  int64_t least[MOST_TERMS + 1], most[MOST_TERMS + 1]; /* of the sum of terms k, k + 1, ... */
-  int64_t divisor[MOST_TERMS + 1];                     /* of all strides from k on */
+  int64_t least[MOST_TERMS + 1], most[MOST_TERMS + 1]; /* bounds of the sum of terms k, k + 1, ... */
+  int64_t divisor[MOST_TERMS + 1];                     /* greatest common divisor of all strides from k on */
 } search;
 
 static int64_t greatest_divisor(int64_t a, int64_t b) {
@@ -32,7 +32,7 @@ static int64_t magnitude(int64_t stride) { return stride >= 0 ? stride : stride 
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
 
-/* Terms of one stride are one. */
+/* Adds a term; terms with equal strides are merged. */
 static void add_term(search *s, int64_t stride, int64_t low, int64_t high) {
   int at = s->count;
   for (int k = 0; k < s->count; k++)
@@ -46,7 +46,7 @@ static void add_term(search *s, int64_t stride, int64_t low, int64_t high) {
   s->count++;
 }
 
-/* False where the sums are beyond 64 bits, as of strides that no memory has. */
+/* False if the sums exceed 64 bits, which is impossible for strides in memory. */
 static bool prepare(search *s) {
   s->least[s->count] = s->most[s->count] = s->divisor[s->count] = 0;
   for (int k = s->count - 1; k >= 0; k--) {
@@ -60,8 +60,8 @@ static bool prepare(search *s) {
   return s->least[0] > INT64_MIN / 4 && s->most[0] < INT64_MAX / 4;
 }
 
-/* Whether terms k and on can be `target`. The target of each term lies between two sums, so that nothing overflows. */
-static bool find(search *s, int k, int64_t target) { /* NOLINT(misc-no-recursion): as deep as there are terms */
+/* True if terms from k on can have the sum `target`. The target of each term is between two sums, so nothing overflows. */
+static bool find(search *s, int k, int64_t target) { /* NOLINT(misc-no-recursion): its depth is the number of terms */
   if (k == s->count) return target == 0;
   if (target < s->least[k] || target > s->most[k] || target % s->divisor[k] != 0) return false;
   const term *t = &s->terms[k];
@@ -78,7 +78,7 @@ static bool has_elements(const hark_tensor *tensor) {
   return tensor->type != HARK_NONE && tensor->data != NULL && hark_tensor_count(tensor) > 0;
 }
 
-/* The first byte of a tensor that has elements, whichever way its strides go. */
+/* The first byte of a tensor that has elements, for positive and negative strides. */
 static uintptr_t first_byte(const hark_tensor *tensor) {
   const int64_t width = (int64_t)hark_type_bytes(tensor->type);
   uintptr_t first = (uintptr_t)tensor->data;
@@ -111,7 +111,7 @@ bool hark_tensor_repeats(const hark_tensor *tensor) {
     add_term(&s, stride, -reach, reach);
   }
   if (!prepare(&s)) return false;
-  /* Two different indices have a difference whose first part that is not 0 may be taken as above 0. */
+  /* Two different indices have a difference; without loss of generality its first part other than 0 is positive. */
   for (int k = s.count - 1; k >= 0; k--) {
     const int64_t stride = s.terms[k].stride;
     for (int64_t d = 1, sum = stride; d <= s.terms[k].high && sum <= s.most[k + 1]; d++, sum += stride)
@@ -120,7 +120,7 @@ bool hark_tensor_repeats(const hark_tensor *tensor) {
   return false;
 }
 
-/* Strides of a tensor in units of `unit` bytes; direction -1 subtracts its indices. False where they are beyond 64 bits. */
+/* Strides of a tensor in units of `unit` bytes; direction -1 subtracts its indices. False if they exceed 64 bits. */
 static bool add_tensor(search *s, const hark_tensor *tensor, int64_t unit, int direction) {
   const int64_t width = (int64_t)hark_type_bytes(tensor->type);
   for (int i = 0; i < tensor->rank; i++) {
@@ -138,7 +138,7 @@ bool hark_tensors_share(const hark_tensor *a, const hark_tensor *b) {
   if (!has_elements(a) || !has_elements(b) || !hark_spans_meet(hark_tensor_span(a), hark_tensor_span(b))) return false;
   const int64_t width_a = (int64_t)hark_type_bytes(a->type), width_b = (int64_t)hark_type_bytes(b->type);
   const int64_t distance = (int64_t)(first_byte(b) - first_byte(a));
-  /* Elements of one width on one grid overlap where they are the same; else each byte of one is compared with each of the other. */
+  /* Elements of equal width on one grid overlap only if they are the same; otherwise bytes are compared with bytes. */
   const bool grid = width_a == width_b && distance % width_a == 0;
   const int64_t unit = grid ? width_a : 1;
   if (!add_tensor(&s, a, unit, 1) || !add_tensor(&s, b, unit, -1)) return false;
@@ -153,7 +153,7 @@ static bool has_same_strides(const hark_tensor *a, const hark_tensor *b) {
   return true;
 }
 
-/* Shapes of as many contiguous elements may differ, as those of a view do. */
+/* Contiguous tensors with equal numbers of elements may have different shapes, for example views. */
 bool hark_tensor_is_same(const hark_tensor *a, const hark_tensor *b) {
   if (a->data != b->data || a->type != b->type || hark_tensor_count(a) != hark_tensor_count(b)) return false;
   return has_same_strides(a, b) || (hark_tensor_is_contiguous(a) && hark_tensor_is_contiguous(b));
@@ -162,7 +162,7 @@ bool hark_tensor_is_same(const hark_tensor *a, const hark_tensor *b) {
 hark_tensor hark_bytes_tensor(const void *data, size_t bytes) {
   hark_tensor tensor = {.type = HARK_U8, .rank = 1, .shape = {(int64_t)bytes}, .stride = {1}};
   if (data == NULL || bytes == 0) return (hark_tensor){0};
-  memcpy(&tensor.data, &data, sizeof data); /* described, never written */
+  memcpy(&tensor.data, &data, sizeof data); /* only described, never written */
   return tensor;
 }
 

@@ -1,17 +1,18 @@
-/* overlap.h - whether tensors share memory, seen from their places, shapes and strides alone. Nothing is read and nothing is allocated.
+/* overlap.h - detects whether tensors share memory, from their addresses, shapes and strides alone. Nothing is read and nothing is
+ * allocated.
  *
- * Views of one buffer often lie in one range of addresses without an element in common, such as queries, keys and values of packed
- * projections. So the question is answered exactly: are there indices i and j with  a + sum of i s = b + sum of j t,  the strides s and t
- * being those of the two tensors. It is a search over one stride after the other, from the largest on, which has no more than two ways to
- * go where each stride is larger than what the smaller ones reach together, as in all layouts that are blocks within blocks. A search of
- * stranger strides that takes too long is given up and answered with no.
+ * Views of one buffer are often in one range of addresses without a common element, such as queries, keys and values of packed projections.
+ * So the answer is exact: are there indices i and j with  a + sum of i s = b + sum of j t,  where s and t are the strides of the two
+ * tensors? The search tries one stride after another, from the largest on. It has at most two ways at each stride that is larger than the
+ * reach of all smaller ones together, as in all layouts of blocks within blocks. For other strides the search stops after a limit of steps
+ * and answers no.
  */
 #ifndef HARK_CORE_OVERLAP_H
 #define HARK_CORE_OVERLAP_H
 
 #include "core/core.h"
 
-/* Bytes that a tensor's elements lie in, [first, end); both 0 where it has none or no data. */
+/* The range of bytes of a tensor's elements, [first, end); both 0 if it has no elements or no data. */
 typedef struct hark_span {
   uintptr_t first, end;
 } hark_span;
@@ -24,31 +25,32 @@ static inline bool hark_spans_meet(hark_span a, hark_span b) {
   return a.first < b.end && b.first < a.end && a.first < a.end && b.first < b.end;
 }
 
-/* Two indices of the tensor stand for one element, or for elements that overlap: it cannot be written. */
+/* True if two indices of the tensor address one element, or overlapping elements: it cannot be written. */
 bool hark_tensor_repeats(const hark_tensor *tensor);
 
-/* An element of one overlaps an element of the other. */
+/* True if an element of one overlaps an element of the other. */
 bool hark_tensors_share(const hark_tensor *a, const hark_tensor *b);
 
-/* Same numbers in the same places. */
+/* True if both describe the same numbers at the same addresses. */
 bool hark_tensor_is_same(const hark_tensor *a, const hark_tensor *b);
 
 /* A tensor of `bytes` bytes, for memory that has no shape. */
 hark_tensor hark_bytes_tensor(const void *data, size_t bytes);
 
-/* Memory of a call, and what the call does with it. */
+/* Memory of a call, and its use. */
 typedef struct hark_region {
   const char *name;
   const hark_tensor *tensor;
   hark_span span;
   bool written;
-  unsigned kin; /* regions with a bit in common may be exactly the same */
+  unsigned kin; /* regions with a common bit may be exactly the same memory */
 } hark_region;
 
-/* The first of `count` regions that is written and shares memory with another; *other is that one's number. -1: there is none. */
+/* The first of `count` regions that is written and shares memory with another; *other is the index of that other region. -1: there is
+ * none. */
 int hark_regions_shared(const hark_region *regions, int count, int *other);
 
-/* Refuses memory of a caller's that is written while other memory, which it overlaps, is still read; `same`: the two may be one. `what`
+/* Refuses caller-owned memory that is written if it overlaps other memory that is still read; `same`: the two may be identical. `what`
  * names both ("positional kernel: natural and parameters"). Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_apart(hark_context *context, const char *what, const void *written, size_t written_bytes,
                                              const void *read, size_t read_bytes, bool same);

@@ -1,8 +1,8 @@
-/* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with threads of the context's own
- * (threads.c) by default.
+/* parallel.c - work divided among the context's threads: the table that a host program may replace; by default its functions use the
+ * context's threads (threads.c).
  *
- * Workers take the least index that is left, so that a caller has its longest pieces first; or, of pieces of like length, each worker has a
- * share of neighbouring indices, which it takes in order, and then takes what is left of the others' shares. What a piece computes must
+ * Workers take the lowest remaining index, so that a caller puts its longest pieces first. For pieces of equal length each worker has a
+ * share of adjacent indices, which it processes in order, and then takes remaining indices of other shares. The result of a piece must
  * depend on its index alone. */
 #include "core/parallel.h"
 
@@ -12,7 +12,7 @@
 #include "core/threads.h"
 #endif
 
-/* With `parts` shares; 1: the least index that is left, whoever takes it. */
+/* With `parts` shares; 1: every worker takes the lowest remaining index. */
 static void run_shares(const hark_context *context, int64_t count, int parts, hark_task *task, void *data) {
 #ifdef HARK_WITH_THREADS
   if (context->own_threads != NULL && count > 1) {
@@ -54,7 +54,7 @@ void hark_parallel_close(hark_context *context) {
 #endif
 }
 
-/* A piece that a thread of the host program computes as the thread does that asked for the work. */
+/* A piece that a thread of the host program computes with the floating-point state of the thread that requested the work. */
 typedef struct piece_of_another {
   hark_task *task;
   void *data;
@@ -89,9 +89,9 @@ void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *ta
     hark_parallel_for(context, count, task, data);
 }
 
-/* Handing work over takes some tenths of a microsecond, and what both threads read and write has to come from the other's cache. But the
- * caller begins at once, and who comes too late takes nothing, so that little is lost where it does not pay; measured on two threads
- * (docs/notes/performance.md, Threads). */
+/* Work must take at least so long to be shared. Handing it over takes some tenths of a microsecond, and data that both threads read and
+ * write must come from the other's cache. But the caller begins at once, and a thread that comes too late takes nothing, so little is lost
+ * if sharing is not worth it; measured on two threads (docs/notes/performance.md, Threads). */
 #define SHARED_NANOSECONDS 2000
 
 bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOSECONDS; }

@@ -2,7 +2,7 @@
 #include <hark/random.h>
 #include <math.h>
 
-/* Number i of the uniform stream takes words 2 (i % 2), 2 (i % 2) + 1 of counter i / 2: 53 bits. */
+/* Number i of the uniform stream uses words 2 (i % 2), 2 (i % 2) + 1 of counter i / 2: 53 bits. */
 static double uniform(const hark_random_stream *stream, uint64_t i) {
   uint32_t words[4];
   hark_random_words(stream, i / 2, words);

@@ -14,7 +14,7 @@ hark_range hark_range_of_sigma(hark_type type) {
   return type == HARK_F64 ? (hark_range){0x1p-484, 0x1p511} : (hark_range){0x1p-51, 0x1p63};
 }
 
-/* The number of three digits next to the value, above it or below it. */
+/* The nearest number with three digits above or below the value. */
 static double three_digits(double value, bool above) {
   const double unit = pow(10, floor(log10(value)) - 2), count = value / unit;
   return unit * (above ? ceil(count) : floor(count));

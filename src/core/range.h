@@ -1,7 +1,7 @@
-/* range.h - which parameters, given as doubles, a type computes with.
+/* range.h - the parameters, given as doubles, with which a type can compute.
  *
- * A parameter is checked where the operator or plan is made that uses it, against the type that it uses: what f64 holds may be infinite or
- * nothing in f32, and results would be wrong without a word.
+ * A parameter is checked when the operator or plan that uses it is created, against the type that it uses: a number of f64 may become
+ * infinite or zero in f32, and results would be silently incorrect.
  */
 #ifndef HARK_CORE_RANGE_H
 #define HARK_CORE_RANGE_H
@@ -15,14 +15,14 @@ typedef struct hark_range {
 /* Magnitudes of numbers with all of the type's digits. */
 hark_range hark_range_of(hark_type type);
 
-/* Of a logit's factor, as 1 / sigma^2 is one: products of numbers of size one are in range with it. */
+/* For a factor of logits, such as 1 / sigma^2: its products with numbers of size one are in range. */
 hark_range hark_range_of_scale(hark_type type);
 
-/* Of the sigma of exp(-|q - k|^2 / (2 sigma^2)): 1 / sigma^2 has all of the type's digits, and squared distances of numbers of size one, in
- * units of sigma, are in range. */
+/* For the sigma of exp(-|q - k|^2 / (2 sigma^2)): 1 / sigma^2 has all of the type's digits, and squared distances of numbers of size one,
+ * in units of sigma, are in range. */
 hark_range hark_range_of_sigma(hark_type type);
 
-/* The range's ends as messages print them with %.3g: three digits, rounded inwards, so that what is named is accepted. */
+/* The range's ends as messages print them with %.3g: three digits, rounded inwards, so that the printed values are accepted. */
 hark_range hark_range_printed(hark_range range);
 
 static inline bool hark_is_within(hark_range range, double value) { return value >= range.least && value <= range.most; }

@@ -1,4 +1,4 @@
-/* string_list.h - texts one after another, which belong to someone else. */
+/* string_list.h - an array of texts that it does not own. */
 #ifndef HARK_CORE_STRING_LIST_H
 #define HARK_CORE_STRING_LIST_H
 

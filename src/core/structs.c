@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Reads a caller's struct_size, the first field of every such struct, and refuses one that can be none: such a struct has the alignment of
- * a size_t or a larger one, and ends at a multiple of it. */
+/* Reads a caller's struct_size, the first field of every such struct, and refuses an impossible one: such a struct has at least the
+ * alignment of a size_t, and its size is a multiple of it. */
 static hark_status read_size(hark_context *context, const char *name, const void *given, size_t least, size_t known_size, size_t *out) {
   if (given == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: NULL given, expected a struct", name);
   memcpy(out, given, sizeof *out);

@@ -19,7 +19,7 @@ static int open_file(const char *folder, const char *name) {
   return hark_system_join(path, folder, name) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-/* read(), again where a signal came in between. */
+/* read(), repeated if a signal interrupts it. */
 static ssize_t read_some(int file, void *out, size_t size) {
   for (;;) {
     const ssize_t count = read(file, out, size);

@@ -1,4 +1,4 @@
-/* tensor.c - descriptions of shapes with checked sizes. What moves data is in backend/tensor_memory.c. */
+/* tensor.c - descriptions of shapes with checked sizes. backend/tensor_memory.c moves data. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -48,7 +48,7 @@ bool hark_tensor_is_contiguous(const hark_tensor *tensor) {
   return true;
 }
 
-/* Both below it: the product of two numbers is addressable, whatever the type. */
+/* If two numbers are below it, their product is addressable, whatever the type. */
 #define NO_OVERFLOW ((int64_t)1 << 30)
 
 /* The product of the extents that are not zero must be addressable, so that strides never overflow either. */
@@ -62,7 +62,7 @@ static hark_status lay_out(hark_context *context, hark_type type, int rank, cons
     out->shape[i] = shape[i];
     out->stride[i] = elements;
     const int64_t extent = hark_max(shape[i], 1);
-    const bool small = elements < NO_OVERFLOW && extent < NO_OVERFLOW; /* a division is felt in small operators */
+    const bool small = elements < NO_OVERFLOW && extent < NO_OVERFLOW; /* avoids a division, which is slow for small operators */
     if (!small && elements > PTRDIFF_MAX / (int64_t)hark_type_bytes(type) / extent)
       return hark_fail(context, HARK_TOO_LARGE, "tensor: the bytes of extents 0..%d overflow at extent %d", rank - 1, i);
     elements *= extent;

@@ -45,7 +45,7 @@ double hark_cpu_quota(const char *root) {
 
 static const char *skip_blanks(const char *text) { return text + strspn(text, " \t"); }
 
-/* Reads "4", or with `list` "4,2"; 0 when it is neither. A limit may be as large as it likes. */
+/* Reads "4", or with `list` "4,2"; 0 for anything else. Without `list` larger numbers become HARK_THREADS_LIMIT. */
 static int read_count(const char *text, bool list) {
   int first = 0;
   for (text = skip_blanks(text); isdigit((unsigned char)*text); text = skip_blanks(text + 1)) {
@@ -60,7 +60,7 @@ static int read_count(const char *text, bool list) {
   return 0;
 }
 
-/* 0: not there, empty or malformed. */
+/* 0: absent, empty or malformed. */
 static int count_of_environment(hark_context *context, const char *name, bool list) {
   const char *const text = getenv(name);
   if (text == NULL || *skip_blanks(text) == '\0') return 0;

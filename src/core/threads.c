@@ -1,17 +1,21 @@
-/* threads.c - threads that wait for work, and handing it to them.
+/* threads.c - threads that wait for work, and the handover of work.
  *
- *     job     number of the work, whether it is open, and for how many:  caller   opens it ... its own pieces ... closes it, waits until inside = 0
- *     inside  threads that may look at it:                               worker   inside + 1, job as it was seen? its pieces, inside - 1
+ *     job     index of the work, whether it is open, number of its threads
+ *     inside  number of threads that may read the work
  *
- * A worker that comes after the work was closed sees that and touches nothing; one that came before is counted, and the caller waits for
- * it. Both rest on one order of all four steps (sequential consistency): either the worker sees the closed job or the caller sees the
- * worker. So the caller waits for pieces that somebody has begun and never for a thread to come, which on a busy machine may take until
- * another program's time is up: whoever is there does the work. (A team of OpenMP's ends with a barrier that all threads have to reach.)
+ *     caller  opens the job ... its own pieces ... closes the job, waits until inside = 0
+ *     worker  increments inside; if the job is unchanged: its pieces; decrements inside
  *
- * Without work a worker looks out for it for a while, so that operators that follow each other find it awake, and then sleeps, each on a
- * semaphore of its own: a condition that all wait for may hold up who wakes them until those of the last time have run (glibc before 2.41),
- * and a lock whoever has it. The same order as above: a worker says that it sleeps and then looks at the job once more, the caller opens
- * the job and then looks who sleeps.
+ * A worker that comes after the work was closed sees this and accesses nothing; a worker that came before is counted, and the caller waits
+ * for it. Both require one order of all four steps (sequential consistency): either the worker sees the closed job or the caller sees the
+ * worker. So the caller waits for pieces that a worker has begun, and never for a thread to come, which on a busy machine may take until
+ * another program's time slice ends: the threads that are present do the work. (A team of OpenMP ends with a barrier that all threads must
+ * reach.)
+ *
+ * Without work a worker polls for a while, so that successive operators find it awake, and then sleeps. Each worker has its own semaphore:
+ * a condition variable that all wait for may block the waking thread until previous waiters have run (glibc before 2.41), and a lock may
+ * block it until its holder has run. The order is as above: a worker reports that it sleeps and then checks the job once more; the caller
+ * opens the job and then checks which workers sleep.
  */
 #include "core/threads.h"
 
@@ -27,12 +31,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SHARES 64                  /* more threads have some in common */
-#define WATCH_NANOSECONDS 200000   /* before sleep: waking up takes some tens of thousands, the gaps between operators a few thousands */
-#define PATIENCE_NANOSECONDS 50000 /* before the caller offers its core to whom it waits for */
-#define LOOKS 64                   /* between two looks at the clock */
+#define SHARES 64                  /* with more threads, some share one */
+#define WATCH_NANOSECONDS 200000   /* before sleep: waking up takes tens of thousands, gaps between operators a few thousand */
+#define PATIENCE_NANOSECONDS 50000 /* before the caller yields its core to the thread for which it waits */
+#define LOOKS 64                   /* polls between two readings of the clock */
 
-/* A job's number: open or not, threads that it is for, count of all jobs. */
+/* A job's code: open or not, number of its threads, count of all jobs. */
 #define OPEN 1
 #define WORKERS_SHIFT 1
 #define WORKERS_BITS 15
@@ -41,7 +45,7 @@
 static int workers_of(uint64_t job) { return (int)(job >> WORKERS_SHIFT & THREADS_MAX); }
 
 typedef struct share {
-  _Alignas(HARK_ALIGNMENT) _Atomic int64_t next; /* a cache line of its own */
+  _Alignas(HARK_ALIGNMENT) _Atomic int64_t next; /* on a separate cache line */
   int64_t end;
 } share;
 
@@ -58,17 +62,17 @@ struct hark_threads {
   _Alignas(HARK_ALIGNMENT) atomic_int inside;
   _Alignas(HARK_ALIGNMENT) atomic_int asleep;
   atomic_bool ends;
-  atomic_flag taken; /* somebody runs work */
+  atomic_flag taken; /* some thread runs work */
   /* the open work */
   hark_task *task;
   void *data;
-  hark_floating_point floating_point; /* of who asks for it */
-  int parts;                          /* of its shares */
+  hark_floating_point floating_point; /* of the thread that requests the work */
+  int parts;                          /* number of its shares */
   share shares[SHARES];
-  int count, started; /* both with the caller */
-  bool tried;         /* to start them: what failed once is not tried again */
-  pid_t process;      /* that they were started in */
-  hark_cores cores;   /* for all but the caller */
+  int count, started; /* both include the caller */
+  bool tried;         /* starting the threads was tried; after a failure it is not tried again */
+  pid_t process;      /* in which they were started */
+  hark_cores cores;   /* of all threads but the caller */
   worker worker[];    /* [count - 1] */
 };
 
@@ -99,7 +103,7 @@ static void take_pieces(hark_threads *t, int number) {
   }
 }
 
-/* Open work that the worker has not seen yet and that is for it, or the end. */
+/* True if there is open work for this worker that it has not seen yet, or at the end. */
 static bool is_news(const worker *w, uint64_t seen) {
   hark_threads *const t = w->threads;
   const uint64_t job = atomic_load(&t->job);
@@ -116,7 +120,7 @@ static void sleep_until_news(worker *w, uint64_t seen) {
   atomic_fetch_add(&w->threads->asleep, 1);
   atomic_store(&w->sleeps, true);
   if (is_news(w, seen) && stops_sleeping(w)) return;
-  while (sem_wait(&w->wake) != 0 && errno == EINTR) continue; /* also where somebody is about to post */
+  while (sem_wait(&w->wake) != 0 && errno == EINTR) continue; /* needed also if a post follows soon */
 }
 
 static void wait_for_news(worker *w, uint64_t seen) {
@@ -132,7 +136,7 @@ static void wait_for_news(worker *w, uint64_t seen) {
   }
 }
 
-/* Those with numbers below `workers`. */
+/* Wakes the workers with numbers below `workers`. */
 static void wake(hark_threads *t, int workers) {
   for (int i = 1; i < workers && atomic_load(&t->asleep) > 0; i++)
     if (stops_sleeping(&t->worker[i - 1])) (void)sem_post(&t->worker[i - 1].wake);
@@ -142,7 +146,7 @@ static void *work(void *argument) {
   worker *const w = argument;
   hark_threads *const t = w->threads;
   uint64_t seen = 0;
-  hark_cores_use(&t->cores); /* not those of the thread that it was started by, which may be bound to one */
+  hark_cores_use(&t->cores); /* not those of the thread that started it, which may be bound to one */
   for (;;) {
     wait_for_news(w, seen);
     if (atomic_load(&t->ends)) return NULL;
@@ -159,8 +163,8 @@ static void *work(void *argument) {
   }
 }
 
-/* Signals are the program's: its own threads handle them, but for those that a thread brings upon itself. With fewer threads than were
- * asked for the others do more. */
+/* Signals are handled by the program's own threads, except those that a thread causes itself. If fewer threads than requested start, these
+ * do more work. */
 static void start(hark_threads *t) {
   static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
   sigset_t others, before;
@@ -188,7 +192,7 @@ static void wait_for_workers(hark_threads *t) {
   while (atomic_load(&t->inside) > 0) {
     for (int i = 0; i < LOOKS && atomic_load(&t->inside) > 0; i++) relax();
     if (now() - begin <= PATIENCE_NANOSECONDS) continue;
-    if (t->process != getpid()) atomic_store(&t->inside, 0); /* of a thread that a fork left in the parent */
+    if (t->process != getpid()) atomic_store(&t->inside, 0); /* counted a thread that a fork left in the parent */
     (void)sched_yield();
   }
 }
@@ -237,7 +241,7 @@ void hark_threads_destroy(hark_context *context, hark_threads **threads) {
   hark_threads *const t = *threads;
   if (t == NULL) return;
   *threads = NULL;
-  if (t->started == 1 || t->process == getpid()) { /* a forked child has the memory of its parent and none of the threads */
+  if (t->started == 1 || t->process == getpid()) { /* a forked child has its parent's memory, but none of the threads */
     atomic_store(&t->ends, true);
     wake(t, t->started);
     for (int i = 0; i + 1 < t->started; i++) {

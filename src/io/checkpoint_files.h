@@ -1,4 +1,4 @@
-/* checkpoint_files.h - the files of runs and checkpoints that whoever reads a model needs: pointers and manifests (docs/formats.md). */
+/* checkpoint_files.h - the files of runs and checkpoints that are needed to read a model: pointers and manifests (docs/formats.md). */
 #ifndef HARK_IO_CHECKPOINT_FILES_H
 #define HARK_IO_CHECKPOINT_FILES_H
 
@@ -18,13 +18,13 @@ int64_t hark_checkpoint_step(const char *name);
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run, const char *which,
                                                          char name[HARK_NAME_BYTES]);
 
-/* The checkpoint of a run to read: `asked` names one ("best", "last", "step-N"), or is "" or NULL: the best, or else the last. Errors:
- * HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for a name that is none. */
+/* The checkpoint of a run to read: `asked` names one ("best", "last", "step-N"); with "" or NULL the best if there is one, otherwise the
+ * last. Errors: HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for an invalid name. */
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked,
                                                            char name[HARK_NAME_BYTES]);
 
-/* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not needed) gets what the file is. Errors: HARK_BAD_FILE
- * (damaged, or not in the manifest), HARK_NOT_FOUND (no manifest, or no file). */
+/* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not needed) receives the file's length and checksum.
+ * Errors: HARK_BAD_FILE (damaged, or not in the manifest), HARK_NOT_FOUND (no manifest, or no file). */
 HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file, hark_file_summary *summary);
 
 #endif

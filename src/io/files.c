@@ -12,10 +12,10 @@
 #include "io/foreign.h"
 #include "io/system_error.h"
 
-#define PART_BYTES ((size_t)1 << 16) /* of a read whose length is not known */
+#define PART_BYTES ((size_t)1 << 16) /* of a read of unknown length */
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
 
-/* Where a program has closed its standard streams, a file would get their place, and messages of anybody in the process would be written
+/* If a program has closed its standard streams, a file could get one of their numbers, and any code of the process would write messages
  * into it. */
 static int above_standard_streams(int descriptor) {
   if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
@@ -103,7 +103,7 @@ hark_status hark_file_refuse_pointer(hark_context *context, const char *path, in
 
 hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size) {
   *descriptor = -1;
-  int opened = hark_open_again(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe must not make us wait: it is refused below */
+  int opened = hark_open_again(path, O_RDONLY | O_NONBLOCK, 0); /* opening a pipe must not block: it is refused below */
   if (opened < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   struct stat information;
   hark_status status = HARK_OK;

@@ -23,7 +23,7 @@ hark_status hark_system_fail(hark_context *context, int error, const char *path,
   return hark_fail(context, status, "%.300s: %s: %s", path, what, text);
 }
 
-/* Returns 0, or the system's error; that nothing is there is none. */
+/* Returns 0, or the system's error; a missing path is not an error. */
 static int kind_of(const char *path, hark_path_kind *out) {
   struct stat information;
   *out = HARK_PATH_NONE;
@@ -82,7 +82,7 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
       HARK_TRY(hark_parent_sync(context, part));
       continue;
     }
-    const int error = errno; /* a folder that is there may be reported as EEXIST, EACCES or EROFS */
+    const int error = errno; /* an existing folder may be reported as EEXIST, EACCES or EROFS */
     if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail(context, error, part, "cannot be made a folder");
   }
   return HARK_OK;
@@ -138,7 +138,7 @@ void hark_names_free(hark_context *context, hark_names *names) {
   *names = (hark_names){0};
 }
 
-/* Removes what stands at path; a folder after its contents. */
+/* Removes the file or folder at path; a folder after its contents. */
 static hark_status remove_tree(hark_context *context, const char *path, int depth) {
   struct stat information;
   if (lstat(path, &information) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
@@ -171,7 +171,7 @@ hark_status hark_folder_sync(hark_context *context, const char *path) {
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   const int result = hark_sync_again(descriptor), error = errno;
   hark_file_close(&descriptor);
-  /* file systems that cannot flush a folder say EINVAL */
+  /* file systems that cannot flush a folder return EINVAL */
   if (result != 0 && error != EINVAL) return hark_system_fail(context, error, path, "cannot be flushed");
   return HARK_OK;
 }
@@ -215,7 +215,7 @@ hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *by
   return HARK_OK;
 }
 
-/* The failure of a lock that was asked for; closes it. */
+/* Reports the failure of a requested lock; closes it. */
 static hark_status refuse_lock(hark_context *context, const char *path, const char *name, int *opened) {
   const int error = errno;
   char text[32] = "";
@@ -247,7 +247,7 @@ hark_status hark_folder_lock(hark_context *context, const char *path, int *descr
   int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
   if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_EX | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
-  /* the number is for the message above only: it does not matter when it cannot be written */
+  /* the number is only for the message above: a failure to write it does not matter */
   const int used = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (ftruncate(opened, 0) == 0 && pwrite(opened, text, (size_t)used, 0) != used) (void)ftruncate(opened, 0);
   *descriptor = opened;

@@ -7,7 +7,7 @@ static bool begins(const char *front, size_t bytes, const char *with, size_t len
   return bytes >= length && memcmp(front, with, length) == 0;
 }
 
-/* In both cases of letters; `with` is in small ones. */
+/* Ignores case; `with` is in lower case. */
 static bool begins_word(const char *front, size_t bytes, const char *with) {
   size_t i = 0;
   for (; with[i] != '\0'; i++) {

@@ -1,8 +1,8 @@
 /* json_tree.c - the strict reader of JSON.
  *
- * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and after them
- * the texts, each unescaped and with a zero byte, which fits where its quotes were.
- * Cost: O(length), and O(n log n) for the names of an object of n members.
+ * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, followed by the
+ * texts, each unescaped and with a zero byte, for which the quotes left room. Cost: O(length), and O(n log n) for the names of an object of
+ * n members.
  */
 #include "io/json_tree.h"
 
@@ -14,7 +14,7 @@
 #include "io/json_write.h"
 #include "io/number.h"
 
-#define FEW_MEMBERS 16 /* up to so many, names are compared pair by pair */
+#define FEW_MEMBERS 16 /* with at most so many, names are compared pair by pair */
 
 typedef struct reader {
   hark_context *context;
@@ -77,7 +77,7 @@ static void put_code_point(reader *r, uint32_t code) {
   }
 }
 
-/* Behind "\u": a code point, or two halves of one. */
+/* After "\u": a code point, or two halves of one. */
 static hark_status read_code_point(reader *r, size_t begin) {
   int32_t code = hexadecimal(r, r->at);
   if (code < 0) return fail_at(r, begin, "expected four hexadecimal digits after \\u");
@@ -220,7 +220,7 @@ static hark_status read_name(reader *r, const char **name) {
   return take(r, ':') ? HARK_OK : fail(r, "expected ':' after a name");
 }
 
-/* Behind the opening bracket. */
+/* After the opening bracket. */
 static hark_status read_members(reader *r, hark_json_node *node, char close) {
   const bool named = close == '}';
   const size_t begin = r->at - 1;
@@ -263,7 +263,7 @@ static hark_status read_value(reader *r, hark_json_node **out) {
   return read_members(r, node, c == '{' ? '}' : ']');
 }
 
-/* Counted are '[', '{' and ',': each value but the first follows one of its own. */
+/* Counts '[', '{' and ',': each value but the first follows a different one of them. */
 hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values) {
   bool allowed[UCHAR_MAX + 1];
   for (int c = 0; c <= UCHAR_MAX; c++) allowed[c] = c != 0 && (limits->alphabet == NULL || strchr(limits->alphabet, c) != NULL);

@@ -1,4 +1,4 @@
-/* json_write.c - JSON as text: escaping and numbers of our own, so that no locale and no default precision changes them. */
+/* json_write.c - JSON as text: with our own escaping and numbers, which do not depend on the locale or a default precision. */
 #include "io/json_write.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ static unsigned code_point(const unsigned char *at, size_t length) {
   return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
 }
 
-/* What JSON may hold as it is, and YAML may not or reads as the end of a line: a string of ours is the same one in both. */
+/* Characters that JSON allows unescaped, but YAML does not, or reads as line ends. They are escaped, so that strings mean the same in
+ * both. */
 static bool is_not_printable(const unsigned char *at, size_t length) {
   if (length != 2 && length != 3) return false;
   const unsigned code = code_point(at, length);

@@ -1,7 +1,8 @@
 /* machine.c - see machine.h.
  *
  *   /proc/meminfo                                 MemAvailable: N kB
- *   memory.{max,current,stat}                     of a control group of version 2; "max": no limit here. Every group above may have a limit too
+ *   memory.{max,current,stat}                     of a control group of version 2; "max": no limit here. Every group above may have a
+ *                                                 limit too
  *   memory.{limit_in_bytes,usage_in_bytes,stat}   of version 1 */
 #include "io/machine.h"
 
@@ -16,7 +17,7 @@
 #define LIMIT_BYTES ((size_t)1 << 20) /* of a file of the system */
 #define KIBIBYTE 1024u
 
-/* Reads a small file; *there is false, and that is fine, when it cannot be read. */
+/* Reads a small file; *there is false, without an error, if it cannot be read. */
 static hark_status read_file(hark_context *context, const char *path, hark_text *text, bool *there) {
   *text = hark_text_empty(context);
   const hark_status status = hark_file_read(context, path, LIMIT_BYTES, text);
@@ -26,7 +27,7 @@ static hark_status read_file(hark_context *context, const char *path, hark_text 
   return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
 }
 
-/* The number after `key` at the beginning of a line of `text`; "" as key: at the beginning of the text. */
+/* The number after `key` at the beginning of a line of `text`; with key "" at the beginning of the text. */
 static bool find_number(const char *text, const char *key, uint64_t *out) {
   const size_t length = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -70,7 +71,7 @@ typedef struct group_look {
   hark_machine_memory *out;
 } group_look;
 
-/* What the limit of one group leaves. */
+/* The memory that the limit of one group leaves. */
 static hark_status look_at_group(void *data, int version, const char *folder) {
   const group_look *const look = data;
   const group_files *const files = version == 2 ? &version_2 : &version_1;

@@ -1,7 +1,7 @@
 /* number.c - numbers as text, the same in every locale.
  *
  * The locale's decimal point is found by printing 0.5: no call here reads the process's locale structure, which another thread may change.
- * Cost: one strtod or at most three snprintf a number.
+ * Cost: one strtod or at most three snprintf per number.
  */
 #include "io/number.h"
 
@@ -35,7 +35,7 @@ static size_t skip_digits(const char *text, size_t length, size_t at) {
   return at;
 }
 
-/* Length of the number that text begins with, 0 when it does not; *point is the place of its '.', or the length. */
+/* Length of the number that text begins with, 0 if there is none; *point is the place of its '.', or the length. */
 static size_t scan(const char *text, size_t length, size_t *point) {
   size_t at = 0;
   if (at < length && (text[at] == '+' || text[at] == '-')) at++;
@@ -60,7 +60,7 @@ static size_t scan(const char *text, size_t length, size_t *point) {
   return at;
 }
 
-/* Reads the number that text begins with; returns its length, 0 when there is none. */
+/* Reads the number that text begins with; returns its length, 0 if there is none. */
 static size_t read_prefix(const char *text, size_t length, double *out) {
   size_t point;
   const size_t used = scan(text, length, &point);
@@ -121,7 +121,7 @@ bool hark_number_read_duration(const char *text, size_t length, double *out) {
     const size_t used = read_prefix(text + at, length - at, &value);
     if (used == 0 || value < 0) return false;
     at += used;
-    if (at == length) { /* no unit: only where the whole text is one number */
+    if (at == length) { /* no unit: allowed only if the whole text is one number */
       if (used != length) return false;
       total = value;
       break;
@@ -150,7 +150,7 @@ const char *hark_number_print(double value, char text[HARK_NUMBER_BYTES]) {
     return text;
   }
   char raw[HARK_NUMBER_BYTES], point[POINT_BYTES];
-  for (int digits = 15; digits <= 17; digits++) { /* 17 always read back */
+  for (int digits = 15; digits <= 17; digits++) { /* 17 digits always read back */
     snprintf(raw, sizeof raw, "%.*g", digits, value);
     if (strtod(raw, NULL) == value) break;
   }

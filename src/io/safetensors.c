@@ -3,10 +3,10 @@
  *     [n: u64] [header: n bytes of JSON] [data]
  *     header = { "NAME": {"dtype": T, "shape": [..], "data_offsets": [begin, end]}, .., "__metadata__": {KEY: TEXT, ..} }
  *
- * Checked in this order, each step bounded by the one before: length of the file and of the header; the header's characters, depth and
- * number of items by one pass over its bytes (scan_header: what json_tree.h builds is some 50 bytes an item); JSON, UTF-8 and duplicates by
- * json_tree.h; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without gap or
- * overlap. Only then are tensors readable.
+ * Checked in this order, each step bounded by the previous one: length of the file and of the header; the header's characters, depth and
+ * number of items in one pass over its bytes (scan_header, because the tree of json_tree.h has about 50 bytes per item); JSON, UTF-8 and
+ * duplicates by json_tree.h; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without
+ * gap or overlap. Only then are tensors readable.
  * Cost: O(header + tensors log tensors). Source: the format's description, https://huggingface.co/docs/safetensors.
  */
 #include "io/safetensors.h"
@@ -28,7 +28,7 @@
 #define TENSOR_ITEMS (6 + HARK_MAX_RANK + 2) /* of one tensor (object, fields, extents, offsets) and one entry of metadata at most */
 #define METADATA_KEY "__metadata__"
 #define SHOWN_BYTES (HARK_SHOWN_BYTES - 4) /* of a name in a message */
-#define STAGE_BYTES ((size_t)1 << 22)      /* of a copy on the way into a backend's memory */
+#define STAGE_BYTES ((size_t)1 << 22)      /* of a copy for reading into a backend's memory */
 
 typedef struct stored_type {
   const char *name;
@@ -87,8 +87,8 @@ static hark_status read_bytes(hark_context *context, const hark_safetensors *fil
   return HARK_OK;
 }
 
-/* The header's first and last bytes, and one pass over all: only what the format needs may occur, so deep, long or odd JSON never gets to
- * the parser. */
+/* Checks the header's first and last bytes, and all bytes in one pass: only bytes that the format needs may occur, so that deep, long or
+ * unusual JSON never reaches the parser. */
 static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
   static const hark_json_limits limits = {
       .depth = HEADER_DEPTH, .values = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};
@@ -251,7 +251,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(const hark_stored_tensor *const *)a)->name, (*(const hark_stored_tensor *const *)b)->name);
 }
 
-/* The sorted tensors cover the data: each begins where the one before ends. */
+/* Checks that the sorted tensors cover the data: each begins where the previous one ends. */
 static hark_status check_cover(hark_context *context, const hark_safetensors *file, uint64_t data_begin) {
   char text[SHOWN_BYTES + 4];
   uint64_t at = data_begin;
@@ -297,7 +297,7 @@ static hark_status measure(hark_context *context, const char *path, const hark_j
   return HARK_OK;
 }
 
-/* Makes the file's description from its header. `source` says where the bytes are. */
+/* Makes the file's description from its header. `source`: where the bytes are. */
 static hark_status build(hark_context *context, const hark_safetensors *source, const hark_json_node *header, uint64_t data_begin,
                          hark_safetensors **out) {
   size_t count, pool_bytes;

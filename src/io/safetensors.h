@@ -25,14 +25,14 @@ typedef struct hark_stored_tensor {
   uint64_t bytes;
 } hark_stored_tensor;
 
-/* The word for a type in a file ("F32"), or NULL for one that files do not hold. */
+/* The word for a type in a file ("F32"), or NULL for a type that files do not support. */
 const char *hark_safetensors_type_name(hark_type type);
 
 typedef struct hark_safetensors hark_safetensors;
 
 /* Opens and checks a file. The caller closes it. Errors: HARK_BAD_FILE "PATH: ...", HARK_OUT_OF_MEMORY, those of files. */
 HARK_MUST_CHECK hark_status hark_safetensors_open(hark_context *context, const char *path, hark_safetensors **out);
-/* The same for a file that lies in memory, which must outlive it; `name` stands for it in messages. */
+/* The same for a file in memory, which must outlive it; messages call it `name`. */
 HARK_MUST_CHECK hark_status hark_safetensors_open_memory(hark_context *context, const char *name, const void *data, size_t bytes,
                                                          hark_safetensors **out);
 void hark_safetensors_close(hark_context *context, hark_safetensors **file);
@@ -43,7 +43,7 @@ const hark_stored_tensor *hark_safetensors_tensor(const hark_safetensors *file, 
 /* The tensor of that name, or NULL. O(log count). */
 const hark_stored_tensor *hark_safetensors_find(const hark_safetensors *file, const char *name);
 
-/* Metadata: texts by key, in the order of the file; NULL when there is no such key. */
+/* Metadata: texts by key, in the order of the file; NULL if there is no such key. */
 int64_t hark_safetensors_metadata_count(const hark_safetensors *file);
 void hark_safetensors_metadata_entry(const hark_safetensors *file, int64_t index, const char **key, const char **value);
 const char *hark_safetensors_metadata(const hark_safetensors *file, const char *key);
@@ -51,16 +51,16 @@ const char *hark_safetensors_metadata(const hark_safetensors *file, const char *
 /* Reads a tensor's bytes into host memory of tensor->bytes bytes. */
 HARK_MUST_CHECK hark_status hark_safetensors_read(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *tensor,
                                                   void *data);
-/* Makes a tensor of the file's type and shape with its numbers; the caller destroys it. HARK_NOT_FOUND, HARK_UNSUPPORTED (type). */
+/* Creates a tensor with the file's type, shape and numbers; the caller destroys it. HARK_NOT_FOUND, HARK_UNSUPPORTED (type). */
 HARK_MUST_CHECK hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out);
-/* A tensor of that name, type and shape must be there. HARK_NOT_FOUND; HARK_BAD_FILE when type or shape differ. */
+/* Checks that there is a tensor of that name, type and shape. HARK_NOT_FOUND; HARK_BAD_FILE if type or shape differ. */
 HARK_MUST_CHECK hark_status hark_safetensors_expect(hark_context *context, const hark_safetensors *file, const char *name,
                                                     const hark_tensor *described);
-/* Reads into a contiguous tensor that is there. HARK_NOT_FOUND; HARK_BAD_FILE when type or shape differ. */
+/* Reads into an existing contiguous tensor. HARK_NOT_FOUND; HARK_BAD_FILE if type or shape differ. */
 HARK_MUST_CHECK hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name,
                                                        hark_tensor *tensor);
 
-/* What is to be written: contiguous tensors of f32, f64, i32, i64, u8. */
+/* A tensor to write: contiguous tensors of f32, f64, i32, i64, u8. */
 typedef struct hark_named_tensor {
   const char *name;
   const hark_tensor *tensor;
@@ -69,9 +69,9 @@ typedef struct hark_metadata_entry {
   const char *key, *value;
 } hark_metadata_entry;
 
-/* Writes a file atomically. The bytes depend on the contents only: tensors by falling size of their elements (so that all are aligned)
- * and then by name, metadata by key, the header padded with blanks to a multiple of 8. `summary` may be NULL.
- * Errors: HARK_INVALID_ARGUMENT (a name twice, empty, not UTF-8, "__metadata__", a type that cannot be written), those of files. */
+/* Writes a file atomically. The bytes depend on the contents only: tensors by descending size of their elements (so that all are aligned)
+ * and then by name, metadata by key, the header padded with blanks to a multiple of 8. `summary` may be NULL. Errors: HARK_INVALID_ARGUMENT
+ * (a name that occurs twice, is empty, not UTF-8, or "__metadata__"; a type that cannot be written), those of files. */
 HARK_MUST_CHECK hark_status hark_safetensors_write(hark_context *context, const char *path, const hark_named_tensor *tensors, int64_t count,
                                                    const hark_metadata_entry *metadata, int64_t metadata_count, hark_file_summary *summary);
 

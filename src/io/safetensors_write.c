@@ -1,8 +1,8 @@
 /* safetensors_write.c - the writer: deterministic and atomic.
  *
- * Tensors stand by falling size of their elements and then by name, so that every one is aligned to its element when the data begin at a
- * multiple of 8, which blanks after the header ensure. The same contents give the same bytes.
- * Cost: one pass over the data in parts of STAGE_BYTES.
+ * Tensors are sorted by descending size of their elements and then by name. So every tensor is aligned to its element if the data begin at
+ * a multiple of 8; blanks after the header ensure this. The same contents give the same bytes. Cost: one pass over the data in parts of
+ * STAGE_BYTES.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static hark_status bad(hark_context *context, const char *path, const char *name
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: \"%s\": %s", path, hark_text_shown(name, text), what);
 }
 
-/* A text that JSON can hold unchanged: valid UTF-8. */
+/* True for a text that JSON can contain unchanged: valid UTF-8. */
 static bool is_text(const char *text) {
   const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
   while (at < end) {

@@ -1,7 +1,7 @@
 /* sha256.c - SHA-256 of a stream.
  *
  * Per block of 16 words W: W[t] = s1(W[t-2]) + W[t-7] + s0(W[t-15]) + W[t-16] up to 64 words, then 64 rounds on eight state words.
- * Cost: about ten operations a byte. The constants are the first 32 bits of the fractions of the square roots of the first eight primes
+ * Cost: about ten operations per byte. The constants are the first 32 bits of the fractions of the square roots of the first eight primes
  * and of the cube roots of the first 64.
  * Source: NIST FIPS 180-4, sections 4.1.2, 5.1.1, 6.2.
  */

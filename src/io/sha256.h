@@ -1,4 +1,4 @@
-/* sha256.h - the checksum of files that hold state: FIPS 180-4, so that sha256sum(1) gives the same. */
+/* sha256.h - the checksum of files of runs: FIPS 180-4, the same as that of sha256sum(1). */
 #ifndef HARK_IO_SHA256_H
 #define HARK_IO_SHA256_H
 

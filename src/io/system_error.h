@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-/* open (with O_CLOEXEC, and never as a standard stream), fsync and ftruncate, made again when a signal interrupts them. */
+/* open (with O_CLOEXEC, and never as a standard stream), fsync and ftruncate, repeated if a signal interrupts them. */
 int hark_open_again(const char *path, int flags, mode_t mode);
 int hark_sync_again(int descriptor);
 int hark_cut_again(int descriptor, off_t bytes);

@@ -21,7 +21,7 @@
 
 static const char mark[] = ".tmp-";
 
-/* Bytes of a name that its temporary file's name has: all, unless the system could not take a name that is longer by the mark. */
+/* Bytes of a name that its temporary file's name contains: all, unless the name with the mark would be too long for the system. */
 #define KEPT_BYTES (255 - 40)
 static int kept_bytes(const char *name) {
   const size_t length = strlen(name);
@@ -61,7 +61,7 @@ void hark_temporary_forget(hark_temporary_slot **note) {
 }
 
 #ifdef __linux__
-/* The system's own list of names: readdir may not be called in a handler. */
+/* An entry of the system call's list of names: readdir must not be called in a handler. */
 typedef struct entry {
   uint64_t number;
   int64_t next;
@@ -85,7 +85,7 @@ static void empty_folder(int folder) {
 static void empty_folder(int folder) { (void)folder; }
 #endif
 
-#define ROUNDS 3 /* other threads go on, and may make one more file */
+#define ROUNDS 3 /* other threads continue, and may create one more file */
 
 void hark_temporary_remove_all(hark_temporaries *notes) {
   const int error = errno;
@@ -106,13 +106,13 @@ void hark_temporary_remove_all(hark_temporaries *notes) {
 
 /* ---- folders ---- */
 
-/* Locks a new folder. *ours is false when another process has taken it for an abandoned one: before it had a lock. */
+/* Locks a new folder. *ours is false if another process has treated it as abandoned before it was locked. */
 static hark_status lock_folder(hark_context *context, hark_temporary_folder *folder, bool *ours) {
   struct stat information;
   folder->descriptor = hark_open_again(folder->path, O_RDONLY | O_DIRECTORY, 0);
   *ours = folder->descriptor >= 0;
   if (!*ours) return errno == ENOENT ? HARK_OK : hark_system_fail(context, errno, folder->path, "cannot be opened");
-  /* a file system without locks: nobody else can have one either, and nobody removes what cannot be locked */
+  /* a file system without locks: no process can lock it, and no process removes files that cannot be locked */
   if (flock(folder->descriptor, LOCK_EX | LOCK_NB) != 0) *ours = errno != EWOULDBLOCK;
   if (fstat(folder->descriptor, &information) != 0) return hark_system_fail(context, errno, folder->path, "cannot be examined");
   if (information.st_nlink == 0) *ours = false;
@@ -141,7 +141,7 @@ void hark_temporary_folder_end(hark_temporary_folder *folder) {
   hark_temporary_forget(&folder->note);
 }
 
-/* ---- what killed processes left ---- */
+/* ---- files of killed processes ---- */
 
 /* Reads "PID-N" or, of a folder that an earlier hark made, "PID". */
 static bool read_mark(const char *text, int64_t *process, bool *numbered) {
@@ -152,7 +152,7 @@ static bool read_mark(const char *text, int64_t *process, bool *numbered) {
   return hark_number_read_whole(text, digits, process) && *process >= 1 && *process <= INT32_MAX;
 }
 
-/* Whether nobody has it locked, on this machine or, where the disk is shared, on another one, whose processes have numbers of their own. */
+/* True if no process has locked it, on this machine or, with a shared disk, on another one, which has separate process numbers. */
 static bool is_unlocked(const char *path, bool is_folder) {
   int descriptor = hark_open_again(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (is_folder ? O_DIRECTORY : 0), 0);
   if (descriptor < 0) return false;
@@ -186,7 +186,7 @@ hark_status hark_path_clean(hark_context *context, const char *path) {
   if (descriptor >= 0 || name[0] == '\0' || used < 0 || (size_t)used >= sizeof prefix) return HARK_OK;
   memcpy(folder, target, (size_t)(name - target));
   folder[name - target] = '\0';
-  char message[HARK_MESSAGE_BYTES]; /* what goes wrong here is no failure of the caller's work */
+  char message[HARK_MESSAGE_BYTES]; /* errors here are not failures of the caller's work */
   memcpy(message, context->message, sizeof message);
   hark_status status = hark_folder_list(context, folder[0] != '\0' ? folder : ".", &names);
   for (int64_t i = 0; i < names.count && status != HARK_OUT_OF_MEMORY; i++) {
@@ -203,7 +203,7 @@ hark_status hark_path_clean(hark_context *context, const char *path) {
 
 /* ---- links ---- */
 
-#define LINKS 40 /* as many as Linux follows */
+#define LINKS 40 /* the limit of Linux */
 
 static int descriptor_of(const char *path) {
   static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"};
@@ -226,7 +226,7 @@ hark_status hark_path_follow(hark_context *context, const char *path, char out[H
     *descriptor = descriptor_of(out);
     if (*descriptor >= 0) return HARK_OK;
     const ssize_t length = readlink(out, link, sizeof link - 1);
-    if (length < 0) return HARK_OK; /* no link, or nothing there; what else it may be is seen by the one who opens it */
+    if (length < 0) return HARK_OK; /* not a link, or missing; opening it later reports other errors */
     link[length] = '\0';
     const size_t above = (size_t)(hark_path_name(out) - out);
     memcpy(folder, out, above);

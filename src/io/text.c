@@ -9,7 +9,7 @@
 
 #define FIRST_BYTES 256
 
-/* Room for `bytes` bytes, the zero byte included. */
+/* Reserves `bytes` bytes, including the zero byte. */
 static bool reserve(hark_text *text, size_t bytes) {
   if (text->status != HARK_OK) return false;
   if (bytes <= text->capacity) return true;
@@ -92,7 +92,7 @@ void hark_text_append_shown(hark_text *text, const char *value) {
   if (text->length > before) hark_line_clean(text->data + before);
 }
 
-#define SHOWN_BEFORE 24 /* bytes, "..." among them, in front of a difference that the beginnings would not show */
+#define SHOWN_BEFORE 24 /* bytes, "..." among them, before a difference that the beginnings do not show */
 
 void hark_text_shown_both(const char *a, const char *b, char out_a[HARK_SHOWN_BYTES], char out_b[HARK_SHOWN_BYTES]) {
   size_t same = 0, from = 0;

@@ -1,4 +1,4 @@
-/* text.h - text that grows. A failed append is remembered, so that only the end needs a check. */
+/* text.h - text that grows. A failed append is recorded, so that only the end needs a check. */
 #ifndef HARK_IO_TEXT_H
 #define HARK_IO_TEXT_H
 
@@ -18,19 +18,19 @@ static inline hark_text hark_text_empty(hark_context *context) { return (hark_te
 
 void hark_text_append(hark_text *text, const char *format, ...) HARK_PRINTF(2, 3);
 void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length);
-/* Makes room for `length` bytes in all (and the zero byte) and sets the length to it; new bytes are zero. */
+/* Sets the length to `length` bytes (plus the zero byte) and allocates them; new bytes are zero. */
 void hark_text_resize(hark_text *text, size_t length);
 /* The text, "" when empty. */
 const char *hark_text_get(const hark_text *text);
 void hark_text_free(hark_text *text);
 
-/* A text from outside as it may stand in a message: control characters become '?', and what is too long is cut between two characters and
- * ends with "...". Returns out. */
+/* A text from outside for a message: control characters become '?', and a text that is too long is cut between two characters and ends with
+ * "...". Returns out. */
 #define HARK_SHOWN_BYTES 84
 const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]);
-/* Appends the whole of such a text, cleaned likewise. */
+/* Appends such a text in full, cleaned in the same way. */
 void hark_text_append_shown(hark_text *text, const char *value);
-/* Two texts that differ, each from some characters before the place on ("...") where showing their beginnings would not show it. */
+/* Two different texts for a message. If their beginnings do not show the difference, each begins with "..." shortly before it. */
 void hark_text_shown_both(const char *a, const char *b, char out_a[HARK_SHOWN_BYTES], char out_b[HARK_SHOWN_BYTES]);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "core/core.h"
 
-/* Of ASCII, in every locale. */
+/* ASCII only, in every locale. */
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 static bool same(char a, char b) { return lower(a) == lower(b); }
 
@@ -20,8 +20,8 @@ const char *hark_next_word(const char **at, char separator, size_t *length) {
   return first;
 }
 
-/* Optimal string alignment, letters being the same in both cases: insert, delete, replace or swap two neighbours, one step each, row by
- * row: d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
+/* Optimal string alignment, ignoring case: insert, delete, replace or swap two adjacent letters, one step each, row by row: d[i][j] =
+ * min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
 int hark_word_distance(const char *a, const char *b) {
   int rows[3][HARK_WORD_BYTES];
   const int columns = (int)strlen(b);
@@ -48,7 +48,7 @@ bool hark_word_begins(const char *word, const char *letters) {
   return *letters == '\0';
 }
 
-/* Two words are near when at most a third of the letters (and one at least) differ. */
+/* Two words are near if at most a third of the letters, or one letter, differ. */
 int hark_word_near(const char *word) { return (int)hark_max(1, (int64_t)strlen(word) / 3); }
 
 const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user) {

@@ -1,9 +1,9 @@
 /* writer.c - files: atomic writes. Declared in files.h.
  *
  * Create .NAME.tmp-PID-N in the folder of the target (O_EXCL), write, fsync, rename over the target, fsync the folder. POSIX rename
- * replaces in one step, so a reader and a crash see the old or the new file; the first fsync keeps the data from arriving after the name,
- * the second makes the name itself durable. Rename would also replace a link, a device or a pipe by a file: links are followed before, and
- * what is no regular file is opened and written.
+ * replaces in one step, so a reader sees the old or the new file, also after a crash. The first fsync keeps the data from arriving after
+ * the name; the second makes the name itself durable. Rename would also replace a link, a device or a pipe by a file: so links are followed
+ * first, and anything but a regular file is opened and written.
  */
 #define _DEFAULT_SOURCE /* fchown, fchmod, sockets' modes */
 #include <errno.h>
@@ -21,8 +21,8 @@
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
 #define PERMISSIONS (S_IRWXU | S_IRWXG | S_IRWXO)
 
-/* Gives a new file the owner, the group and the permissions of the one that it replaces. Where the group cannot be handed on, its members
- * are others: they may do what others may. */
+/* Gives a new file the owner, the group and the permissions of the file that it replaces. If the group cannot be set, its members count as
+ * others and get at most their permissions. */
 static hark_status take_over(hark_context *context, const hark_writer *writer, const struct stat *old) {
   const int descriptor = writer->descriptor;
   struct stat made;
@@ -38,11 +38,11 @@ static hark_status take_over(hark_context *context, const hark_writer *writer, c
   return HARK_OK;
 }
 
-/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. *ours is false when one of
- * them has taken it for an abandoned one before it had the lock. */
+/* Locks a new file while it is written, against cleaning processes on other machines that share the disk. *ours is false if one of them has
+ * treated it as abandoned before it was locked. */
 static hark_status lock_new(hark_context *context, hark_writer *writer, bool *ours) {
   struct stat information;
-  (void)flock(writer->descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: nobody removes what cannot be locked */
+  (void)flock(writer->descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: no process removes files that cannot be locked */
   if (fstat(writer->descriptor, &information) != 0) {
     const hark_status status = hark_system_fail(context, errno, writer->path, "cannot be examined");
     (void)unlink(writer->temporary);
@@ -54,11 +54,11 @@ static hark_status lock_new(hark_context *context, hark_writer *writer, bool *ou
   return HARK_OK;
 }
 
-/* `old` is NULL where nothing is replaced. */
+/* `old` is NULL if nothing is replaced. */
 static hark_status open_temporary(hark_context *context, hark_writer *writer, const struct stat *old) {
   for (int number = 0; number < HARK_TEMPORARY_TRIES; number++) {
     HARK_TRY(hark_temporary_name(context, writer->target, number, writer->temporary));
-    const mode_t mode = old != NULL ? old->st_mode & PERMISSIONS : 0666; /* never more than the old file's, at no time */
+    const mode_t mode = old != NULL ? old->st_mode & PERMISSIONS : 0666; /* never more than the old file's, at any time */
     writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
     bool ours = false;
     if (writer->descriptor >= 0) {
@@ -77,7 +77,7 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
   return hark_system_fail(context, errno, writer->path, "cannot be written");
 }
 
-/* A copy of an open descriptor, which may be closed alone. */
+/* Opens a copy of a descriptor, which can be closed separately. */
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
@@ -94,7 +94,7 @@ static hark_status open_target(hark_context *context, hark_writer *writer) {
   writer->straight = descriptor >= 0;
   if (writer->straight) return open_copy(context, writer, descriptor);
   if (stat(writer->path, &information) != 0) {
-    /* ENOENT, or another error that the new file meets too, and reports */
+    /* ENOENT, or another error that creating the new file reports too */
     return errno == EIO ? hark_system_fail(context, errno, writer->path, "cannot be examined") : open_temporary(context, writer, NULL);
   }
   if (S_ISREG(information.st_mode)) return open_temporary(context, writer, &information);
@@ -142,7 +142,7 @@ void hark_writer_discard(hark_writer *writer) {
   writer->open = false;
 }
 
-/* Pipes and devices have nothing to flush, and say so in several ways. */
+/* Pipes and devices have nothing to flush, and report it with several errors. */
 static bool cannot_flush(int error) { return error == EINVAL || error == EROFS || error == ENOTSUP; }
 
 hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary) {

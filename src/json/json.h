@@ -1,4 +1,4 @@
-/* json.h - JSON documents of runs (state, manifest, metrics), read by jansson with limits. What a model needs is read by json_tree.h. */
+/* json.h - JSON documents of runs (state, manifest, metrics), read by jansson with limits. Files of models are read by json_tree.h. */
 #ifndef HARK_JSON_JSON_H
 #define HARK_JSON_JSON_H
 
@@ -9,10 +9,10 @@
 #define HARK_JSON_RECORD_VALUES 200000 /* in a document of a run */
 
 /* Reads a document; the caller calls json_decref(). Refused: more than `limit` bytes, HARK_JSON_DEPTH levels or HARK_JSON_RECORD_VALUES
- * values, duplicate keys, NaN and infinities, which JSON lacks, numbers that overflow, anything after the document.
- * `name` stands for the text in messages. Errors: HARK_BAD_FILE "NAME:LINE:COLUMN: ...", HARK_OUT_OF_MEMORY, and those of files. */
+ * values, duplicate keys, NaN and infinities, which JSON lacks, numbers that overflow, anything after the document. Messages call the text
+ * `name`. Errors: HARK_BAD_FILE "NAME:LINE:COLUMN: ...", HARK_OUT_OF_MEMORY, and those of files. */
 HARK_MUST_CHECK hark_status hark_json_parse(hark_context *context, const char *name, const char *text, size_t length, json_t **out);
-/* The same of a line of a file: the place is counted from that line on. */
+/* The same for a line of a file: messages count lines from that line on. */
 HARK_MUST_CHECK hark_status hark_json_parse_line(hark_context *context, const char *name, int64_t line, const char *text, size_t length,
                                                  json_t **out);
 HARK_MUST_CHECK hark_status hark_json_read(hark_context *context, const char *path, size_t limit, json_t **out);

@@ -1,4 +1,4 @@
-/* jsonl.c - files of JSON objects, one a line. Cost: one write a line; reading in parts of constant size. */
+/* jsonl.c - files of JSON objects, one per line. Cost: one write per line; reading in parts of constant size. */
 #include "json/jsonl.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static hark_status fail(hark_context *context, const hark_jsonl *file, const cha
   return hark_system_fail(context, errno, file->path, what);
 }
 
-/* Length of the file's whole lines. */
+/* Length of the file's complete lines. */
 static hark_status whole_lines(hark_context *context, const hark_jsonl *file, uint64_t size, uint64_t *out) {
   char part[512];
   for (uint64_t end = size; end > 0;) {
@@ -164,7 +164,7 @@ static hark_status take_line(hark_context *context, const char *path, const char
   return status;
 }
 
-/* Gives every whole line of `text` to the visitor; *used is their length. */
+/* Calls the visitor with every complete line of `text`; *used is their length. */
 static hark_status take_lines(hark_context *context, const char *path, const hark_text *text, int64_t *number, hark_jsonl_visitor *visit,
                               void *user, size_t *used) {
   *used = 0;

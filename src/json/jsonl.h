@@ -1,7 +1,7 @@
-/* jsonl.h - files of JSON objects, one a line: metrics.jsonl.
+/* jsonl.h - files of JSON objects, one per line: metrics.jsonl.
  *
- * A line is put together in memory and written by one call, so that a reader sees whole lines and a killed process leaves at most one
- * torn line, the last, which reading leaves out and truncation removes.
+ * A line is built in memory and written by one call, so that a reader sees complete lines and a killed process leaves at most one
+ * incomplete line, the last. Reading ignores it and truncation removes it.
  *
  *     hark_jsonl metrics = {0};
  *     HARK_TRY(hark_jsonl_open(context, &metrics, path));
@@ -25,7 +25,7 @@ typedef struct hark_jsonl {
   char path[4096];
 } hark_jsonl;
 
-/* Opens a file for appending and makes it when it is not there. A torn last line is cut off. Zero the struct before. */
+/* Opens a file for appending and creates it if necessary. An incomplete last line is removed. Set the struct to zero first. */
 HARK_MUST_CHECK hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char *path);
 
 /* A line: begin, members, end. Numbers keep their full precision; NaN and infinities become null. end writes the line. */
@@ -36,19 +36,20 @@ void hark_jsonl_boolean(hark_jsonl *file, const char *name, bool value);
 void hark_jsonl_string(hark_jsonl *file, const char *name, const char *value);
 HARK_MUST_CHECK hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file);
 
-/* Makes everything so far durable; *bytes (may be NULL) is the length of the file: where hark_jsonl_truncate() cuts to come back here. */
+/* Makes everything so far durable; *bytes (may be NULL) is the length of the file, with which hark_jsonl_truncate() returns to this
+ * state. */
 HARK_MUST_CHECK hark_status hark_jsonl_flush(hark_context *context, hark_jsonl *file, uint64_t *bytes);
-/* Flushes and closes; a file that is not open is fine. */
+/* Flushes and closes; a file that is not open is not an error. */
 HARK_MUST_CHECK hark_status hark_jsonl_close(hark_context *context, hark_jsonl *file);
 
-/* Cuts a file to its first `bytes` bytes, which must end with a line or be none. A missing file is fine when bytes is 0.
- * Errors: HARK_BAD_FILE (shorter, or in the middle of a line). */
+/* Cuts a file to its first `bytes` bytes, which must be none or end with a line. A missing file is not an error if bytes is 0. Errors:
+ * HARK_BAD_FILE (shorter, or in the middle of a line). */
 HARK_MUST_CHECK hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_t bytes);
 
 /* Called with each object in its order; a status other than HARK_OK ends the reading. */
 typedef hark_status hark_jsonl_visitor(void *user, const json_t *object, int64_t line);
 
-/* Reads a file line by line. A last line without its newline is left out. Errors: HARK_BAD_FILE "PATH:LINE:COLUMN: ...", and those of
+/* Reads a file line by line. A last line without its newline is ignored. Errors: HARK_BAD_FILE "PATH:LINE:COLUMN: ...", and those of
  * files. */
 HARK_MUST_CHECK hark_status hark_jsonl_read(hark_context *context, const char *path, hark_jsonl_visitor *visit, void *user);
 

@@ -9,9 +9,9 @@
 #include "core/string_list.h"
 #include "io/text.h"
 
-#define HARK_OPTION_WORD_BYTES 256 /* of a key, a flag or a choice; longer ones are none */
+#define HARK_OPTION_WORD_BYTES 256 /* of a key, a flag or a choice; longer ones are invalid */
 
-/* The type of an option, and of the field that holds it. */
+/* The type of an option, and of its field. */
 typedef enum hark_option_type {
   HARK_OPTION_BOOL,     /* bool */
   HARK_OPTION_INT,      /* int64_t */
@@ -28,28 +28,28 @@ typedef struct hark_option {
   const char *flags; /* short forms separated by blanks, without dashes: "learning-rate lr"; one letter means one dash. NULL: none */
   hark_option_type type;
   size_t offset;       /* of the field */
-  const char *initial; /* default, as one would write it */
+  const char *initial; /* default, as a user would write it */
   const char *range;   /* numbers: an interval, "[1, inf)", "[0, 1)"; enums and layers: the words, "none|learned". NULL: any */
-  /* Subcommands that take its flag, separated by blanks; NULL: all. Files may hold it for any. Options that no subcommand takes both of may
-   * share a flag. */
+  /* Subcommands that accept its flag, separated by blanks; NULL: all. Files may contain it for any subcommand. Options may share a flag if
+   * no subcommand accepts both. */
   const char *commands;
-  const char *argument; /* what stands for the value in --help: "FILE"; NULL: by type */
+  const char *argument; /* the name of the value in --help: "FILE"; NULL: by type */
   const char *help;     /* one line */
-  const char *needs;    /* what it has no effect without; NULL: nothing */
+  const char *needs;    /* conditions without which it has no effect; NULL: none */
 } hark_option;
 
-/* The column `needs`: conditions that all must hold, with ", " between them. A condition is one alternative or several with " or " between:
+/* The column `needs`: conditions that all must hold, separated by ", ". A condition is one alternative or several separated by " or ":
  *
- *     "model.attention.kernel rbf"          one of these words, with '|' between, is the value; of several words for the layers one is
- *     "data.format !corpus"                 the value, or one of the layers', is none of these words
+ *     "model.attention.kernel rbf"          the value is one of these words, separated by '|'; for a pattern of layers: one of its words is
+ *     "data.format !corpus"                 the value, or the word of some layer, is none of these words
  *     "model.bias true", "json false"
- *     "train.init_from given|none"          given: a text that is not empty, a list with items; none: the opposite (one of the two stands there)
+ *     "train.init_from given|none"          given: a text that is not empty, a list with items; none: the opposite (only one is written)
  *     "rotary >0", "model.layers >=2"       a number
- *     "$1 make", "$2 recall|copy"           the first word of the command line that is no flag, the second
+ *     "$1 make", "$2 recall|copy"           the first word of the command line that is not a flag, the second
  *
- * An option that someone asks for where its conditions do not hold is refused, see hark_options_refuse_idle(). */
+ * An option that is requested although its conditions do not hold is refused, see hark_options_refuse_idle(). */
 
-/* Whether the option's value is one of the words of its range, or several. */
+/* True if the option's value is one or several of the words of its range. */
 static inline bool hark_option_has_choices(const hark_option *option) {
   return option->type == HARK_OPTION_ENUM || option->type == HARK_OPTION_LAYERS;
 }
@@ -65,13 +65,13 @@ typedef struct hark_option_table {
   int count;
   const hark_option_section *sections; /* ended by a NULL name; NULL: none */
   size_t values_size;                  /* of the struct */
-  bool configuration;                  /* stands in files; else on the command line only */
+  bool configuration;                  /* allowed in files; otherwise on the command line only */
 } hark_option_table;
 
-/* Choice number `index` of "none|learned"; false when there are no more. */
+/* Choice `index` of "none|learned"; false if there are no more. */
 bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_WORD_BYTES]);
-/* The index of the value among such choices, or -1; and the nearest choice, or else the only one that begins so; false when there is
- * neither. */
+/* The index of the value among such choices, or -1. The second function finds the nearest choice, or the only one that begins with the
+ * value; false if there is neither. */
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
 
@@ -84,24 +84,24 @@ typedef union hark_option_value {
   hark_layer_choice layers;
 } hark_option_value;
 
-/* The value as it is written lies in *out; false when it is none of the option's. Texts and lists are whatever they are: *out is not
- * touched. */
+/* Reads a written value into *out; false if the option does not allow it. For texts and lists, which are always valid, *out is not
+ * changed. */
 bool hark_option_read_value(const hark_option *option, const char *text, hark_option_value *out);
-/* Puts it into the option's field, of any type but texts and lists. */
+/* Stores it in the option's field, which must not be a text or a list. */
 void hark_option_put_value(const hark_option *option, const hark_option_value *value, void *field);
-/* The number lies in the option's interval. */
+/* True if the number is in the option's interval. */
 bool hark_option_in_range(const hark_option *option, double value);
 /* "a whole number of at least 1", "one of none, learned". */
 void hark_option_expected(const hark_option *option, hark_text *text);
 
-/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
+/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False if the word is too long to be valid. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);
-/* The text is an interval: "[1, inf)". */
+/* True if the text is an interval: "[1, inf)". */
 bool hark_option_range_is_sound(const char *text);
 bool hark_option_read_bool(const char *value, bool *out);
-/* "window, hierarchical". False for what is none of the choices, which is then in `bad` where it is short enough, or for too many words. */
+/* "window, hierarchical". False for too many words, or for a word that is not a choice; it is copied to `bad` if it is short enough. */
 bool hark_option_read_layers(const char *choices, const char *value, hark_layer_choice *out, char bad[HARK_OPTION_WORD_BYTES]);
-/* Whether the subcommand takes the option as a flag. */
+/* True if the subcommand accepts the option as a flag. */
 bool hark_option_applies(const hark_option *option, const char *command);
 
 #endif

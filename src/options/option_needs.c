@@ -29,7 +29,7 @@ bool hark_option_need_read(const char **at, hark_option_need *out) {
   return out->test[0] != '\0' && (*stop == '\0' || *stop == ' ' || stop[1] == ' ');
 }
 
-/* One of the choices is among the words. */
+/* True if one of the choices is among the words. */
 static bool has_choice(const hark_option *option, const void *field, const char *words) {
   char word[HARK_OPTION_WORD_BYTES];
   const hark_layer_choice *const layers = field;
@@ -40,7 +40,7 @@ static bool has_choice(const hark_option *option, const void *field, const char 
   return false;
 }
 
-/* Some choice is none of the words. */
+/* True if some choice is not among the words. */
 static bool has_other_choice(const hark_option *option, const void *field, const char *words) {
   char word[HARK_OPTION_WORD_BYTES];
   for (int i = 0; hark_option_choice_at(option->range, i, word); i++)

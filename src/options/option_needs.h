@@ -1,4 +1,4 @@
-/* option_needs.h - a condition of the column `needs` (options.h has its grammar), read and tested without a set of options. */
+/* option_needs.h - a condition of the column `needs` (its grammar is in option.h), read and tested without a set of options. */
 #ifndef HARK_OPTIONS_OPTION_NEEDS_H
 #define HARK_OPTIONS_OPTION_NEEDS_H
 
@@ -19,13 +19,13 @@ typedef struct hark_option_need {
   char test[HARK_OPTION_WORD_BYTES]; /* the words, without '!'; or "given", "none", a number */
   hark_option_need_kind kind;
   double bound;
-  bool last_of_condition, last; /* no other alternative follows; no other condition does */
+  bool last_of_condition, last; /* no other alternative follows; no other condition follows */
 } hark_option_need;
 
-/* Reads the alternative at *at and moves after it. False when it is malformed. */
+/* Reads the alternative at *at and moves after it. False if it is malformed. */
 bool hark_option_need_read(const char **at, hark_option_need *out);
 
-/* Whether it holds for the named option, whose value is in `field`. */
+/* True if it holds for `option`, whose value is in `field`. */
 bool hark_option_need_holds(const hark_option_need *need, const hark_option *option, const void *field);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- spelling ---- */
 
-/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
+/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False if the word is too long to be valid. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]) {
   if (length >= HARK_OPTION_WORD_BYTES) return false;
   memcpy(out, text, length);
@@ -35,7 +35,7 @@ bool hark_option_applies(const hark_option *option, const char *command) {
 
 /* ---- ranges ---- */
 
-/* An interval "[1, inf)". False when it is malformed. */
+/* An interval "[1, inf)". False if it is malformed. */
 typedef struct interval {
   double low, high;
   bool open_low, open_high;
@@ -146,7 +146,7 @@ bool hark_option_read_layers(const char *choices, const char *value, hark_layer_
   }
 }
 
-/* From so many letters on the beginning of one choice alone is near it. */
+/* With at least so many letters, a unique beginning of a choice is near it. */
 #define BEGINNING 3
 
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]) {

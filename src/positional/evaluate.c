@@ -3,9 +3,9 @@
  *   leaf: v = log value        product: v = sum of v_c        sum, bank: v = log sum exp v_c
  *   backward, a = d / d v:     a_c = a                        a_c = a exp(v_c - v), 0 where v = -infinity
  *
- * Forward the parts run from the last to the first (operands follow their part), backward from the first to the last. Cost: one
- * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; backward the forward
- * again, and as much. Sums over distances run in their order, so the result does not depend on threads.
+ * The forward visits parts from the last to the first (operands follow their part), the backward from the first to the last. Cost: one
+ * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; the backward repeats the
+ * forward, and costs as much again. Sums over distances have a fixed order, so the result does not depend on threads.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static bool next_operand(const hark_positional *positional, hark_positional_kind
   return at->part < at->end;
 }
 
-/* v <- log sum exp v_c, without overflow; -infinity where all are */
+/* v <- log sum exp v_c, without overflow; -infinity if all are */
 static void add_up(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count, double *out) {
   const hark_positional_kind kind = positional->parts[part].kind;
   double sums[BLOCK] = {0};
@@ -225,7 +225,7 @@ hark_status hark_positional_gradient(hark_context *context, const hark_positiona
 
 /* ---- the terms of the outermost sum ---- */
 
-/* Where the part has a term of that number, *found becomes the part and copy that it is. Returns how many terms the part has. */
+/* If the part has a term with that index, *found becomes its part and copy. Returns the number of terms of the part. */
 static int64_t find_term(const hark_positional *positional, int32_t part, int32_t copy, int64_t index, operands *found) {
   const hark_positional_part *of = &positional->parts[part];
   if (of->kind != HARK_PART_SUM && of->kind != HARK_PART_BANK) {

@@ -1,12 +1,12 @@
-/* expression.h - a parsed expression: a tree in prefix order, and where the numbers of each of its parts lie.
+/* expression.h - a parsed expression: a tree in prefix order, and the indices of the numbers of its parts.
  *
  *     bank[2](decay*periodic)+rbf          sum --+-- bank[2] -- product --+-- decay
  *                                                |                        +-- periodic
  *                                                +-- rbf
  *
  * A part inside banks exists in `components` copies, the product of the sizes of the banks around it; copy c of a part inside a bank of M
- * belongs to copy c / M of the bank. Parameter p of a leaf has its values at parameter_first + offset(p) * components, those of component c
- * one after another from c * count(p) on.
+ * belongs to copy c / M of the bank. Parameter p of a leaf has its values at parameter_first + offset(p) * components; the values of
+ * component c are contiguous, from c * count(p) on.
  */
 #ifndef HARK_POSITIONAL_EXPRESSION_H
 #define HARK_POSITIONAL_EXPRESSION_H
@@ -21,9 +21,9 @@ typedef enum hark_positional_kind { HARK_PART_LEAF, HARK_PART_SUM, HARK_PART_PRO
 typedef struct hark_positional_part {
   hark_positional_kind kind;
   int32_t column;     /* of its first character, from 1 */
-  int32_t size;       /* parts of the subtree with this one: the next sibling is part + size */
+  int32_t size;       /* number of parts of its subtree, including itself: the next sibling is part + size */
   int32_t components; /* copies of this part */
-  int32_t bank;       /* BANK: components that it adds up */
+  int32_t bank;       /* BANK: number of components that it sums */
   /* LEAF */
   int32_t parameter_first;
   double constant;
@@ -31,10 +31,10 @@ typedef struct hark_positional_part {
 } hark_positional_part;
 
 struct hark_positional {
-  size_t bytes; /* of the block that all lies in */
+  size_t bytes; /* of the block that contains everything */
   int32_t part_count;
   int32_t parameter_count;
-  int32_t value_count; /* copies of all parts together */
+  int32_t value_count; /* total copies of all parts */
   hark_positional_part *parts;
   double *given; /* [parameter_count] natural values in the text; NaN: not given */
 };
@@ -44,7 +44,7 @@ static inline int32_t hark_part_values(const hark_positional_part *part, int p) 
   return hark_leaf_parameter_values(&part->leaf->parameters[p]) * part->components;
 }
 
-/* The place of the first value of parameter p of a leaf. */
+/* The index of the first value of parameter p of a leaf. */
 static inline int32_t hark_part_first(const hark_positional_part *part, int p) {
   int32_t first = part->parameter_first;
   for (int before = 0; before < p; before++) first += hark_part_values(part, before);
@@ -59,7 +59,7 @@ double hark_transform_natural(hark_transform transform, double raw);
 double hark_transform_raw(hark_transform transform, double natural);
 double hark_transform_slope(hark_transform transform, double raw);
 
-/* The natural value of number `place`; what the text gave comes back exactly as long as it has not been trained. */
+/* The natural value at index `place`. A value given in the text is returned exactly until it is trained. */
 double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw);
 
 /* The smallest natural value that a transform reaches, within the limits. */
@@ -70,13 +70,13 @@ double hark_transform_smallest(hark_transform transform);
 /* Bytes of scratch, 64-byte aligned, for one worker of hark_positional_log_block and hark_positional_gradient_block. */
 size_t hark_positional_scratch_bytes(const hark_positional *positional);
 
-/* As the public functions, with natural values; distances are not checked. gradient is added to, by logarithms of natural values. */
+/* Like the public functions, with natural values; distances are not checked. Adds to gradient, by logarithms of natural values. */
 void hark_positional_log_block(const hark_positional *positional, const double *natural, const double *distances, int64_t count,
                                double *log_values, void *scratch);
 void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,
                                     const double *weights, int64_t count, double *gradient, void *scratch);
 
-/* gradient[p] (by logarithms of natural values) <- by trained numbers. */
+/* Converts gradient[p] from logarithms of natural values to trained numbers. */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient);
 
 #endif

@@ -1,7 +1,8 @@
-/* leaf.h - the kernels that an expression is made of: what one of them is, and the table of them.
+/* leaf.h - the kernels of which an expression consists: the interface of a kernel, and the table of kernels.
  *
- * A leaf is one file in leaves/ and one row of HARK_LEAVES. It knows its logarithm and the derivatives of that by the logarithms of its
- * natural values, for one component and a block of distances; sums, products, banks, transforms and texts are the expression's business.
+ * A leaf is one file in leaves/ and one row of HARK_LEAVES. It computes its logarithm, and the derivatives of this by the logarithms of its
+ * natural values, for one component and a block of distances. Sums, products, banks, transforms and texts are implemented by the
+ * expression.
  */
 #ifndef HARK_POSITIONAL_LEAF_H
 #define HARK_POSITIONAL_LEAF_H
@@ -27,7 +28,7 @@
   X(window)
 
 #define HARK_LEAF_PARAMETERS HARK_POSITIONAL_NAMES
-#define HARK_LEAF_VALUES 32 /* values of a component at most */
+#define HARK_LEAF_VALUES 32 /* maximum values of a component */
 
 /* From the trained number r to the natural value v. */
 typedef enum hark_transform {
@@ -35,20 +36,20 @@ typedef enum hark_transform {
   HARK_TRANSFORM_CANONICAL_PERIOD /* 1 / v = (pi / 2) sigmoid(r) */
 } hark_transform;
 
-/* The natural value that training starts with, spread over S slots (heads times components), slot j from 0. */
+/* The initial natural value for training, distributed over S slots (heads times components), slot j from 0. */
 typedef enum hark_leaf_start {
   HARK_START_ONE,
-  HARK_START_JITTERED,       /* near 1, another value in every slot */
+  HARK_START_JITTERED,       /* near 1, a different value in every slot */
   HARK_START_LENGTH,         /* geometric from 2 to 2 L */
-  HARK_START_INVERSE_LENGTH, /* 1 over that */
-  HARK_START_PERIOD,         /* geometric from 3 to L, over pi */
-  HARK_START_SLOPE           /* 2^(-8 (j + 1) / S), S a power of two, else as ALiBi's program (arXiv 2108.12409) */
+  HARK_START_INVERSE_LENGTH, /* 1 divided by HARK_START_LENGTH's */
+  HARK_START_PERIOD,         /* geometric from 3 to L, divided by pi */
+  HARK_START_SLOPE           /* 2^(-8 (j + 1) / S), if S is a power of two; otherwise as in ALiBi's program (arXiv 2108.12409) */
 } hark_leaf_start;
 
 typedef struct hark_leaf_parameter {
   const char *name;
   const char *other_name; /* accepted too; NULL: none */
-  double other_factor;    /* value = other_factor * what is given under the other name */
+  double other_factor;    /* value = other_factor * the value given under the other name */
   hark_transform transform;
   hark_leaf_start start;
   int32_t count; /* values of a component; 0 counts as 1 */
@@ -59,12 +60,12 @@ typedef struct hark_leaf {
   const char *formula;
   const char *definite_text; /* "yes", "no", or when */
   const char *text;          /* one sentence for the documentation */
-  /* Whether the kernel of |n - i| is positive definite; values: natural, of one component, in the order of the parameters. */
+  /* True if the kernel of |n - i| is positive definite; values: natural, of one component, in the order of the parameters. */
   bool (*definite)(const double *values, double constant);
   int parameter_count;
   hark_leaf_parameter parameters[HARK_LEAF_PARAMETERS];
   const char *constant; /* name of a whole number >= 0 that must be given and is not learned; NULL: none */
-  /* out[i] <- log of the kernel at distance[i] >= 0; -infinity where it is 0 */
+  /* out[i] <- log of the kernel at distance[i] >= 0; -infinity if it is 0 */
   void (*log_value)(const double *values, double constant, const double *distance, int count, double *out);
   /* sums[v] += sum over i of weight[i] d log_value(distance[i]) / d log values[v]; every such term is finite; NULL: no parameters */
   void (*gradient)(const double *values, double constant, const double *distance, const double *weight, int count, double *sums);

@@ -1,4 +1,4 @@
-/* leaves.c - the table of kernels, in the order of HARK_LEAVES, and what the documentation says of them. */
+/* leaves.c - the table of kernels, in the order of HARK_LEAVES, and their documentation. */
 #include "positional/leaf.h"
 
 #define ADDRESS(name) &hark_leaf_##name,

@@ -1,5 +1,4 @@
-/* parameters.c - the learned numbers of an expression: names and places, initial values, transforms, and what they make positive
- * definite. */
+/* parameters.c - the learned numbers of an expression: names and indices, initial values, transforms, and positive definiteness. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -45,11 +44,11 @@ double hark_positional_value(const hark_positional *positional, hark_transform t
 
 /* --- places --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Goes through the named parameters of an expression in their order. */
+/* Iterates over the named parameters of an expression in their order. */
 typedef struct parameter_walk {
   const hark_positional_part *part;
   const hark_leaf_parameter *parameter;
-  int kernel, index; /* number of the leaf; of the parameter in it */
+  int kernel, index; /* index of the leaf; of its parameter */
   int32_t first, count, at;
 } parameter_walk;
 
@@ -104,20 +103,20 @@ hark_positional_parameter hark_positional_named(const hark_positional *positiona
 
 /* --- initial values ------------------------------------------------------------------------------------------------------------------- */
 
-/* low to high in equal ratios over the slots, the middle for a single one. */
+/* From low to high with equal ratios over the slots; the middle for a single slot. */
 static double geometric(double low, double high, double slot, double slots) {
   const double part = slots > 1 ? slot / (slots - 1) : 0.5;
   return low * pow(fmax(high, 2 * low) / low, part);
 }
 
-/* The golden ratio's multiples modulo 1: the numbers of a sequence are as far apart as they can be. */
+/* The golden ratio's multiples modulo 1: the numbers of a sequence are as far apart as possible. */
 static double jitter(double slot) {
   const double golden = 0.61803398874989485, turn = (slot + 0.5) * golden;
   return exp(JITTER * (2 * (turn - floor(turn)) - 1));
 }
 
-/* ALiBi's slopes as its authors' program has them: of the power of two of slots that is there 2^(-8 k / power), k = 1 .. power; the rest
- * takes those of twice as many that lie between, from the largest on. */
+/* ALiBi's slopes, as in its authors' program. With power = the largest power of two that is at most `slots`, the first slots have 2^(-8 k /
+ * power), k = 1 .. power. The others have the slopes of twice as many slots that are between these, from the largest on. */
 static double slope(double slot, double slots) {
   const double power = ldexp(1, ilogb(slots));
   return exp2(-SLOPE_EXPONENT * (slot < power ? slot + 1 : slot - power + 0.5) / power);

@@ -1,18 +1,17 @@
-/* parse.c - the text of an expression becomes a tree; every mistake is reported with its column.
+/* parse.c - parses the text of an expression into a tree; every mistake is reported with its column.
  *
  *   expression = product { "+" product }
  *   product    = factor { "*" factor }
  *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf
  *   leaf       = name [ "(" [ argument { "," argument } ] ")" ]
- *   argument   = [ parameter "=" ] value          the name may be left out where the leaf has one parameter only
+ *   argument   = [ parameter "=" ] value          the name is optional if the leaf has only one parameter
  *   value      = number | "[" number { "," number } "]"
  *
- * Blanks, tabs and line ends may stand between all of these. A list has a value for every component that the banks around the leaf make
- * (times the values of one component); a single number is the value of all. Sums in sums and products in products are made one: a+(b+c) is
- * a+b+c.
+ * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
+ * (times the values of one component); a single number is the value of all. Nested sums and nested products are joined: a+(b+c) is a+b+c.
  *
- * The tree grows in a block of memory of fixed size, parts from the front and given values after the room for them; create() copies what
- * is used into a block of its own.
+ * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
+ * used ones into a separate block.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -25,9 +24,9 @@
 #include "io/words.h"
 #include "positional/expression.h"
 
-/* A leaf, and what stands around it: a tree of KERNELS leaves has fewer sums and products than leaves, the rest is for banks. */
+/* Leaves, and the parts around them: a tree of KERNELS leaves has fewer sums and products than leaves; the rest is for banks. */
 enum { PARTS_LIMIT = 4 * HARK_POSITIONAL_KERNELS };
-#define PLACE_PARTS 16 /* that HARK_POSITIONAL_PLACE_BYTES hold */
+#define PLACE_PARTS 16 /* that fit into HARK_POSITIONAL_PLACE_BYTES */
 #define WORD_BYTES 32  /* of a word in a message */
 
 typedef struct parser_state {
@@ -35,13 +34,13 @@ typedef struct parser_state {
   const char *text;
   int32_t length, at;
   int depth, kernels;
-  int32_t part_limit, given_limit; /* what the memory holds */
+  int32_t part_limit, given_limit; /* capacity of the memory */
   hark_positional *tree;
 } parser_state;
 
 static int column_of(int32_t at) { return at + 1; }
 
-/* What stands at the parser's place, for messages. */
+/* The text at the parser's place, for messages. */
 static const char *found(const parser_state *parser, char text[WORD_BYTES]) {
   const unsigned char c = parser->at < parser->length ? (unsigned char)parser->text[parser->at] : 0;
   if (parser->at >= parser->length)
@@ -86,7 +85,7 @@ static hark_status need(parser_state *parser, char c, const char *what) { return
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The length of the word at the parser's place, 0 when there is none. */
+/* The length of the word at the parser's place, 0 if there is none. */
 static int32_t word_length(const parser_state *parser) {
   int32_t end = parser->at;
   if (end >= parser->length || !is_letter(parser->text[end])) return 0;
@@ -98,7 +97,7 @@ static bool word_is(const parser_state *parser, int32_t length, const char *word
   return strlen(word) == (size_t)length && memcmp(parser->text + parser->at, word, (size_t)length) == 0;
 }
 
-/* The word as text, cut where it is longer than messages need. */
+/* The word as text, cut if it is longer than messages need. */
 static const char *word_text(const parser_state *parser, int32_t length, char text[WORD_BYTES]) {
   (void)snprintf(text, WORD_BYTES, "%.*s", (int)hark_min(length, WORD_BYTES - 1), parser->text + parser->at);
   return text;
@@ -156,7 +155,7 @@ static hark_status read_whole(parser_state *parser, const char *what, int64_t le
   return HARK_OK;
 }
 
-/* A natural value, times the factor of the name it was given under. */
+/* A natural value, times the factor of the given name. */
 static hark_status read_value(parser_state *parser, const hark_leaf_parameter *parameter, double factor, double *out) {
   double value;
   int32_t place;
@@ -212,7 +211,7 @@ static hark_status expected_parameter(const parser_state *parser, const hark_lea
 
 #define NO_PARAMETER (-1)
 
-/* Reads "name =" and finds the parameter, `parameter_count` standing for the constant; the only one where there is no name. */
+/* Reads "name =" and finds the parameter; `parameter_count` means the constant. Without a name: the only parameter. */
 static hark_status read_parameter(parser_state *parser, const hark_leaf *leaf, int *parameter, double *factor) {
   skip_blanks(parser);
   const int32_t length = word_length(parser);
@@ -270,7 +269,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
 
 static const char *leaf_name(const void *user, int index) { return ((const hark_leaf *const *)user)[index]->name; }
 
-/* The leaf whose name stands at the parser's place. */
+/* Finds the leaf whose name is at the parser's place. */
 static hark_status find_leaf(parser_state *parser, int32_t length, const hark_leaf **out) {
   int count;
   const hark_leaf *const *leaves = hark_leaves(&count);
@@ -323,7 +322,7 @@ static hark_status enter(parser_state *parser, int32_t place) {
   return COMPLAIN(parser, place, "parentheses and banks inside each other deeper than %d", HARK_POSITIONAL_DEPTH);
 }
 
-/* "[" M "]" "(" expression ")", the word bank being read. */
+/* "[" M "]" "(" expression ")", after the word bank. */
 static hark_status read_bank(parser_state *parser, int32_t place, int32_t components) {
   hark_positional_part part = {.kind = HARK_PART_BANK, .components = components};
   int64_t size;
@@ -360,7 +359,7 @@ static hark_status read_factor(parser_state *parser, int32_t components) {
   return HARK_OK;
 }
 
-/* Reads one operand, whose part is at `index`; an operand of the same kind gives up its own part and leaves its operands. */
+/* Reads one operand, whose part is at `index`; an operand of the same kind is replaced by its operands. */
 typedef hark_status operand_reader(parser_state *parser, int32_t components);
 static hark_status read_operand(parser_state *parser, operand_reader *read, hark_positional_kind kind, int32_t components) {
   hark_positional *tree = parser->tree;
@@ -380,7 +379,7 @@ static hark_status read_chain(parser_state *parser, operand_reader *read, char s
   const int32_t place = parser->at;
   HARK_TRY(read(parser, components));
   const hark_positional_part part = {.kind = kind, .components = components};
-  bool open = tree->parts[index].kind == kind; /* the first operand was a chain in parentheses: go on with it */
+  bool open = tree->parts[index].kind == kind; /* the first operand was a chain in parentheses: continue it */
   while (take(parser, sign)) {
     if (!open) HARK_TRY(insert_part(parser, index, place, &part));
     open = true;
@@ -413,7 +412,7 @@ static hark_status count_values(parser_state *parser) {
   return HARK_OK;
 }
 
-/* Bytes in front of the given values. */
+/* Bytes before the given values. */
 static size_t head_bytes(int32_t parts) { return sizeof(hark_positional) + (size_t)parts * sizeof(hark_positional_part); }
 
 /* Parses into a block of memory. */
@@ -444,7 +443,7 @@ hark_status hark_positional_place(hark_context *context, const char *text, void 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: expected a text, and memory aligned to %zu bytes",
                      _Alignof(max_align_t));
   HARK_TRY(hark_check_apart(context, "positional kernel: memory and text", memory, bytes, text, strlen(text) + 1, false));
-  /* The share of the parts is that of HARK_POSITIONAL_PLACE_BYTES. */
+  /* Parts get the same fraction as in HARK_POSITIONAL_PLACE_BYTES. */
   const size_t parts = bytes / (HARK_POSITIONAL_PLACE_BYTES / PLACE_PARTS);
   if (parts < 1 || bytes < head_bytes((int32_t)hark_min((int64_t)parts, PARTS_LIMIT)))
     return hark_fail(context, HARK_TOO_LARGE, "positional kernel: memory of %zu bytes, expected %d or more", bytes,

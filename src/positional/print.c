@@ -1,5 +1,5 @@
-/* print.c - an expression as text, in the one form that every spelling of it has in common: own names, no blanks, parentheses only around a
- * sum inside a product, a list only where its values differ. Parsing it gives the same tree and the same values, bit by bit. */
+/* print.c - an expression as text, in a form that is the same for all its spellings: own names, no blanks, parentheses only around a sum
+ * inside a product, a list only if its values differ. Parsing it gives the same tree and the same values, bit by bit. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 typedef struct printer_state {
   const hark_positional *positional;
-  const double *parameters; /* NULL: what the text gave */
+  const double *parameters; /* NULL: the values given in the text */
   char *text;
   size_t size, length;
 } printer_state;
@@ -32,7 +32,7 @@ static double value_at(const printer_state *printer, const hark_leaf_parameter *
   return natural < least && natural > least * (1 - 1e-15) ? least : natural;
 }
 
-/* "name=3" or "name=[1.5,0.4]"; nothing for what was not given. */
+/* "name=3" or "name=[1.5,0.4]"; nothing for values that were not given. */
 static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
   const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
   const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
@@ -64,7 +64,7 @@ static void put_leaf(printer_state *printer, const hark_positional_part *part) {
   if (!first) put(printer, ")");
 }
 
-/* Depth is the parser's, and limited there. */
+/* The parser limits the depth. */
 static void put_part(printer_state *printer, int32_t index) {
   const hark_positional_part *part = &printer->positional->parts[index];
   if (part->kind == HARK_PART_LEAF) {

@@ -1,4 +1,4 @@
-/* cpu.c - the backend of this machine's processors: host memory, vectorised kernels for the best instruction set that is there. */
+/* cpu.c - the backend of this machine's processors: host memory, vectorised kernels for the best instruction set available. */
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "backend/cpu/cpu.h"
@@ -17,7 +17,7 @@
 #define HAVE_HUGE_PAGES 0
 #endif
 
-/* Tensors from this size on are asked to lie in huge pages: ten to fifteen per cent for kernels that stream. */
+/* For tensors of at least this size huge pages are requested: streaming kernels gain ten to fifteen per cent. */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define HUGE_FROM_BYTES (2 * HUGE_PAGE_BYTES)
 
@@ -88,7 +88,7 @@ static hark_status cpu_allocate(hark_context *context, size_t bytes, void **memo
   if (bytes >= HUGE_FROM_BYTES) {
     const uintptr_t start = ((uintptr_t)*memory + HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
     const uintptr_t end = ((uintptr_t)*memory + bytes) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
-    if (end > start) (void)madvise((void *)start, end - start, MADV_HUGEPAGE); /* a wish; refusal costs speed only */
+    if (end > start) (void)madvise((void *)start, end - start, MADV_HUGEPAGE); /* a request; refusal costs speed only */
   }
 #endif
   return HARK_OK;

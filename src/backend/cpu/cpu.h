@@ -1,7 +1,7 @@
 /* cpu.h - the parts of the cpu backend: one table per instruction set, found at run time.
  *
- * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; what it exports
- * is named with HARK_ISA(name), which appends it. isa/table.c collects one compilation's exports into a hark_cpu_isa.
+ * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; names of its
+ * exports are written HARK_ISA(name), which appends the word. isa/table.c collects one compilation's exports into a hark_cpu_isa.
  */
 #ifndef HARK_BACKEND_CPU_CPU_H
 #define HARK_BACKEND_CPU_CPU_H
@@ -26,27 +26,27 @@ typedef struct hark_cpu_product {
   float *c;
   int64_t ldc;
   const float *bias; /* [n], or NULL */
-  float *row_sums;   /* [m]: gets the sum over k of op(A) along with the product, or NULL */
+  float *row_sums;   /* [m]: receives the sum over k of op(A), or NULL */
   bool add_to_row_sums;
 } hark_cpu_product;
 
 typedef struct hark_cpu_isa {
   const char *name;
   int vector_bytes;
-  bool (*runs_here)(void); /* does this processor have it? Compiled without the instruction set's flags */
+  bool (*runs_here)(void); /* true if this processor has it; compiled without the instruction set's flags */
   const hark_backend_kernel *kernels;
   int kernel_count;
   const hark_attention_algorithm *const *attention; /* this set's own, ended by NULL */
   void (*product)(const hark_cpu_product *product, void *scratch);
   size_t (*product_scratch_bytes)(void);
-  const int *product_rows, *product_columns; /* of the register tile: large products are cut at multiples of them */
-  /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, as it lies. */
+  const int *product_rows, *product_columns; /* of the register tile: large products are divided at multiples of them */
+  /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, without packing. */
   void (*few_rows)(const hark_cpu_product *product);
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;
 
-/* Best last. Ended by NULL; which there are depends on the processor hark was built for. */
+/* Best last, ended by NULL. The list depends on the processor for which hark was built. */
 extern const hark_cpu_isa *const hark_cpu_isas[];
 
 /* The table that the context runs on (cpu or guard backend). */

@@ -1,4 +1,4 @@
-/* isas.c - which instruction sets this build has and which of them this machine can run.
+/* isas.c - the instruction sets of this build, and those that this machine can run.
  *
  * Compiled without any instruction set's flags, so that asking is safe everywhere. */
 #include <string.h>
@@ -21,13 +21,13 @@ extern const hark_cpu_isa hark_cpu_isa_avx2, hark_cpu_isa_avx512;
 bool hark_cpu_has_avx2(void);
 bool hark_cpu_has_avx512(void);
 
-/* The compiler's test asks the processor and whether the operating system saves the registers. */
+/* The compiler's function tests the processor and whether the operating system saves the registers. */
 bool hark_cpu_has_avx2(void) {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-/* What -march=skylake-avx512 lets the compiler use beyond AVX2. */
+/* The extensions beyond AVX2 that -march=skylake-avx512 allows. */
 bool hark_cpu_has_avx512(void) {
   return hark_cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

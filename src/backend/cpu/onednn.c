@@ -1,30 +1,31 @@
 /* onednn.c - C = alpha op(A) B + beta C by oneDNN's dnnl_sgemm, one thread for one piece of C.
  *
- * It serves where it was the faster of the two on the layers of our models (Zen 4, AVX-512; by a few per cent of peak: gradients, while the
- * forward's x W^T is faster in isa/product.c):
- * where B is not transposed. The pieces are hark's, of fixed shapes, and run inside hark's parallel work: a result has the same bits for
- * every number of threads, and oneDNN starts no threads beside ours: its OpenMP runtime is set so that the calling thread may use one thread.
- * dnnl_sgemm is the same in oneDNN 2 and 3. It takes memory of its own for packing, through malloc, and gives it back.
+ * It is used if B is not transposed: there it was faster than isa/product.c on the layers of our models (Zen 4, AVX-512; by a few per cent
+ * of peak: gradients; the forward's x W^T is faster in isa/product.c). The pieces are hark's, of fixed shapes, and run inside hark's
+ * parallel work: a result has the same bits for every number of threads. oneDNN starts no additional threads: its OpenMP runtime is set so
+ * that the calling thread may use one thread. dnnl_sgemm is the same in oneDNN 2 and 3. It allocates memory for packing with malloc, and
+ * releases it.
  *
  * No signal may be handled by a thread while oneDNN's code runs on it: that damages the heap. Seen with oneDNN 2.6, with AVX2 and AVX-512:
  * with a timer's signal every 200 microseconds a program that does nothing but dnnl_sgemm dies within a second ("corrupted size vs.
- * prev_size"); with signals held it does not. So they wait until the piece is done, some milliseconds at most (tests/fault/test_signals.c).
+ * prev_size"); with blocked signals it does not. So signals wait until the piece is done, some milliseconds at most
+ * (tests/fault/test_signals.c).
  */
 #define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
 #include "backend/cpu/onednn.h"
 
-/* clang's OpenMP runtime is not the one that oneDNN asks how many threads to use. */
+/* oneDNN gets the number of threads from another OpenMP runtime than clang's. */
 #if defined(HARK_WITH_ONEDNN) && defined(_OPENMP) && !defined(__clang__)
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <signal.h>
 
-/* oneDNN's kernels are for the best instruction set there is; another one was asked for where vectors are shorter. */
+/* oneDNN's kernels use the best instruction set available; shorter vectors mean that another one was requested. */
 #define VECTOR_BYTES 64
-#define LEAST_OPERATIONS 4e6 /* below, what a call costs beside the product is felt */
-#define PIECES 8             /* that a product is cut into at least, when it is large enough */
+#define LEAST_OPERATIONS 4e6 /* below this, the overhead of a call is significant */
+#define PIECES 8             /* into which a large enough product is cut, at least */
 
-/* Measured with oneDNN 2.6: pages of its code and of what it generates, and of what a thread packs into. */
+/* Measured with oneDNN 2.6: pages of its code and of generated code, and of a thread's memory for packing. */
 #define CODE_BYTES ((size_t)6 << 20)
 #define THREAD_BYTES ((size_t)1 << 20)
 
@@ -33,7 +34,7 @@ size_t hark_cpu_onednn_bytes(const hark_cpu_isa *isa, double operations, int thr
   return CODE_BYTES + (size_t)threads * THREAD_BYTES;
 }
 
-/* Those that may come from outside; what a thread does to itself comes at once. */
+/* Blocks signals from outside; signals that a thread causes itself are still delivered at once. */
 static void hold_signals(sigset_t *before) {
   static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
   sigset_t held;
@@ -51,7 +52,7 @@ bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x)
   if (!hark_cpu_onednn_serves(isa, x)) return false;
   const int threads = omp_get_max_threads();
   sigset_t before;
-  omp_set_num_threads(1); /* of this thread alone */
+  omp_set_num_threads(1); /* for this thread alone */
   hold_signals(&before);
   const dnnl_status_t status =
       dnnl_sgemm(x->transpose_a ? 'T' : 'N', 'N', x->m, x->n, x->k, x->alpha, x->a, x->lda, x->b, x->ldb, x->beta, x->c, x->ldc);

@@ -1,9 +1,9 @@
-/* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
+/* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul.
  *
- * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread
- * with the instruction set's own product, whose sum over k has one order, or by oneDNN where that is faster. So every number of threads
- * gives the same bits, and no second pool of threads is started.
- * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
+ * C is cut into pieces. Their sizes depend on the product and on the code that computes it, not on the threads. One thread computes a piece
+ * with the instruction set's own product, whose sum over k has one order, or with oneDNN if that is faster. So every number of threads
+ * gives the same bits, and no second pool of threads is started. A product of few rows with a transposed matrix (one step of generation)
+ * reads that matrix once, without packing it.
  *
  * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
  */
@@ -15,23 +15,23 @@
 #include "backend/cpu/state.h"
 #include "core/parallel.h"
 
-/* A piece of C, when C is large enough to have many: packing costs little beside the product, and the packed parts fit the cache. */
+/* A piece of C, if C is large enough for many: packing costs little compared with the product, and the packed parts fit the cache. */
 #define PIECE_ROWS 252
 #define PIECE_COLUMNS 512
-/* There should be this many pieces, as long as they have at least so many elements. */
+/* There should be at least PIECES pieces, as long as each has at least this many elements. */
 #define PIECES 8
 #define PIECE_ELEMENTS (48 * 64)
 
-/* What would be one piece is two from this many operations on. */
+/* A single piece is halved from this many operations on. */
 #define SHARED_OPERATIONS 300000
 #define OPERATIONS_A_NANOSECOND 200 /* of one thread */
 
 #define LONG_SUM 4096
 #define LONG_SUM_ROWS 24
 
-/* From this many rows on packing the other matrix pays. */
+/* From this many rows on, packing the other matrix is worth its cost. */
 #define FEW_ROWS 16
-#define FEW_ROWS_BYTES (128 << 10) /* of the matrix, a piece */
+#define FEW_ROWS_BYTES (128 << 10) /* of the matrix, per piece */
 
 typedef struct grid {
   const hark_cpu_products *products;
@@ -54,8 +54,8 @@ static double operations_of(const hark_cpu_products *products) {
   return 2.0 * (double)products->batch * (double)p->m * (double)p->n * (double)p->k;
 }
 
-/* Halves a single piece that is long because of its sum: its columns if it can, so that the other matrix is packed once. One that oneDNN
- * computes stays whole, since its bits are oneDNN's. */
+/* Halves a single piece that is long because of its sum: its columns if possible, so that the other matrix is packed once. A piece that
+ * oneDNN computes is not halved, since its bits are oneDNN's. */
 static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, int64_t *rows, int64_t *columns) {
   const hark_cpu_product *p = &products->product;
   if (products->batch > 1 || *rows < p->m || *columns < p->n) return;
@@ -71,9 +71,9 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
   const hark_cpu_product *p = &products->product;
   *out = (grid){.products = products};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL) || products->batch == 0) return;
-  const int64_t n = hark_max(p->n, 1); /* without columns there are row sums to be made */
-  /* Inner products add in lanes, tiles do not: a short sequence would have other bits alone than in a batch, which deterministic contexts
-   * rule out. */
+  const int64_t n = hark_max(p->n, 1); /* without columns, row sums are still computed */
+  /* Inner products add in lanes, tiles do not: a short sequence alone would have other bits than in a batch. Deterministic contexts do not
+   * allow that. */
   out->few_rows = !context->deterministic && p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 &&
                   p->row_sums == NULL;
   if (out->few_rows) {
@@ -87,7 +87,7 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
       else
         rows = (rows + 1) / 2;
     }
-    /* a sum over many rows, as of a weight's gradient, is long enough to be cut further; the other matrix is packed once more for it */
+    /* a sum over many rows, such as a weight's gradient, is long enough to be cut further; the other matrix is then packed once more */
     while (p->k >= LONG_SUM && products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES &&
            rows >= 2 * LONG_SUM_ROWS)
       rows = (rows + 1) / 2;
@@ -137,7 +137,7 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
     operations += operations_of(&products[i]);
   }
   const double nanoseconds = operations / OPERATIONS_A_NANOSECOND;
-  if (count > 1 && hark_parallel_pays(nanoseconds)) /* of unlike lengths */
+  if (count > 1 && hark_parallel_pays(nanoseconds)) /* of different lengths */
     hark_parallel_for(context, pieces, run_task, &w);
   else
     hark_parallel_for_work(context, pieces, nanoseconds, run_task, &w);
@@ -170,7 +170,7 @@ hark_status hark_cpu_linear_forward(hark_context *context, const hark_call *call
   return HARK_OK;
 }
 
-/* Sets a gradient that nothing flows into to zero, unless it is accumulated. */
+/* Sets a gradient without contributions to zero, unless it is accumulated. */
 static hark_status no_gradient(hark_context *context, const hark_call *call, int i) {
   const hark_tensor *gradient = &call->input_gradients[i];
   if (!requested(call, i) || beta_of(call, i) != 0) return HARK_OK;
@@ -186,27 +186,29 @@ hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *cal
     return HARK_OK;
   }
   const int64_t outputs = dy->shape[dy->rank - 1], rows = hark_tensor_count(dy) / outputs;
-  const bool want_x = requested(call, LINEAR_X), want_weight = requested(call, LINEAR_WEIGHT), want_bias = requested(call, LINEAR_BIAS);
+  const bool x_requested = requested(call, LINEAR_X), weight_requested = requested(call, LINEAR_WEIGHT),
+             bias_requested = requested(call, LINEAR_BIAS);
   hark_cpu_products products[2];
   int count = 0;
-  if (want_weight || want_bias) { /* first: few pieces with long sums, which the others wait for if they begin last */
+  if (weight_requested ||
+      bias_requested) { /* first: few pieces with long sums; if they began last, all other threads would wait for them */
     hark_cpu_products gradient = {.product = {.transpose_a = true, .m = outputs, .k = rows, .alpha = 1, .a = dy->data, .lda = outputs},
                                   .batch = 1};
     hark_cpu_product *p = &gradient.product;
-    if (want_weight) {
+    if (weight_requested) {
       const hark_tensor *dw = &call->input_gradients[LINEAR_WEIGHT];
       p->n = p->ldb = p->ldc = dw->shape[1];
       p->b = x->data;
       p->c = dw->data;
       p->beta = beta_of(call, LINEAR_WEIGHT);
     }
-    if (want_bias) {
+    if (bias_requested) {
       p->row_sums = call->input_gradients[LINEAR_BIAS].data;
       p->add_to_row_sums = beta_of(call, LINEAR_BIAS) != 0;
     }
     products[count++] = gradient;
   }
-  if (want_x) {
+  if (x_requested) {
     const hark_tensor *dx = &call->input_gradients[LINEAR_X];
     const int64_t inputs = dx->shape[dx->rank - 1];
     products[count++] = (hark_cpu_products){.product = {.m = rows,
@@ -294,7 +296,7 @@ static hark_cpu_products gradient_of(const hark_call *call, int i, const extents
                              .stride_c = m * n};
 }
 
-/* C = A B with A = op(a), B = op(b): dA = dC B^T, dB = A^T dC; the gradient of a transposed operand is the transpose of that. */
+/* C = A B with A = op(a), B = op(b): dA = dC B^T, dB = A^T dC; for a transposed operand the gradient is transposed. */
 hark_status hark_cpu_matmul_backward(hark_context *context, const hark_call *call) {
   const hark_matmul_attributes *attributes = call->attributes;
   const bool ta = attributes->transpose_a, tb = attributes->transpose_b;

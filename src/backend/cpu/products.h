@@ -1,10 +1,10 @@
-/* products.h - matrix products over the context's threads, cut into pieces that do not depend on how many threads there are. */
+/* products.h - matrix products over the context's threads, cut into pieces that do not depend on the number of threads. */
 #ifndef HARK_BACKEND_CPU_PRODUCTS_H
 #define HARK_BACKEND_CPU_PRODUCTS_H
 
 #include "backend/cpu/cpu.h"
 
-/* `batch` products of one shape whose matrices lie stride_a, stride_b, stride_c elements apart. */
+/* `batch` products of one shape whose matrices are stride_a, stride_b, stride_c elements apart. */
 typedef struct hark_cpu_products {
   hark_cpu_product product;
   int64_t batch, stride_a, stride_b, stride_c;
@@ -12,7 +12,7 @@ typedef struct hark_cpu_products {
 
 #define HARK_CPU_MAX_PRODUCTS 4
 
-/* Computes all of them; they must not depend on each other. */
+/* Computes `count` of them, which must not depend on each other. */
 void hark_cpu_products_run(hark_context *context, const hark_cpu_products *products, int count);
 
 /* Kernels of the records linear and matmul. */

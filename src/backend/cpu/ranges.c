@@ -5,11 +5,11 @@
 
 #include "core/parallel.h"
 
-/* Of exponentials: a piece of a microsecond and a half, so that few of them are shared well. */
+/* For exponentials: a piece takes 1.5 microseconds, so that even a few pieces are shared evenly. */
 #define EXPONENTIALS (HARK_CPU_GRAIN / 4)
 #define EXPONENTIAL_NANOSECONDS 0.35
 
-/* Elements below which another thread would only be waited for: some ten microseconds of work. */
+/* Below this many elements (about ten microseconds of work) waiting for another thread would cost more than it saves. */
 #define SERIAL_ELEMENTS (2 * HARK_CPU_GRAIN)
 
 typedef struct ranges {
@@ -52,7 +52,7 @@ bool hark_cpu_no_gradient(const hark_call *call) {
   for (int i = 0; i < HARK_MAX_INPUTS; i++) {
     const hark_tensor *gradient = &call->input_gradients[i];
     const size_t bytes = (size_t)hark_tensor_count(gradient) * hark_type_bytes(gradient->type);
-    if (hark_cpu_wanted(call, i) && !hark_cpu_adds(call, i) && bytes > 0) memset(gradient->data, 0, bytes);
+    if (hark_cpu_requested(call, i) && !hark_cpu_adds(call, i) && bytes > 0) memset(gradient->data, 0, bytes);
   }
   return true;
 }

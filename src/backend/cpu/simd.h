@@ -1,8 +1,8 @@
 /* simd.h - one vector of 32-bit lanes for every instruction set, and the elementary functions on it.
  *
- * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value a lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
+ * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value per lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
  * gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
- * multiply-add where there is one (-ffp-contract=fast). Loads and stores need the alignment of an element only.
+ * multiply-add if the instruction set has one (-ffp-contract=fast). Loads and stores only need the alignment of an element.
  *
  * Error bounds (of the results, against the exact values; tested over all binades): vf_exp2 3 ulp, vf_exp 2 ulp, vf_log 2 ulp,
  * vf_tanh 2 ulp. Sources: minimax polynomials fitted for this file; the reduction by adding 1.5 2^23 is folklore.
@@ -27,7 +27,7 @@
 #define HARK_PREFETCH(address) __builtin_prefetch(address)
 #define HARK_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 #define HARK_LIKELY(x) __builtin_expect(!!(x), 1)
-#define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler does not derive it from another one */
+#define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler cannot derive it from another pointer */
 #else
 #define HARK_SIMD static inline
 #define HARK_SIMD_NOINLINE static
@@ -37,7 +37,7 @@
 #define HARK_OPAQUE(pointer) ((void)(pointer))
 #endif
 
-/* Before a loop of constant length: keep arrays of vectors in registers. HARK_ROLLED: leave the loop as it is written. */
+/* Before a loop of constant length: keep arrays of vectors in registers. HARK_ROLLED: do not unroll. */
 #if defined(__clang__)
 #define HARK_UNROLL _Pragma("clang loop unroll(full)")
 #define HARK_ROLLED _Pragma("clang loop unroll(disable)")
@@ -118,7 +118,7 @@ HARK_SIMD vu vu_lane(void) {
   return vu_load(lanes);
 }
 
-/* The first `count` elements; zero beyond, where memory is not touched. */
+/* The first `count` elements; zero beyond, where memory is not accessed. */
 HARK_SIMD vf vf_load_part(const float *from, int count) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << (unsigned)count) - 1u), from);
@@ -131,7 +131,7 @@ HARK_SIMD vf vf_load_part(const float *from, int count) {
   return vf_load(buffer);
 #endif
 }
-/* The same, as a plain load where all are there. */
+/* The same, as a plain load if all exist. */
 HARK_SIMD vf vf_load_part_or_all(const float *from, int count) { return count >= HARK_LANES ? vf_load(from) : vf_load_part(from, count); }
 HARK_SIMD void vf_store_part(float *to, vf x, int count) {
 #if defined(HARK_SIMD_AVX512)
@@ -193,7 +193,7 @@ HARK_SIMD bool vm_any(vm a) {
 }
 #endif
 
-/* The larger; b where either is NaN. The smaller likewise. */
+/* The larger; b if either is NaN. vf_min: the smaller in the same way. */
 HARK_SIMD vf vf_max(vf a, vf b) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -206,7 +206,7 @@ HARK_SIMD vf vf_max(vf a, vf b) {
 #endif
 }
 HARK_SIMD vf vf_min(vf a, vf b) { return vf_select(vf_less(a, b), a, b); }
-/* x, or the bound where x is above it; NaN stays. */
+/* min(x, bound); NaN stays. */
 HARK_SIMD vf vf_not_above(vf x, vf bound) { return vf_min(bound, x); }
 HARK_SIMD vf vf_abs(vf a) { return vf_from_bits(vf_bits(a) & vu_set(0x7FFFFFFFu)); }
 /* |magnitude| with the sign of sign. */
@@ -229,7 +229,7 @@ HARK_SIMD vf vf_sqrt(vf a) {
 #endif
 }
 
-/* a b + c, in one rounding where the instruction set has it. */
+/* a b + c, with one rounding if the instruction set has it. */
 HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #if defined(HARK_SIMD_AVX512)
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -240,7 +240,7 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #endif
 }
 
-/* The least whole number of vectors that holds so many features, in features. */
+/* The number of features, rounded up to whole vectors. */
 static inline size_t hark_padded(int64_t features) { return (size_t)((features + HARK_LANES - 1) / HARK_LANES) * HARK_LANES; }
 
 /* ---- across lanes ------------------------------------------------------------------------------------------------------------------ */
@@ -373,7 +373,7 @@ HARK_SIMD vf vf_exp(vf x) {
   p = vf_fma(p, f, vf_set(1.6666520e-1f));
   p = vf_fma(p, f, vf_set(4.9999993e-1f));
   p = vf_fma(p * f, f, f) + vf_set(1.0f);
-  /* 2^n in two factors, because n = 128 and n < -126 have no normal power of their own */
+  /* 2^n in two factors, because n = 128 and n < -126 have no normal power of two */
   const vi whole = (vi)(vf_bits(shifted) - vf_bits(vf_set(HARK_ROUND_SHIFT)));
   const vi half = whole >> 1;
   const vu bias = vu_set(127u);

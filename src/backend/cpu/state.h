@@ -1,4 +1,4 @@
-/* state.h - what the cpu backend keeps with a context; the guard backend keeps the same in front of its own. */
+/* state.h - the cpu backend's state in a context; the guard backend's state begins with it. */
 #ifndef HARK_BACKEND_CPU_STATE_H
 #define HARK_BACKEND_CPU_STATE_H
 
@@ -18,7 +18,7 @@ typedef struct hark_cpu_state {
 HARK_MUST_CHECK hark_status hark_cpu_state_open(hark_context *context, const char *instruction_set, hark_cpu_state *state);
 void hark_cpu_state_close(hark_context *context, hark_cpu_state *state);
 
-/* The scratch area of a worker: big enough for product(). */
+/* The scratch area of a worker: large enough for product(). */
 void *hark_cpu_scratch(const hark_context *context, int worker);
 
 /* Members of the backend table that cpu and guard share. */
@@ -26,7 +26,7 @@ const char *hark_cpu_instruction_set(const hark_context *context);
 const hark_backend_kernel *hark_cpu_kernels(const hark_context *context, int *count);
 const hark_attention_algorithm *const *hark_cpu_attention(const hark_context *context);
 
-/* The instruction set of that name, the best there is for NULL or ""; NULL when this machine lacks it. */
+/* The instruction set of that name, or the best available for NULL or ""; NULL if this machine lacks it. */
 const hark_cpu_isa *hark_cpu_isa_find(const char *name);
 
 #endif

@@ -1,9 +1,10 @@
-/* guard.c - a backend for tests whose tensors cannot be read or written outside backend calls: it proves that nothing above touches data.
+/* guard.c - a backend for tests. Outside backend calls its tensors cannot be read or written: this proves that the layers above do not
+ * access data.
  *
- * Every allocation has pages of its own, followed by one that is never accessible; the bytes end where that page begins (but for
- * alignment), so that running over the end is found too. The pages are accessible between the outermost enter and its leave only.
+ * Every allocation has separate pages, followed by one that is never accessible. The bytes end where that page begins (except for
+ * alignment), so that accesses beyond the end are found too. The pages are accessible only between the outermost enter and its leave.
  *
- *     | front of the first page | bytes ... | page without access |
+ *     | beginning of the first page | bytes ... | page without access |
  *
  * Kernels and attention are those of the cpu backend. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
@@ -23,7 +24,7 @@ typedef struct region {
 } region;
 
 typedef struct guard_state {
-  hark_cpu_state cpu; /* first: hark_cpu_isa_of() and the shared members see it */
+  hark_cpu_state cpu; /* must be first: hark_cpu_isa_of() and the shared members use it */
   region *regions;
   int depth;
 } guard_state;
@@ -93,7 +94,7 @@ static void guard_release(hark_context *context, void *memory, size_t bytes) {
   }
 }
 
-/* A page that cannot be opened is found by the kernel's own fault: nothing more can be done here, where no failure can be reported. */
+/* If a page cannot be made accessible, the access itself faults: this function cannot report a failure. */
 static void protect(const guard_state *state, int protection) {
   for (const region *at = state->regions; at != NULL; at = at->next) (void)mprotect(at->pages, at->page_bytes, protection);
 }

@@ -3,7 +3,7 @@
  *     out[n,:] = sum_i m[n,i] P[n,i] value[i,:],   P[n,i] = exp(s[n,i] - lse[n]),   lse[n] = log sum over visible i of exp(s[n,i])
  *
  * s and the dropout factor m: dense_entry.h. Legend: B batch, H heads, Lq queries, Lk keys, d head_dim, dv value_dim.
- * Cost: O(Lq Lk (d + dv)) a head; scratch: O(Lk + d + dv) a worker, with a forget gate B H Lk beside, backward 3 B H Lq more.
+ * Cost: O(Lq Lk (d + dv)) per head; scratch: O(Lk + d + dv) per worker; a forget gate adds B H Lk, the backward 3 B H Lq.
  */
 #include "backend/reference/dense.h"
 
@@ -77,7 +77,7 @@ static void forward_head(void *data, int64_t index, int worker) {
   double *weights = task->memory.scratch + worker * task->memory.per_worker, *sums = weights + keys;
   for (int64_t row = 0; row < at.sequence->query_count; row++) {
     const dense_row of = hark_dense_weights(&at, row, weights);
-    /* out is a quotient by the sum of weights: where that is no number, out is none, also of a row whose values are all dropped */
+    /* out is divided by the sum of weights: if this is NaN, out is NaN too, even if all values of the row are dropped */
     for (int64_t c = 0; c < value_dim; c++) sums[c] = isnan(of.sum) ? of.sum : 0;
     for (int64_t i = 0; i < keys; i++) {
       if (weights[i] == HARK_DENSE_HIDDEN) continue;

@@ -7,13 +7,13 @@
  *     dv[i]    = sum_n m P dout[n]
  *     dq[n]    = scale sum_i dS k_i              (rbf: sum_i dS (k_i - q_n) / sigma^2)
  *     dk[i]    = scale sum_n dS q_n              (rbf: sum_n dS (q_n - k_i) / sigma^2)
- *     dbias    = dS summed over what bias was broadcast over
+ *     dbias    = dS summed over the broadcast dimensions of bias
  *     dlogG[delta] = sum over |p - i| = delta of dS
  *     df[t]    = (1 - sigmoid(f_t)) sum over i < t <= p of dS[n,i]
  *
- * P (as e^(s - highest) / sum) and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and
- * log_sum_exp hold. Every element of a result is written by one task: the number of threads changes no bit.
- * Cost: five products' O(Lq Lk (d + dv)) a head for queries, keys and values, as much again for a bias and for a log-kernel.
+ * P (as e^(s - highest) / sum) and D are recomputed in double, so that f32 results are exact to their last rounding, whatever out and
+ * log_sum_exp contain. Every element of a result is written by one task: the number of threads changes no bit. Cost: five products' O(Lq Lk
+ * (d + dv)) per head for queries, keys and values, as much again for a bias and for a log-kernel.
  */
 #include <math.h>
 
@@ -22,7 +22,7 @@
 typedef struct backward_task {
   const hark_attention_call *run;
   dense_memory memory;
-  int64_t extent[3]; /* of dattention_bias: items, heads, rows that are apart */
+  int64_t extent[3]; /* of dattention_bias: separate items, heads, rows */
 } backward_task;
 
 static void store(const hark_tensor *gradient, int64_t index, double value, bool add) {
@@ -38,7 +38,7 @@ static double value_gradient(const dense_head *at, int64_t row, int64_t column) 
   return sum;
 }
 
-/* g = m dout . v, where a dropped value is not looked at. */
+/* g = m dout . v; a dropped value is not read. */
 static double weight_gradient(const dense_head *at, int64_t row, int64_t column) {
   const double factor = hark_dense_dropout(at, row, column);
   return factor == 0 ? 0 : factor * value_gradient(at, row, column);
@@ -48,7 +48,7 @@ static int64_t row_index(const dense_head *at, int64_t row) {
   return (at->sequence->item * at->desc->heads + at->head) * at->args->query.shape[2] + at->sequence->query_row + row;
 }
 
-/* P and dS of one entry from the row's statistics; false when it is hidden. */
+/* P and dS of one entry from the row's statistics; false if it is hidden. */
 static bool entry(const backward_task *task, const dense_head *at, int64_t row, int64_t column, double *weight, double *gradient) {
   double logit;
   if (!hark_dense_logit(at, row, column, &logit)) return false;
@@ -60,7 +60,7 @@ static bool entry(const backward_task *task, const dense_head *at, int64_t row, 
   return true;
 }
 
-/* dquery of a row: s = scale q . k. `weights` says which entries are hidden. */
+/* dquery of a row: s = scale q . k. `weights` marks hidden entries. */
 static void query_gradient(const dense_head *at, int64_t row, const double *weights, const double *dlogits, double *sums) {
   const hark_attention_args *args = at->args;
   const int64_t head_dim = at->desc->head_dim, q = dense_query_index(at, &args->query, row);
@@ -87,7 +87,7 @@ static void pass_gates(const dense_head *at, int64_t row, const double *dlogits,
   }
 }
 
-/* Statistics of every row of a head, and what can be summed by rows: dquery and dforget. */
+/* Statistics of every row of a head, and the gradients that are summed by rows: dquery and dforget. */
 static void rows_of_head(void *data, int64_t index, int worker) {
   const backward_task *task = data;
   const hark_attention_args *args = task->run->args;
@@ -114,10 +114,10 @@ static void rows_of_head(void *data, int64_t index, int worker) {
     if (args->dforget.type != HARK_NONE) pass_gates(&at, row, dlogits, passed);
   }
   if (args->dforget.type == HARK_NONE) return;
-  /* logit += log sigmoid(f_t) for every gate that is passed; the derivative is 1 - sigmoid(f_t) = 1 / (1 + e^f). */
+  /* logit += log sigmoid(f_t) for every gate that the path passes; the derivative is 1 - sigmoid(f_t) = 1 / (1 + e^f). */
   for (int64_t t = 0; t < keys; t++) {
     const double slope = 1 / (1 + exp(dense_get(&args->forget, dense_gate_index(&at, &args->forget, t))));
-    const double gradient = t > 0 ? passed[t] * slope : 0; /* the first is passed by nothing, and may hold anything */
+    const double gradient = t > 0 ? passed[t] * slope : 0; /* no path passes the first gate, which may hold anything */
     store(&args->dforget, dense_gate_index(&at, &args->dforget, t), gradient, true);
   }
 }
@@ -161,7 +161,7 @@ static void columns_of_key_head(void *data, int64_t index, int worker) {
   }
 }
 
-/* One row of dattention_bias as it lies in memory: s = ... + bias[b, h, n, i], each index of it 0 where it is broadcast. */
+/* One row of dattention_bias in its layout in memory: s = ... + bias[b, h, n, i], each index of it 0 where it is broadcast. */
 static void row_of_bias(void *data, int64_t index, int worker) {
   const backward_task *task = data;
   const hark_attention_call *run = task->run;
@@ -194,7 +194,7 @@ static void row_of_bias(void *data, int64_t index, int worker) {
   if (gradient->stride[3] == 0) store(gradient, to, total, true);
 }
 
-/* One distance of dlog_kernel, of one head or of all that share the table: s = ... + log G(|p - i|). */
+/* One distance of dlog_kernel, for one head or for all heads that share the table: s = ... + log G(|p - i|). */
 static void distance_of_kernel(void *data, int64_t index, int worker) {
   (void)worker;
   const backward_task *task = data;

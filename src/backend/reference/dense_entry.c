@@ -31,7 +31,7 @@ static void fill_gates(void *data, int64_t index, int worker) {
   double sum = 0;
   for (int64_t t = 0; t < at.sequence->key_count; t++) {
     if (t > 0)
-      sum += log_sigmoid(dense_get(&at.args->forget, dense_gate_index(&at, &at.args->forget, t))); /* the first is passed by nothing */
+      sum += log_sigmoid(dense_get(&at.args->forget, dense_gate_index(&at, &at.args->forget, t))); /* no path passes the first gate */
     gates[t] = sum;
   }
 }
@@ -82,7 +82,7 @@ bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double 
     const int64_t distance = position > column ? position - column : column - position;
     terms += dense_get(&args->log_kernel, at->head * args->log_kernel.stride[0] + distance);
   }
-  if (terms == -INFINITY) return false; /* before the key is looked at, which may hold anything */
+  if (terms == -INFINITY) return false; /* before the key is read, which may hold anything */
   if (at->gates != NULL) terms += at->gates[hark_min(position, at->sequence->key_count - 1)] - at->gates[column];
   *logit = similarity(at, row, column) + terms;
   return true;

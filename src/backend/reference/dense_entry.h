@@ -1,4 +1,4 @@
-/* dense_entry.h - one entry (query n, key i) of attention: is it visible, its logit, its dropout factor.
+/* dense_entry.h - one entry (query n, key i) of attention: its visibility, its logit, its dropout factor.
  *
  *     s[n,i] = scale q_n . k_i                       kernel exp
  *            = -|q_n - k_i|^2 / (2 sigma^2)          kernel rbf
@@ -26,13 +26,13 @@ dense_head hark_dense_head(const hark_attention_call *run, const double *gates, 
 /* Fills F. */
 void hark_dense_gates(hark_context *context, const hark_attention_call *run, double *gates);
 
-/* False when the entry is hidden: by causal, window, mask, or a bias or table of -infinity. */
+/* False if the entry is hidden: by causal, window, mask, or a bias or table of -infinity. */
 bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double *logit);
 
-/* What the normalised weight is multiplied with: 0 when dropped, else 1 / (1 - p). */
+/* The factor of the normalised weight: 0 if dropped, otherwise 1 / (1 - p). */
 double hark_dense_dropout(const dense_head *at, int64_t row, int64_t column);
 
-/* Columns [first, end) outside of which causal and window hide everything from a row. */
+/* Columns [first, end) of a row: causal and window hide all others. */
 void hark_dense_columns(const dense_head *at, int64_t row, int64_t *first, int64_t *end);
 
 /* Index of the first element of a row in [B, H, L, d] tensors of the query side and of the key side. */

@@ -1,13 +1,13 @@
 /* hierarchical.c - hierarchical attention by its definition, in double, with plain loops: the tree of tokens and the forward.
  *
- *     keys       k[l+1][j] = mean of the real keys under it,  v[l+1][j] = their sum,  c their number           (H eq. 25-27, with counts)
- *     queries    the same mean over real queries, or the first of them
+ *     keys       k[l+1][j] = mean of the unmasked keys below it,  v[l+1][j] = their sum,  c their number       (H eq. 25-27, with counts)
+ *     queries    the same mean over queries, or the first of them
  *     entries    s = scale q.k + bias[key - query] + log mean G, of the rows and keys that meet (backend/hierarchy.h)
  *     rows       (Z, Y)[l] = (sum c e^s, sum m e^s v) + interpolation of (Z, Y)[l+1],   out = Y[0] / Z[0]      (H eq. 29, 73)
  *
- * Every row carries a maximum of its own, from the coarsest level down, so nothing is relative to a maximum of the head. m is dropout's
- * factor. Source: H-Transformer-1D sections 5-7; docs/mathematics/hierarchical.md. Cost: O(L Nr (d + dv)) a head, exact O(L log(L) Nr (d +
- * dv)); memory O(L (d + dv)) a worker.
+ * Every row has a separate maximum, from the coarsest level down, so nothing is relative to a maximum of the head. m is dropout's factor.
+ * Source: H-Transformer-1D sections 5-7; docs/mathematics/hierarchical.md. Cost: O(L Nr (d + dv)) per head, exact O(L log(L) Nr (d + dv));
+ * memory O(L (d + dv)) per worker.
  */
 #include "backend/reference/hierarchical.h"
 
@@ -22,7 +22,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return false;
 }
 
-/* Numbers a token has in each of the arrays: forward, backward beside. */
+/* Numbers per token in all arrays of the forward, or of forward and backward. */
 static int64_t token_doubles(const hark_attention_desc *desc, bool backward) {
   const int64_t forward = 2 * desc->head_dim + 2 * desc->value_dim + 4;
   return backward ? forward + 2 * desc->head_dim + 2 * desc->value_dim + 3 : forward;
@@ -75,12 +75,12 @@ tree hark_tree_place(const hark_attention_call *run, bool backward, double *memo
   return t;
 }
 
-/* Children of a token that are there: tokens 2a and, if it exists, 2a + 1 of the level below. */
+/* Number of children of a token: tokens 2a and, if it exists, 2a + 1 of the level below. */
 static int64_t children(const tree *t, int level, int64_t token) {
   return hark_min(2, hark_hierarchy_tokens(&t->hierarchy, level - 1) - 2 * token);
 }
 
-/* Averages by count: x[parent] = sum of count x / sum of count over children that have any. */
+/* Averages by count: x[parent] = sum of count x / sum of count over children with count above 0. */
 static void average(const tree *t, int level, const double *count, double *x, int64_t width) {
   for (int64_t a = 0; a < hark_hierarchy_tokens(&t->hierarchy, level); a++) {
     double *to = x + (t->first[level] + a) * width;
@@ -103,7 +103,7 @@ static void count_up(const tree *t, int level, double *count) {
 }
 
 static void read_row(const hark_tensor *tensor, int64_t index, bool real, int64_t width, double *to) {
-  for (int64_t c = 0; c < width; c++) to[c] = real ? dense_get(tensor, index + c) : 0; /* what is masked may hold anything */
+  for (int64_t c = 0; c < width; c++) to[c] = real ? dense_get(tensor, index + c) : 0; /* masked rows may hold anything */
 }
 
 void hark_tree_keys(tree *t, const hark_attention_call *run, int64_t sequence, int64_t key_head) {
@@ -169,7 +169,7 @@ static double similarity(const tree *t, int64_t query, int64_t key) {
   return t->at.desc->scale * sum;
 }
 
-/* Index of what the kernel adds: distance of the tokens, or of the query from the farthest key of the cell. */
+/* Index of the kernel's term: distance of the tokens, or of the query from the farthest key of the cell. */
 static int64_t kernel_index(const tree *t, int level, int64_t row, int64_t token, int64_t key) {
   if (!t->exact) return hark_hierarchy_kernel_index(&t->kernel, level, token > key ? token - key : key - token);
   const int64_t farthest = key < token ? row - (key << level) : ((key + 1) << level) - 1 - row;
@@ -228,7 +228,7 @@ tree_parents hark_tree_parents(const tree *t, int level, int64_t child) {
   return (tree_parents){{parent, parent + 1}, {0.5, 0.5}};
 }
 
-/* What a row takes over from the level above, brought to a common maximum. */
+/* Adds up the contributions of the level above to a row, relative to a common maximum. */
 static void begin_row(tree *t, int level, int64_t row) {
   const int64_t dv = t->at.desc->value_dim, at = t->first[level] + row;
   double *mixed = t->mixed + at * dv;
@@ -298,7 +298,7 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
   return HARK_OK;
 }
 
-/* Backward: the tables' gradients of every head, after the workers' trees. */
+/* In the backward, the gradients of the tables of every head follow the workers' trees. */
 static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
   size_t doubles;
   out->saved = 0;

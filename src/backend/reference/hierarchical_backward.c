@@ -1,18 +1,18 @@
 /* hierarchical_backward.c - gradients of hierarchical attention by its definition, in double.
  *
- * With forward  Z[n] = sum over entries of c(n,a) count e^s,  out[n] = sum c(n,a) m e^s v / Z[n],  where c(n,a) is the coefficient with
- * which row n takes what coarse row a has (1 with constant interpolation), and D[n] = dout[n] . out[n], every coarse row a gathers
+ * Forward:  Z[n] = sum over entries of c(n,a) count e^s,  out[n] = sum c(n,a) m e^s v / Z[n]. Here c(n,a) is the coefficient with which row
+ * n adds the sums of coarse row a (1 with constant interpolation). Let D[n] = dout[n] . out[n]. Every coarse row a gathers
  *
  *     m_a = min over its n of lse[n]     g_a = sum_n c(n,a) e^(m_a - lse[n]) dout[n]     D_a = sum_n c(n,a) e^(m_a - lse[n]) D[n]
  *
- * level by level from its children, and then, with P = e^(s - m_a), of every entry (a, b) (m_a is kept as highest + log sum, see dense.h)
+ * level by level from its children. Then, with P = e^(s - m_a), every entry (a, b) adds (m_a is stored as highest + log sum, see dense.h)
  *
  *     dS = P (m g_a . v_b - count_b D_a)     dv_b += m P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a
  *     (rbf: dq_a += dS (k_b - q_a) / sigma^2, dk_b += dS (q_a - k_b) / sigma^2)
  *
- * and gradients of coarse tokens go down as the tokens came up: by share of the count for means, whole for sums and for the first query.
- * m_a is the least, so that no factor is above 1; c e^(lse[n]) >= c count e^s bounds P. Log-sum-exp and out are computed anew in double.
- * Every result is summed by one task in one order. Cost: five products' O(L Nr (d + dv)) a head (exact: times log L).
+ * Gradients of coarse tokens go down to their children: for means in proportion to the counts, for sums and for the first query undivided.
+ * m_a is the minimum, so no factor is above 1; c e^(lse[n]) >= c count e^s bounds P. Log-sum-exp and out are recomputed in double. Every
+ * result is summed by one task in one order. Cost: five products' O(L Nr (d + dv)) per head (exact: times log L).
  */
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct backward_task {
   int64_t reach;
 } backward_task;
 
-/* What the rows of level 0 give to the rows above. A row that sees nothing has the sum 0. */
+/* The contributions of the rows of level 0 to the rows above. A row that sees no key has the sum 0. */
 static void begin_rows(tree *t) {
   const hark_attention_args *args = t->at.args;
   const int64_t dv = t->at.desc->value_dim;
@@ -48,13 +48,13 @@ static void begin_rows(tree *t) {
 
 static bool sees_nothing(const tree *t, int64_t row) { return t->least_sum[row] == 0; }
 
-/* Whether the log-sum-exp of a row is below that of another, or NaN. */
+/* True if the log-sum-exp of a row is below that of row `than`, or NaN. */
 static bool is_less(const tree *t, int64_t row, int64_t than) {
   const double a = t->least[row] + log(t->least_sum[row]), b = t->least[than] + log(t->least_sum[than]);
   return a < b || isnan(a);
 }
 
-/* Gathers what the rows of level - 1 give to row `row` of level. */
+/* Gathers the contributions of the rows of level - 1 to row `row` of level. */
 static void gather_row(tree *t, int level, int64_t row) {
   const int64_t dv = t->at.desc->value_dim, at = t->first[level] + row, below = t->first[level - 1];
   const int64_t from = hark_max(2 * row - 1, 0), to = hark_min(2 * row + 2, hark_hierarchy_tokens(&t->hierarchy, level - 1));
@@ -91,7 +91,7 @@ static void entry_gradients(tree *t, void *data, const tree_entry *entry) {
   double *dbias = data;
   const double *g = t->dmixed + entry->row * dv, *v = t->value + entry->key * dv;
   const double sum = t->least_sum[entry->row];
-  if (entry->logit == -INFINITY && !isnan(sum)) return; /* hidden, except in a row that is NaN all over */
+  if (entry->logit == -INFINITY && !isnan(sum)) return; /* hidden, except in a row that is all NaN */
   const double weight = exp(entry->logit - t->least[entry->row]) / sum;
   double product = 0;
   for (int64_t c = 0; entry->factor != 0 && c < dv; c++) {
@@ -108,7 +108,7 @@ static void entry_gradients(tree *t, void *data, const tree_entry *entry) {
   if (t->dkernel != NULL) t->dkernel[entry->kernel] += dlogit;
 }
 
-/* Gradients of the tokens of a level to those of the level below: shares of means, all of sums. */
+/* Adds gradients of the tokens of a level to those of the level below: fractions for means, all for sums. */
 static void hand_down(const tree *t, int level, const double *count, double *gradient, int64_t width, bool mean) {
   for (int64_t child = 0; child < hark_hierarchy_tokens(&t->hierarchy, level - 1); child++) {
     const int64_t to = t->first[level - 1] + child, from = t->first[level] + child / 2;
@@ -189,7 +189,7 @@ static void backward_task_run(void *data, int64_t index, int worker) {
   for (int64_t s = first; s < first + task->sequences; s++) backward_of_key_head(task, &t, s, index % key_heads);
 }
 
-/* Adds the heads' tables to a gradient [H or 1, count]; what is shared is summed before it is rounded. */
+/* Adds the heads' tables to a gradient [H or 1, count]; a shared gradient is summed before it is rounded. */
 static void add_tables(const hark_attention_call *run, const hark_tensor *gradient, const double *tables, int64_t width, int64_t count) {
   const int64_t heads = run->plan->desc.heads, sharing = gradient->stride[0] == 0 ? heads : 1;
   for (int64_t head = 0; head < heads; head += sharing)

@@ -14,7 +14,7 @@ typedef struct ridge_head {
   int64_t system;       /* sequence * heads + head */
   int64_t keys, *place; /* m; position of each among the sequence's keys */
   hark_ridge_parameters is;
-  double *key, *value;     /* [m, d] of unit length where asked for, [m, dv] */
+  double *key, *value;     /* [m, d] of unit length if requested, [m, dv] */
   double *factor, *solved; /* R [m, m], row by row, zero above the diagonal; U [m, dv] */
   double *rows[6];         /* scratch: [m] each */
   double *query, *sums;    /* scratch: [d], [max(d, dv)] */
@@ -23,18 +23,18 @@ typedef struct ridge_head {
 /* Doubles of one worker's memory, for the forward alone; the backward adds hark_reference_ridge_more(). */
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
 
-/* Reads, checks and factorises. False: there was trouble, which has been noted. */
+/* Reads, checks and factorises. False after trouble, which is in the record. */
 bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
                                     hark_ridge_record *record, ridge_head *out);
 
-/* The query of a row into h->query; false with a note when it is not finite. */
+/* The query of a row into h->query; false, with a record, if it is not finite. */
 bool hark_reference_ridge_query(const ridge_head *h, int64_t row);
-/* How many of the visible keys a row sees: those come first. */
+/* The number of visible keys that a row sees: the first ones. */
 int64_t hark_reference_ridge_seen(const ridge_head *h, int64_t row);
-/* log kappa(x, y) less log G: the exponent of the similarity, shifted. */
+/* log kappa(x, y) - log G: the exponent of the similarity, shifted. */
 double hark_reference_ridge_exponent(const ridge_head *h, const double *x, const double *y);
 double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance);
-/* kappa(q, k_i) for the keys that the row sees, into `out`; false with a note when one is out of range. */
+/* kappa(q, k_i) for the keys that the row sees, into `out`; false, with a record, if one is out of range. */
 bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen, double *out);
 /* x <- R^-1 x and x <- R^-T x with the leading n rows and columns of R. */
 void hark_reference_ridge_solve(const ridge_head *h, int64_t n, double *x);

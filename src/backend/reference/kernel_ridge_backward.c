@@ -14,7 +14,7 @@
  *
  * This is the causal backward row by row; the sums over rows that a fast backward forms first (non-causal: dV = M^-1 kappa dY) are in
  * docs/mathematics/kernel-ridge.md. Every element of a result is written by one task: the number of threads changes no bit.
- * Cost: O(Lq m^2) a head.
+ * Cost: O(Lq m^2) per head.
  */
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef struct backward_task {
   ridge_memory memory;
 } backward_task;
 
-/* Beside the forward's: dM [m, m], dK [m, d]. */
+/* In addition to the forward's: dM [m, m], dK [m, d]. */
 hark_status hark_reference_ridge_backward_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out) {
   size_t forward, more;
   HARK_TRY(hark_reference_ridge_doubles(context, desc, &forward));
@@ -34,7 +34,7 @@ hark_status hark_reference_ridge_backward_doubles(hark_context *context, const h
   return hark_size_add(context, forward, more, out);
 }
 
-/* Gradients of one kernel value: x and y are the rows it is of, dx and dy take their gradients. */
+/* Gradients of one kernel value: of rows x and y, added to dx and dy. */
 static void kernel_gradient(const ridge_head *h, double dkernel, const double *x, const double *y, int64_t distance, double *dx, double *dy,
                             double *partial) {
   const double exponent = hark_reference_ridge_exponent(h, x, y), log_kernel = hark_reference_ridge_log_kernel(h, distance);
@@ -49,7 +49,7 @@ static void kernel_gradient(const ridge_head *h, double dkernel, const double *x
   if (h->at.desc->has_log_kernel) partial[2 + distance] += ds;
 }
 
-/* Adds the gradient by a row as it was given, which h's row is the unit vector of where asked for. */
+/* Adds the gradient by a given row. If unit rows are requested, `row` is its unit vector. */
 static void store_row(const ridge_head *h, const hark_tensor *given, int64_t first, const double *row, const double *gradient,
                       const hark_tensor *to, int64_t to_first, bool add) {
   const int64_t d = h->at.desc->head_dim;
@@ -66,7 +66,7 @@ static void store_row(const ridge_head *h, const hark_tensor *given, int64_t fir
   }
 }
 
-/* dquery of a row, what it gives to keys and values, and its part of dM. */
+/* Gradients of a row: dquery, its contributions to keys and values, and its part of dM. */
 static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, double *dkeys, double *dvalues, double *partial) {
   const hark_attention_desc *desc = h->at.desc;
   const hark_attention_args *args = h->at.args;
@@ -93,7 +93,7 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
               dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);
 }
 
-/* What dM gives to keys, ridge, sigma and table: kappa(k_i, k_j) stands in M twice where i > j. */
+/* Contributions of dM to keys, ridge, sigma and table: kappa(k_i, k_j) is in M twice if i > j. */
 static void matrix_gradients(const ridge_head *h, const double *dmatrix, double *dkeys, double *partial) {
   const int64_t d = h->at.desc->head_dim, m = h->keys;
   double trace = 0;
@@ -106,7 +106,7 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
   partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->at.desc, hark_max(m, 1));
 }
 
-/* One query head of a sequence; `first` of its key head, whose gradients the others of the group add to. */
+/* One query head of a sequence. `first`: the first head of its key head; the other heads of the group add to its gradients. */
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   const hark_attention_call *run = task->run;
   const hark_attention_args *args = run->args;
@@ -117,7 +117,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   ridge_head h;
   if (!hark_reference_ridge_factorise(run, sequence, head, dkeys + length * d, &task->memory.records[worker], &h)) return;
   const int64_t m = h.keys;
-  double *dvalues = h.value; /* V has served */
+  double *dvalues = h.value; /* V is no longer needed */
   memset(dmatrix, 0, (size_t)(m * m) * sizeof(double));
   memset(dkeys, 0, (size_t)(m * d) * sizeof(double));
   memset(dvalues, 0, (size_t)(m * dv) * sizeof(double));

@@ -3,11 +3,11 @@
  *
  *     y_n = sum over i < p of z_i U_i,   var_n = kappa(q_n, q_n) - sum over i < p of z_i^2,   z = R_p^-1 kappa(K_p, q_n)
  *
- * with M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees; since the leading p rows of R
- * factorise the leading p x p part of M, this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not.
- * A masked key, or one after the last query when causal, is left out of K: the system is that of the keys that remain, at their own
- * positions. Legend: m visible keys, d head_dim, dv value_dim. Cost: m^3 / 6 + Lq m^2 / 2 a head; scratch: m (m + d + 2 dv + 6) doubles a
- * worker. Source: paper X (exchangeability) equations 4.3 to 4.8, A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
+ * M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R factorise the
+ * leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only visible keys, at
+ * their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv value_dim. Cost:
+ * m^3 / 6 + Lq m^2 / 2 per head; scratch: m (m + d + 2 dv + 6) doubles per worker. Source: paper X (exchangeability) equations 4.3 to 4.8,
+ * A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
  */
 #include "backend/reference/kernel_ridge.h"
 
@@ -24,7 +24,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out) {
   const size_t keys = (size_t)desc->key_length, dims = (size_t)desc->head_dim + 2 * (size_t)desc->value_dim;
   size_t rows;
-  HARK_TRY(hark_size_multiply(context, keys, keys + dims + 7, &rows)); /* seven: six rows of scratch and the places */
+  HARK_TRY(hark_size_multiply(context, keys, keys + dims + 7, &rows)); /* seven: six rows of scratch and the positions */
   return hark_size_add(context, rows, 2 * (size_t)desc->head_dim + (size_t)desc->value_dim, out);
 }
 
@@ -47,7 +47,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
 ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_call *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
   ridge_memory memory = {.records = run->scratch};
-  size_t partials = 0; /* sizes() has found that nothing overflows */
+  size_t partials = 0; /* sizes() has checked that nothing overflows */
   hark_status status = (backward ? hark_reference_ridge_backward_doubles : hark_reference_ridge_doubles)(context, desc, &memory.per_worker);
   if (backward && status == HARK_OK) status = hark_ridge_partials_bytes(context, desc, &partials);
   (void)status;
@@ -71,7 +71,7 @@ double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance) {
   return table->type == HARK_NONE ? 0 : dense_get(table, h->at.head * table->stride[0] + distance);
 }
 
-/* Reads a row of d numbers and divides it by its length where asked for; false when one is not finite. */
+/* Reads a row of d numbers and divides it by its length if requested; false if one is not finite. */
 static bool read_row(const ridge_head *h, const hark_tensor *tensor, int64_t first, double *out) {
   const int64_t d = h->at.desc->head_dim;
   double squares = 0, largest = 0;
@@ -82,7 +82,7 @@ static bool read_row(const ridge_head *h, const hark_tensor *tensor, int64_t fir
     largest = fmax(largest, fabs(out[c]));
   }
   if (!h->at.desc->unit || squares == 0) return true;
-  const double by = isfinite(squares) ? 1 : largest; /* whose squares are in range */
+  const double by = isfinite(squares) ? 1 : largest; /* the squares must be in range */
   squares = 0;
   for (int64_t c = 0; c < d; c++) {
     out[c] /= by;
@@ -123,7 +123,7 @@ static bool read_keys(ridge_head *h) {
   return true;
 }
 
-/* Eight sums side by side, so that each need not wait for the one before it. The order depends on count alone, as causal rows ask for. */
+/* Eight separate sums, so that none waits for the previous one. The order depends on count alone, as causal rows require. */
 static double dot(const double *a, const double *b, int64_t count) {
   double sums[8] = {0}, rest = 0;
   int64_t i = 0;
@@ -153,7 +153,7 @@ static bool fill(const ridge_head *h) {
   return true;
 }
 
-/* R in the place of M: R[i, j] = (M[i, j] - R[i, :j] . R[j, :j]) / R[j, j]. Rows go by groups, which read every row above them once. */
+/* Replaces M by R: R[i, j] = (M[i, j] - R[i, :j] . R[j, :j]) / R[j, j]. A group of rows reads every row above it once. */
 static void factorise(const ridge_head *h) {
   enum { GROUP = 8 };
   const int64_t m = h->keys;
@@ -204,7 +204,7 @@ bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequ
   h->sums = h->query + d;
   if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
   factorise(h);
-  if (record->system == h->system) return false; /* a pivot that is no number */
+  if (record->system == h->system) return false; /* a pivot is not finite */
   for (int64_t i = 0; i < h->keys; i++) {        /* U = R^-1 V */
     const double *row = h->factor + i * h->keys;
     double *u = h->solved + i * dv;

@@ -1,12 +1,12 @@
-/* reference.c - the portable backend: host memory, no kernels of its own (the records' definitions are it), attention by its definition.
+/* reference.c - the portable backend: host memory, no separate kernels (it uses the records' definitions), attention by its definition.
  *
- * It is the oracle of the other backends, computes f64 and is kept complete.
+ * It is the oracle of the other backends, computes f64 and supports everything.
  */
 #include "backend/reference/reference.h"
 
 static hark_status open_reference(hark_context *context, const char *instruction_set, void **state) {
   (void)context;
-  (void)instruction_set; /* one set serves: what the compiler makes of plain loops */
+  (void)instruction_set; /* there is only one: the compiler's code for plain loops */
   *state = NULL;
   return HARK_OK;
 }

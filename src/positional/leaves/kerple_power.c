@@ -1,6 +1,6 @@
 /* kerple_power.c - G(d) = exp(-r1 d^r2): KERPLE's power kernel (Chi, Fan, Ramadge, Rudnicky, arXiv 2205.09921).
  *
- * Positive definite for 0 < r2 <= 2 and for no r2 beyond (Schoenberg 1938). Where r1 d^r2 is beyond NOTHING_LEFT, G counts as 0.
+ * Positive definite for 0 < r2 <= 2 and for no larger r2 (Schoenberg 1938). If r1 d^r2 exceeds NOTHING_LEFT, G counts as 0.
  */
 #include "positional/leaf.h"
 

@@ -1,13 +1,13 @@
 /* t5.c - G(d) = factor[bucket(d)]: T5's learned buckets (Raffel et al., arXiv 1910.10683), as for a causal decoder.
  *
- * bucket(d) = d below 16, then min(31, 16 + floor(16 ln(d / 16) / ln 8)): buckets of equal width in log d up to distance 128. The logarithm
- * of a factor is what T5 calls its bias, and is what is trained.
+ * bucket(d) = d below 16, then min(31, 16 + floor(16 ln(d / 16) / ln 8)): buckets of equal width in log d up to distance 128. T5 calls the
+ * logarithm of a factor its bias; it is trained.
  */
 #include "positional/leaf.h"
 
 #define BUCKETS 32
-#define EXACT 16     /* distances with a bucket of their own */
-#define FARTHEST 128 /* where the buckets of equal width end; the last one has all distances beyond too */
+#define EXACT 16     /* distances with a separate bucket */
+#define FARTHEST 128 /* end of the buckets of equal width; the last one includes all larger distances */
 
 static int bucket(double distance) {
   if (distance < EXACT) return (int)distance;
@@ -20,7 +20,7 @@ static void log_value(const double *values, double constant, const double *dista
   for (int i = 0; i < count; i++) out[i] = log(values[bucket(distance[i])]);
 }
 
-/* d log G / d log factor[b] = 1 where bucket(d) = b, else 0 */
+/* d log G / d log factor[b] = 1 if bucket(d) = b, otherwise 0 */
 static void gradient(const double *values, double constant, const double *distance, const double *weight, int count, double *sums) {
   (void)values, (void)constant;
   for (int i = 0; i < count; i++) sums[bucket(distance[i])] += weight[i];

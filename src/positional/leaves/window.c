@@ -1,4 +1,4 @@
-/* window.c - G(d) = 1 for d <= w, else 0: hard local attention. Nothing is learned. Positive definite for w = 0 alone. */
+/* window.c - G(d) = 1 for d <= w, otherwise 0: hard local attention. Nothing is learned. Positive definite only for w = 0. */
 #include "positional/leaf.h"
 
 static void log_value(const double *values, double constant, const double *distance, int count, double *out) {

@@ -6,9 +6,9 @@
  *     gelu   y = x Phi(x)                          dx = dy (Phi + x phi)
  *       tanh y = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u);   dx = dy (s + x s (1 - s) 2u')
  *
- * Relative errors beyond the rounding of x: gelu 5e-7; silu, the tanh approximation and their slopes 1e-6 where the result is above 1e-34
- * in size, an absolute error below 1e-32 in the tail beyond that.
- * Memory sets the pace of relu; the others cost an exponential and a division a vector, gelu two divisions' worth.
+ * Relative errors beyond the rounding of x: gelu 5e-7; silu, the tanh approximation and their slopes 1e-6 if the result is above 1e-34 in
+ * magnitude; in the tail below that an absolute error below 1e-32. Memory limits the speed of relu; the others cost an exponential and a
+ * division per vector, gelu as much as two divisions.
  */
 #include "backend/cpu/isa/elements.h"
 
@@ -84,8 +84,8 @@ HARK_SIMD void gated_backward(const hark_call *call, int64_t i, int count) {
   vf rest;
   const vf s = sigmoid_and_rest(a, &rest);
   float *da = call->input_gradients[0].data, *db = call->input_gradients[1].data;
-  if (hark_cpu_wanted(call, 0)) give_lanes(da + i, dy * b * silu_slope(tail_end(a), s, rest), hark_cpu_adds(call, 0), count);
-  if (hark_cpu_wanted(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
+  if (hark_cpu_requested(call, 0)) give_lanes(da + i, dy * b * silu_slope(tail_end(a), s, rest), hark_cpu_adds(call, 0), count);
+  if (hark_cpu_requested(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
 }
 static void gated_backward_range(const hark_call *call, int64_t first, int64_t last) {
   int64_t i = first;
@@ -101,9 +101,9 @@ hark_status HARK_ISA(hark_cpu_gated_silu_backward)(hark_context *context, const 
 #define SQRT_2_OVER_PI 0.79788456080286535588f
 #define CUBIC 0.044715f
 
-/* *bell <- e^(-x^2 / 2); the rounding error of x^2, which the exponential would magnify, is put back where there is a fused operation.
- * Returns Phi(-|x|) = e^(-x^2 / 2) t Q(t), t = 1 / (1 + 0.35 |x|): Q interpolates e^(x^2 / 2) Phi(-|x|) / t at the Chebyshev points of
- * |x| <= 14.5, relative error 4e-8; beyond that the exponential is zero. */
+/* *bell <- e^(-x^2 / 2). The exponential would magnify the rounding error of x^2, so this is added again if there is a fused operation.
+ * Returns Phi(-|x|) = e^(-x^2 / 2) t Q(t), t = 1 / (1 + 0.35 |x|): Q interpolates e^(x^2 / 2) Phi(-|x|) / t at the Chebyshev points of |x|
+ * <= 14.5, relative error 4e-8; beyond that the exponential is zero. */
 HARK_SIMD vf lower_tail(vf x, vf *bell) {
   const vf z = vf_abs(x);
   const vf square = z * z, error = vf_fma(z, z, vf_zero() - square);

@@ -2,7 +2,7 @@
  *
  * logits x [N, V], targets i32 [N]; saved lse [N]; rows whose target is ignored are not read. A row is read from memory once: its maximum,
  * then its sum of exponentials from the cache. The rows' terms are added in double, in order.
- * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may lie over x: no second buffer.
+ * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may overwrite x: no second buffer.
  */
 #include <inttypes.h>
 
@@ -37,7 +37,7 @@ static float highest(const float *x, int64_t count) {
 /* log sum exp x */
 static double log_sum_exp(const float *x, int64_t count) {
   const float maximum = highest(x, count);
-  if (isinf(maximum)) { /* infinity - infinity is not a number, but a NaN beside it is to be seen */
+  if (isinf(maximum)) { /* infinity - infinity would be NaN; a NaN elsewhere in the row must still be found */
     for (int64_t v = 0; v < count; v++)
       if (isnan(x[v])) return (double)x[v];
     return maximum;
@@ -123,7 +123,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
       if (!add) memset(dx, 0, (size_t)classes * sizeof *dx);
       continue;
     }
-    /* The target's entry by itself, so that its two terms cancel before they are rounded. */
+    /* The target's entry is computed separately, so that its two terms cancel before they are rounded. */
     const float hit = x[target[n]], before = add ? dx[target[n]] : 0;
     backward_row(dx, x, classes, add, factor, saved[n], uniform);
     dx[target[n]] = before + factor * (expf(hit - saved[n]) - rest - uniform);
@@ -131,7 +131,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
 }
 
 hark_status HARK_ISA(hark_cpu_cross_entropy_backward)(hark_context *context, const hark_call *call) {
-  if (hark_cpu_no_gradient(call) || !hark_cpu_wanted(call, INPUT_LOGITS)) return HARK_OK;
+  if (hark_cpu_no_gradient(call) || !hark_cpu_requested(call, INPUT_LOGITS)) return HARK_OK;
   const hark_tensor *logits = &call->inputs[INPUT_LOGITS];
   const int64_t rows = hark_cpu_row_count(logits), classes = hark_cpu_row_length(logits);
   HARK_TRY(check_targets(context, call, rows, classes));

@@ -2,10 +2,10 @@
  *
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
- * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles'
- * loops, dense_products.h the micro-kernels, dense_terms.c what adds to logits, dense_short.c sequences of few rows.
+ * This file: what is supported, the layout of memory, and the division of the work. dense_forward.c and dense_backward.c contain the loops
+ * over tiles, dense_products.h the micro-kernels, dense_terms.c the terms of logits, dense_short.c sequences of few rows.
  *
- * Scratch: tiles before each sequence | one area a worker | backward: parts of dquery, exact rows | the terms' memory, one after another.
+ * Scratch: tiles before each sequence | one area per worker | backward: parts of dquery, exact rows | the terms' memory, one after another.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 #include "core/parallel.h"
 #include "dense_tile.h"
 
-/* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's
+/* The backward is divided into at least this many pieces if there are fewer (sequence, key head) pairs: enough for a small machine's
  * threads, few enough that the parts of dquery stay small. */
 #define BACKWARD_PIECES 16
 
-/* Multiply-adds that a task has at least, where there are enough: some microseconds, beside which taking it is not felt. */
+/* Minimum multiply-adds per task, if there are enough: a few microseconds, so that the overhead of a task is small. */
 #define TASK_PRODUCTS 2e5
-#define PRODUCTS_A_NANOSECOND 30 /* of one thread and of short sequences; of long ones three times as many */
+#define PRODUCTS_A_NANOSECOND 30 /* of one thread, for short sequences; three times as many for long ones */
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -38,13 +38,13 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return reason == NULL;
 }
 
-/* Where the parts of the scratch memory begin. */
+/* Offsets of the parts of the scratch memory. */
 typedef struct scratch_layout {
   size_t workers, partial, exact, terms[HARK_DENSE_TERM_COUNT], bytes;
   size_t worker_bytes, partial_floats;
 } scratch_layout;
 
-/* Pieces that the keys of a (sequence, key head) are cut into. */
+/* Number of pieces into which the keys of a (sequence, key head) are divided. */
 static int64_t pieces_of(int64_t pairs) { return pairs < BACKWARD_PIECES ? hark_ceil_div(BACKWARD_PIECES, hark_max(pairs, 1)) : 1; }
 
 static hark_status partial_floats(hark_context *context, const hark_attention_desc *desc, size_t *out) {
@@ -87,7 +87,7 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
     HARK_TRY(hark_size_multiply(context, part, sizeof(hark_dense_exact_row), &part));
     HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
   }
-  /* The terms reckon with at most a few dozen bytes for every row and head, or for every row, head and piece. */
+  /* The terms need at most a few dozen bytes for every row and head, or for every row, head and piece. */
   size_t rows;
   HARK_TRY(hark_size_multiply(context, (size_t)(desc->query_length + desc->key_length), (size_t)desc->batch, &rows));
   HARK_TRY(hark_size_multiply(context, rows, (size_t)desc->heads, &rows));
@@ -197,7 +197,7 @@ void HARK_ISA(hark_dense_visible_keys)(const hark_dense_call *call, const hark_a
   }
 }
 
-/* The sequence that piece `index` of tiles_before[s] * per_tile + ... belongs to. */
+/* The sequence of piece `index`; the pieces of sequence s begin at tiles_before[s] * per_tile. */
 static int64_t sequence_at(const hark_dense_call *call, int64_t index, int64_t per_tile) {
   int64_t low = 0, high = call->run->sequence_count - 1;
   while (low < high) {
@@ -210,8 +210,8 @@ static int64_t sequence_at(const hark_dense_call *call, int64_t index, int64_t p
   return low;
 }
 
-/* Pieces of the forward and of summing dquery: (sequence, head, tile of queries), within a head the last tile first, because with causality
- * it has most to do. */
+/* Pieces of the forward and of summing dquery: (sequence, head, tile of queries). Within a head the last tile is first, because it has the
+ * most work with causality. */
 static void locate(const hark_dense_call *call, int64_t index, int64_t *sequence, int64_t *head, int64_t *tile) {
   *sequence = sequence_at(call, index, call->heads);
   const int64_t tiles = call->tiles_before[*sequence + 1] - call->tiles_before[*sequence];
@@ -231,10 +231,10 @@ static void forward_piece(const hark_dense_call *call, int64_t index, int worker
     HARK_ISA(hark_dense_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
 }
 
-/* A short sequence is no more than its first range of keys. */
+/* A short sequence is processed completely with its first range of keys. */
 static void backward_piece(const hark_dense_call *call, int64_t index, int worker) {
   const int64_t pairs = call->run->sequence_count * call->key_heads;
-  const int64_t chunk = index / pairs, pair = index % pairs; /* the first keys first: with causality they have most to do */
+  const int64_t chunk = index / pairs, pair = index % pairs; /* the first keys first: with causality they have the most work */
   const int64_t sequence = pair / call->key_heads, head = pair % call->key_heads;
   if (!HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence))
     HARK_ISA(hark_dense_backward_range)(call, sequence, head, chunk, memory_of(call, worker));
@@ -245,14 +245,14 @@ static void backward_piece(const hark_dense_call *call, int64_t index, int worke
 static void gather_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
-  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* is there already */
+  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* already computed */
   HARK_ISA(hark_dense_gather_dquery)(call, sequence, head, tile, memory_of(call, worker));
 }
 
 static void exact_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
-  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* looks for them itself */
+  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* finds them itself */
   HARK_ISA(hark_dense_find_exact_rows)(call, sequence, head, tile, memory_of(call, worker));
 }
 
@@ -270,14 +270,14 @@ static void run_pieces(void *data, int64_t index, int worker) {
   for (int64_t i = index * work->grain; i < end; i++) work->piece(work->call, i, worker);
 }
 
-/* Small pieces are taken some at a time. */
+/* One task runs several small pieces. */
 static void run_all(hark_context *context, const hark_dense_call *call, int64_t pieces, piece_function *piece) {
-  double pairs = 0; /* as if there were neither causality nor a window */
+  double pairs = 0; /* without regard to causality and window */
   for (int64_t s = 0; s < call->run->sequence_count; s++)
     pairs += (double)call->run->sequences[s].query_count * (double)call->run->sequences[s].key_count;
   const double each = pairs * (double)call->heads * (call->head_dim + call->value_dim) / (double)hark_max(pieces, 1);
   piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
-  if (work.grain == 1 && call->causal) /* long ones, of unlike lengths */
+  if (work.grain == 1 && call->causal) /* long ones, of different lengths */
     hark_parallel_for(context, pieces, run_pieces, &work);
   else
     hark_parallel_for_work(context, hark_ceil_div(pieces, work.grain), each * (double)pieces / PRODUCTS_A_NANOSECOND, run_pieces, &work);

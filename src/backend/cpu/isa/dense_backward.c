@@ -6,13 +6,13 @@
  *     dP[n,i] = dout[n].v[i];   dS[n,i] = P[n,i] (dP[n,i] - D[n]),   D[n] = dout[n].out[n]
  *     dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
  *
- * With dropout (mask M, gain 1/(1-p) inside it) out = (P o M) v, so that dv takes P o M and dS = P o M o dP - P D. With the RBF kernel
- * S holds -|q|^2/(2 sigma^2), whose gradient is a sum over a row of dS and so zero, and -|k|^2/(2 sigma^2), a term.
+ * With dropout (mask M, including the gain 1/(1-p)) out = (P o M) v, so dv uses P o M, and dS = P o M o dP - P D. With the RBF kernel S
+ * includes -|q|^2/(2 sigma^2), whose gradient is the sum of a row of dS and thus zero, and -|k|^2/(2 sigma^2), a term.
  *
- * One piece of work is a range of keys of one (sequence, key head): it owns those rows of dk and dv, walks over the queries of all heads of
- * the group, and leaves its part of dq to be summed in the order of the ranges. The ranges depend on shapes alone, so the bits do not
- * depend on the number of threads. Cost: five products, one exponential a logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm 4;
- * the order of loops is ours.
+ * One piece of work is a range of keys of one (sequence, key head). It owns those rows of dk and dv, visits the queries of all heads of the
+ * group, and stores its part of dq; these parts are summed in the order of the ranges. The ranges depend on shapes alone, so the bits do
+ * not depend on the number of threads. Cost: five products, one exponential per logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm
+ * 4; the order of loops is ours.
  */
 #include "dense_pack.h"
 #include "dense_tile.h"
@@ -23,16 +23,16 @@ typedef struct backward_state {
   float *gradients, *gradient_rows; /* dout: [dv][lanes]; [lanes][dv padded] */
   float *dquery;                    /* [d][lanes], to be multiplied by scale */
   float *weights, *dlogits;         /* P and dS: [keys][lanes] */
-  float *clean;                     /* rows without those that are not finite */
+  float *clean;                     /* rows, zero if not finite */
   float *exact_memory;              /* see hark_dense_exact */
-  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing; 0 for exact ones */
+  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see no key; 0 for exact ones */
   float delta[HARK_TILE_QUERIES];   /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
-  bool rows_finite; /* all queries and dout of the tile */
+  bool rows_finite; /* all queries and dout of the tile are finite */
   hark_dense_exact exact;
-  float inverse[HARK_TILE_QUERIES];  /* of exact lanes: what 2^(S - top) is to be multiplied with; 1 */
-  int64_t leader[HARK_TILE_QUERIES]; /* of its lanes */
-  const float *all_keys;             /* of the sequence: where leaders are */
+  float inverse[HARK_TILE_QUERIES];  /* of exact lanes: the factor of 2^(S - top); otherwise 1 */
+  int64_t leader[HARK_TILE_QUERIES]; /* of exact lanes */
+  const float *all_keys;             /* of the sequence, for the leaders */
   /* rows of the tile in the caller's memory */
   int64_t query_stride, gradient_stride;
   /* rows of the tile of keys */
@@ -40,10 +40,10 @@ typedef struct backward_state {
   int64_t key_stride, value_stride;
   float *dkey, *dvalue; /* NULL: not requested */
   int64_t dkey_stride, dvalue_stride;
-  bool dquery_wanted, collects;
+  bool dquery_requested, collects;
   int64_t keys_left;           /* of the range, after this tile */
-  int next_queries;            /* rows of the next tile of queries, to be asked for while this tile is worked on; else 0 */
-  const hark_dense_term *only; /* the one term that gathers; NULL: all that want to */
+  int next_queries;            /* rows of the next tile of queries, to prefetch while this tile is computed; or 0 */
+  const hark_dense_term *only; /* the only term that gathers; NULL: all that collect */
   void *only_memory;
 } backward_state;
 
@@ -73,7 +73,7 @@ HARK_SIMD_NOINLINE void spread_part(const hark_product *p, int last) { hark_prod
 
 typedef void scores_function(const hark_product *p, int first, int last);
 
-/* A product over the tile's logits: vectors that some lane sees. */
+/* A product over the tile's logits, in vectors in which some lane sees a key. */
 static void scores(const hark_dense_tile *tile, scores_function *run, const hark_product *product) {
   const int last = hark_dense_vectors(tile);
   if (hark_dense_first_vector(tile, tile->keys - 1) == 0) {
@@ -110,7 +110,7 @@ static void spread(const hark_dense_tile *tile, const float *tile_weights, const
   }
 }
 
-/* The same where rows are not finite and not every lane is seen: those apart, for the keys that see them. */
+/* The same if rows are not finite and entries are hidden: such rows are added separately, to keys with a weight above 0. */
 static void spread_seen(const hark_dense_tile *tile, backward_state *state, const float *tile_weights, const float *rows, int padded,
                         int features, float *target, int64_t target_stride) {
   bool bad[HARK_TILE_QUERIES];
@@ -124,7 +124,7 @@ static void spread_seen(const hark_dense_tile *tile, backward_state *state, cons
     }
 }
 
-/* dquery += K' dS' where K is not finite and not every lane sees all of it. */
+/* dquery += K' dS' if K is not finite and entries are hidden. */
 static void combine_seen(const hark_dense_tile *tile, const hark_product *product, backward_state *state) {
   bool bad[HARK_TILE_KEYS];
   const int features = tile->call->head_dim;
@@ -141,15 +141,14 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-/* Entries that are seen keep weights above 0 beside what is not finite: keys' values, and lanes, of which a number each says so. */
+/* Marks keys with values, and lanes with numbers, that are not finite: there visible entries keep weights above 0. */
 typedef struct not_finite {
   bool key[HARK_TILE_KEYS];
   float lane[HARK_TILE_QUERIES]; /* 0, or NaN */
 } not_finite;
 
-/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. `beside`: NULL where all is
- * finite. */
-static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *beside) {
+/* Logits with their terms -> P, exactly zero if hidden; with dropout also dlogits = -P D and P o M. marks: NULL if everything is finite. */
+static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *marks) {
   const bool dropout = tile->call->dropout_threshold > 0, exact = state->exact.any;
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
     const int lane = m * HARK_LANES;
@@ -159,10 +158,10 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state, con
       const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
       const vf logit = vf_load(state->weights + at);
       vf weight = vf_exp2(vf_not_above(logit, vf_zero()));
-      if (beside != NULL) {
-        const vm bad = vm_not(vf_equal(vf_load(beside->lane + lane), vf_zero()));
+      if (marks != NULL) {
+        const vm bad = vm_not(vf_equal(vf_load(marks->lane + lane), vf_zero()));
         const vf seen = hark_seen_weight(weight, logit);
-        weight = beside->key[key] ? seen : vf_select(bad, seen, weight);
+        weight = marks->key[key] ? seen : vf_select(bad, seen, weight);
       }
       if (exact) weight = weight * vf_load(state->inverse + lane);
       weight = vf_select(nothing, vf_zero(), weight);
@@ -175,7 +174,7 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state, con
 
 /* ---- rows whose logits are in float64 (dense_exact.c) ---- */
 
-/* Their logits, less the highest. */
+/* Their logits minus the highest. */
 static void take_exact_logits(const hark_dense_tile *tile, backward_state *state) {
   for (int lane = 0; lane < tile->queries; lane++) {
     if (!state->exact.is[lane]) continue;
@@ -185,8 +184,8 @@ static void take_exact_logits(const hark_dense_tile *tile, backward_state *state
   }
 }
 
-/* rbf: takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for
- * any c: that is the key that the row weighs most, so that no term is larger than what the keys it weighs are apart. */
+/* rbf: removes their dS from the tile: dk[i] += scale dS (q[n] - k[i]). dS sums to zero, so dq[n] = scale sum_i dS (k[i] - c) for any c. c
+ * is the key with the row's largest weight, so that no term is larger than the distances of the keys with a weight. */
 static void take_exact_gradients(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   float *row = state->clean;
@@ -201,15 +200,15 @@ static void take_exact_gradients(const hark_dense_tile *tile, backward_state *st
       if (*dlogit == 0.0f) continue; /* hidden: the key may hold anything */
       if (state->dkey != NULL)
         hark_add_difference((float)call->scale * *dlogit, query, key, call->head_dim, state->dkey + i * state->dkey_stride);
-      if (state->dquery_wanted) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
+      if (state->dquery_requested) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
       *dlogit = 0.0f;
     }
-    for (int c = 0; state->dquery_wanted && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
+    for (int c = 0; state->dquery_requested && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
   }
 }
 
-/* Entries that were not computed because no lane of their vector sees them, and those of lanes without a query, are zero for those that
- * gather gradients. */
+/* Sets dS to zero for terms that gather gradients: in vectors that were not computed because no lane sees the key, and in lanes without a
+ * query. */
 static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
   for (int key = 0; key < tile->keys; key++) {
@@ -220,7 +219,7 @@ static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
   }
 }
 
-/* Memory that the next tile needs: keys and values, or where there are no more of them, the next queries' rows. */
+/* Memory that the next tile needs: keys and values, or after the last of them the next queries' rows. */
 static void look_ahead(const hark_dense_tile *tile, const backward_state *state, hark_product_ahead *ahead) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
@@ -266,12 +265,12 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   bool hidden = false;
   if (tile->general || state->exact.any || !state->rows_finite) {
     scores(tile, scores_store, &product);
-    hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees nothing */
+    hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees no key */
     if (state->exact.any) take_exact_logits(tile, state);
-    not_finite beside;
+    not_finite marks;
     const bool finite = state->rows_finite && hark_rows_finite(state->value, state->value_stride, tile->keys, call->value_dim);
-    if (!finite) find_not_finite(tile, state, &beside);
-    tile_weights(tile, state, finite ? NULL : &beside);
+    if (!finite) find_not_finite(tile, state, &marks);
+    tile_weights(tile, state, finite ? NULL : &marks);
   } else {
     scores(tile, scores_exp2, &product);
   }
@@ -282,7 +281,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     else
       spread(tile, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
   }
-  if (state->dkey == NULL && !state->dquery_wanted && !state->collects) return;
+  if (state->dkey == NULL && !state->dquery_requested && !state->collects) return;
 
   memset(product.ahead, 0, sizeof product.ahead);
   product.diagonal = NULL;
@@ -310,7 +309,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     else
       spread(tile, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
   }
-  if (state->dquery_wanted) {
+  if (state->dquery_requested) {
     int limits[HARK_TILE_VECTORS];
     hark_product sum = {.a = state->dlogits,
                         .a_step = HARK_TILE_QUERIES,
@@ -348,11 +347,11 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
   }
   if (call->exact_rows != NULL) HARK_ISA(hark_dense_exact_begin)(tile, state->queries, state->exact_memory, &state->exact);
   for (int lane = 0; call->rbf && lane < tile->queries;
-       lane += HARK_LANES) /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
+       lane += HARK_LANES) /* log_sum_exp contains -|q|^2 / (2 sigma^2), the tile's logits do not */
     vf_store(state->start + lane, vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
 }
 
-/* The same with its gradients, -D, and what is known of its rows. */
+/* The same with its gradients, -D, and the data of its exact rows. */
 static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
@@ -433,7 +432,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   const hark_attention_args *args = call->args;
   backward_state *state = open_state(call, memory);
-  state->dquery_wanted = args->dquery.data != NULL;
+  state->dquery_requested = args->dquery.data != NULL;
   for (int i = 0; i < call->term_count; i++)
     state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
   state->dkey_stride = args->dkey.stride[2];
@@ -480,7 +479,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
         HARK_ISA(hark_dense_start_tile)(&tile);
         visit_tile(&tile, state);
       }
-      if (!state->dquery_wanted) continue;
+      if (!state->dquery_requested) continue;
       if (call->partial_dquery != NULL)
         memcpy(partial_tile(call, chunk, sequence_index, tile.head, tile.query / HARK_TILE_QUERIES), state->dquery,
                (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
@@ -519,16 +518,16 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   }
 }
 
-/* ---- the exact rows, before everything else ---- */
+/* ---- the exact rows, computed first ---- */
 
-/* What is known of a row while its keys are visited. */
+/* State of a row while its keys are visited. */
 typedef struct exact_sum {
   double top, sum; /* sum of 2^(S - top) */
   int64_t leader;
   bool requested, number;
 } exact_sum;
 
-/* Exponentials are those of the weights (tile_weights), of which the row's then add up to one. */
+/* The same exponentials as in tile_weights(), so that the row's weights sum to one. */
 static void add_exact(const double *logits, int keys, int64_t first, exact_sum *row) {
   double top = row->top;
   for (int i = 0; i < keys; i++) {
@@ -548,7 +547,7 @@ static void add_exact(const double *logits, int keys, int64_t first, exact_sum *
   row->sum = sum;
 }
 
-/* Goes over the keys that a tile of queries sees, `summing` for the rows that are requested, else (rbf) to find those that are. */
+/* Visits the keys that a tile of queries sees: `summing` for the exact rows, otherwise (rbf) to find them. */
 static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summing, exact_sum *rows) {
   const hark_dense_call *call = tile->call;
   bool any = false;
@@ -608,8 +607,7 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
   if (sequence->key_count == 0 || !(any || call->rbf)) return;
   pack_scores(&tile, state);
   for (int lane = 0; call->rbf && lane < tile.queries; lane++) {
-    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys
-     * are. */
+    /* log_sum_exp is rounded, and so are |q|^2 and its difference if q is far from zero: such rows are exact whatever their keys are. */
     const float root = state->exact.root[lane];
     rows[lane].requested = rows[lane].requested || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
     any = any || rows[lane].requested;

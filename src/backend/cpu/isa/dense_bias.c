@@ -1,10 +1,10 @@
 /* dense_bias.c - an additive bias on the logits, broadcast over any of batch, heads, queries and keys, and its gradient.
  *
- *     S[b,h,n,i] += bias[b,h,n,i]          dbias = dS summed over what the bias was broadcast over
+ *     S[b,h,n,i] += bias[b,h,n,i]          dbias = dS summed over the broadcast dimensions of the bias
  *
- * Where nothing is broadcast, every entry of dbias belongs to one tile and is added as the tile passes. Otherwise tiles that are worked on
- * at the same time share entries, and the gradient has a pass of its own, in which a piece of work owns entries of dbias and visits all
- * tiles that touch them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
+ * If nothing is broadcast, every entry of dbias belongs to one tile and is added with it. Otherwise tiles that are computed at the same
+ * time share entries, so the gradient needs a separate pass. There, a piece of work owns entries of dbias and visits all tiles that
+ * contribute to them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
  */
 #include "dense_tile.h"
 
@@ -57,7 +57,7 @@ static void add(const hark_dense_tile *tile, void *memory) {
 
 static bool requested(const hark_dense_call *call) { return call->backward && call->args->dattention_bias.data != NULL; }
 
-/* Is dimension `i` of dbias summed over? */
+/* True if dimension `i` of dbias is summed over. */
 static bool is_shared(const hark_dense_call *call, int i) {
   const int64_t extents[4] = {call->batch, call->heads, call->query_rows, call->key_rows};
   return extents[i] > 1 && call->args->dattention_bias.stride[i] == 0;
@@ -72,7 +72,7 @@ static int64_t extent(const hark_dense_call *call, int i) {
   return is_shared(call, i) ? 1 : extents[i];
 }
 
-/* dbias starts at zero where it is not added to: entries that no tile touches have no gradient. Pieces: rows [b, h, n]. */
+/* Sets dbias to zero unless it is accumulated: entries that no tile touches have no gradient. Pieces: rows [b, h, n]. */
 static int64_t prepare_count(const hark_dense_call *call) {
   if (!requested(call) || (call->args->accumulate & HARK_ACCUMULATE_BIAS) != 0) return 0;
   return extent(call, 0) * extent(call, 1) * hark_ceil_div(extent(call, 2), HARK_TILE_QUERIES);
@@ -88,7 +88,7 @@ static void prepare(const hark_dense_call *call, void *memory, int64_t index) {
     for (int64_t i = 0; i < extent(call, 3); i++) plane[n * bias->stride[2] + i * bias->stride[3]] = 0.0f;
 }
 
-/* dbias[n,i] += dS[n,i] where queries are not shared. */
+/* dbias[n,i] += dS[n,i] if queries are not shared. */
 static void collect_rows(const hark_dense_tile *tile, const float *gradient, float *to, int64_t row_stride, int64_t key_stride) {
   for (int lane = 0; lane < tile->queries; lane += HARK_LANES) {
     const int rows = tile->queries - lane < HARK_LANES ? tile->queries - lane : HARK_LANES;
@@ -128,7 +128,7 @@ static void collect(const hark_dense_tile *tile, void *memory, const float *grad
   }
 }
 
-/* Pieces own rows (queries) of dbias, or blocks of its columns where the rows are shared. */
+/* Pieces own rows (queries) of dbias, or blocks of its columns if the rows are shared. */
 #define COLUMN_BLOCK 512
 
 static int64_t row_blocks(const hark_dense_call *call) {

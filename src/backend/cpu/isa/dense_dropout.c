@@ -1,9 +1,10 @@
-/* dense_dropout.c - dropout of attention weights, keyed by place and not by the order of tiles.
+/* dense_dropout.c - dropout of attention weights, keyed by the entry's indices and not by the order of tiles.
  *
- *     entry (b, h, n, i) is kept when word i % 4 of Philox counter ((b H + h) 2^23 + n) 2^21 + i / 4 is >= p 2^32; kept weights times 1/(1-p)
+ *     entry (b, h, n, i) is kept if word i % 4 of Philox counter ((b H + h) 2^23 + n) 2^21 + i / 4 is >= p 2^32
+ *     kept weights are multiplied by 1/(1-p)
  *
- * Lanes are queries; a counter gives the words of four keys. Cost: ten rounds of two 32 x 32 bit products for four entries. Source: Salmon
- * et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; hark_random_words() is the same for one counter.
+ * Lanes are queries; a counter has the words of four keys. Cost: ten rounds of two 32 x 32 bit products for four entries. Source: Salmon et
+ * al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; hark_random_words() is the same for one counter.
  */
 #include "backend/cpu/isa/philox.h"
 #include "dense_tile.h"

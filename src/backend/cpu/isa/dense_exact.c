@@ -1,18 +1,19 @@
-/* dense_exact.c - rows of attention whose logits f32 does not hold.
+/* dense_exact.c - rows of attention whose logits need float64.
  *
- * Large logits: rows whose highest logit, with all that terms add, is so far from 0 that its rounding would be seen in the weights, as
- * under a bias of -1e9 on all keys. Their logits are float64: a product in f32, which is as right as its size allows, plus the terms, which
- * may be any numbers of f32 (in units of log 2 those above 2.4e38 are beyond it), until they are relative to the row's own base. The
- * backward computes the highest logit and the sum of such a row again, since their logarithm, which is what log_sum_exp holds, has lost the
- * sum. Rows without terms lose nothing in the forward, where the base is a logit itself.
+ * Large logits: rows whose highest logit, with all terms, is so far from 0 that its rounding would change the weights, for example with a
+ * bias of -1e9 on all keys. Their logits are float64 until they are relative to the row's own base: a product in f32, which is exact enough
+ * for its size, plus the terms, which may be any numbers of f32 (in units of log 2, those above 2.4e38 exceed it). The backward recomputes
+ * the highest logit and the sum of such a row, because log_sum_exp is their logarithm, in which the sum is lost. Rows without terms lose
+ * nothing in the forward, where the base is a logit itself.
  *
- * RBF: rows whose squared distances must not come from products (distances.h). Logits of a tile are products first, which say what counts:
- * a pair with a spread above the bound and a logit that may reach the highest less 40 makes its lane an exact one. All logits of that lane
- * in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they are relative to the lane's offset, plus what other
- * terms add, which are computed again on a tile of zeros. A far key that has no weight costs nothing: its row is exact only where it
- * counts. In the backward a row is exact as a whole, and its log-sum-exp is computed again, because the one that is given has been rounded.
+ * RBF: rows whose squared distances must not come from products (distances.h). Logits of a tile are first computed from products, which
+ * show the significant ones: a lane becomes exact if it has a pair with a spread above the bound and a logit that may reach the highest
+ * minus 40. All logits of that lane in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they are relative to
+ * the lane's offset, plus the other terms, which are recomputed on a tile of zeros. A far key without weight costs nothing: a row is exact
+ * only where that is significant. In the backward a row is exact in all tiles, and its log-sum-exp is recomputed, because the given one has
+ * been rounded.
  *
- * Cost of an exact logit: d differences in float64, some five times a product's. Ordinary tiles: a few operations a key.
+ * Cost of an exact logit: d differences in float64, about five times a product's. Ordinary tiles: a few operations per key.
  */
 #include "dense_tile.h"
 #include "distances.h"
@@ -42,7 +43,7 @@ void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *
     vf_store(exact->square + lane, square);
     vf_store(exact->root + lane, vf_sqrt(square * vf_set(exact->to_half)));
   }
-  for (int lane = 0; lane < tile->queries; lane++) /* not NaN, which no pair's spread is above */
+  for (int lane = 0; lane < tile->queries; lane++) /* ignores NaN: its spread is above no bound */
     exact->longest = exact->root[lane] > exact->longest ? exact->root[lane] : exact->longest;
 }
 
@@ -50,7 +51,7 @@ static const float *norms_of(const hark_dense_tile *tile) {
   return HARK_ISA(hark_dense_key_norms)(tile->call, tile->sequence, tile->head / tile->call->group) + tile->key;
 }
 
-/* What a product of q and k and |k|^2 lose: of the spread the part without |q|^2, which is in no logit. */
+/* The rounding of q.k and |k|^2: the part of the spread without |q|^2, because |q|^2 is in no logit. */
 HARK_SIMD vf lost(vf query_root, vf key_root) { return vf_fma(query_root + query_root, key_root, key_root * key_root); }
 
 HARK_SIMD vf spread_of(vf query_root, vf key_root) {
@@ -74,7 +75,7 @@ static vf lowest_top(const hark_dense_tile *tile, const float *roots, int m, vf 
   for (int key = 0; key < tile->keys && hark_dense_first_vector(tile, key) <= m; key++) {
     const vf x = vf_load(tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES);
     const vf least = x - slack * spread_of(query_root, vf_set(roots[key]));
-    top = vf_select(vf_less(top, least), least, top); /* NaN is none */
+    top = vf_select(vf_less(top, least), least, top); /* ignores NaN */
   }
   return top;
 }
@@ -115,7 +116,7 @@ bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_den
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int last) { hark_product_run(HARK_FINISH_STORE, p, 0, last); }
 
-/* What one term adds to the tile, or none, and -infinity where it, causality or the window hides. */
+/* Adds one term (or none: -1) to exact->others, -infinity where it, causality or the window hides. */
 static void add_term(const hark_dense_tile *tile, int term, hark_dense_exact *exact) {
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
   hark_dense_call call = *tile->call;
@@ -142,7 +143,7 @@ static void add_term(const hark_dense_tile *tile, int term, hark_dense_exact *ex
     }
 }
 
-/* What terms add, each by itself, and -infinity where the entry is hidden; beside it products alone, unless distances take their place. */
+/* Sums of the terms, each computed separately, -infinity if the entry is hidden; and, without rbf, the products. */
 static void make_others(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride) {
   static const float none[HARK_TILE_QUERIES];
   if (exact->others_of == tile->key) return;

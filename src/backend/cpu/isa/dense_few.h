@@ -1,8 +1,8 @@
-/* dense_few.h - the forward's two products for a handful of queries, as in decoding: lanes are features.
+/* dense_few.h - the forward's two products for a few queries, as in decoding: lanes are features.
  *
  *     scores    S[i][n] = start[n] + diagonal[n - i] + q[n].k[i]            combine   O[c][n] = factor[n] O[c][n] + sum_i P[i][n] v[i][c]
  *
- * Tiles are laid out as everywhere, one lane a query, but most lanes would be empty; here every key and value is read once as whole
+ * The layout of tiles is the usual one, one lane per query, but most lanes would be empty. Here every key and value is read once as whole
  * vectors, so that the cost is that of reading the cache. combine adds in the same order as hark_product_block(): the bits are the same.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_FEW_H

@@ -2,12 +2,13 @@
  *
  *     S = scale q.k + terms;   out[n] = sum_i exp(S[n,i] - lse[n]) v[i];   lse[n] = log sum_i exp S[n,i]
  *
- * Lanes are queries, so that the softmax has no operation across lanes. The product S' = K Q' starts from minus the offset of each lane;
- * where no offset must grow, 2^S is taken while the logits are still in registers. An offset grows only when a logit exceeds it by RISE (a
- * factor 2^RISE is harmless in f32), each lane by itself: a lane's bits depend on nothing that it does not see. Source: online softmax,
- * Milakov and Gimelshein 2018, arXiv 1805.02867; tiles, Dao et al. 2022, arXiv 2205.14135; lazy offsets are ours.
+ * Lanes are queries, so that the softmax has no operation across lanes. The product S' = K Q' starts from minus the offset of each lane. If
+ * no offset must grow, 2^S is computed while the logits are still in registers. An offset grows only if a logit exceeds it by RISE (a
+ * factor 2^RISE is harmless in f32), separately for each lane: a lane's bits do not depend on anything that it does not see. Source: online
+ * softmax, Milakov and Gimelshein 2018, arXiv 1805.02867; tiles, Dao et al. 2022, arXiv 2205.14135; lazy offsets are ours.
  *
- * Cost of a tile of keys: 2 d + 2 dv multiply-adds a logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) a worker.
+ * Cost of a tile of keys: 2 d + 2 dv multiply-adds per logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) per
+ * worker.
  */
 #include <float.h>
 
@@ -24,11 +25,11 @@ typedef struct forward_state {
   float *out;                                              /* [dv][lanes] */
   float *clean;                                            /* [keys][dv padded] */
   float *rows;                                             /* a few queries: [queries][d padded], scaled */
-  hark_dense_exact exact;                                  /* rbf, and where terms add numbers */
+  hark_dense_exact exact;                                  /* for rbf, and for terms that add numbers */
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
   float bound[HARK_TILE_QUERIES];       /* largest logit above the offset: RISE; -infinity before the first visible key */
   float total[HARK_TILE_QUERIES];       /* sum of 2^(S - base) */
-  bool any_far, far[HARK_TILE_QUERIES]; /* lanes that are visited again, to be exact from the first key on */
+  bool any_far, far[HARK_TILE_QUERIES]; /* lanes that are visited again, exact from the first key on */
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES], rise[HARK_TILE_QUERIES];
 } forward_state;
 
@@ -46,7 +47,7 @@ HARK_SIMD_NOINLINE void scores_softmax(const hark_product *p, int last) { hark_p
 HARK_SIMD_NOINLINE void combine(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE, p, 0, last); }
 HARK_SIMD_NOINLINE void combine_factor(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE_FACTOR, p, 0, last); }
 
-/* Raw logits of a tile, those vectors that any lane sees. */
+/* Raw logits of a tile, in vectors in which some lane sees a key. */
 static void tile_logits(const hark_dense_tile *tile, const hark_product *product) {
   const int last = hark_dense_vectors(tile);
   if (hark_dense_first_vector(tile, tile->keys - 1) == 0) {
@@ -60,8 +61,8 @@ static void tile_logits(const hark_dense_tile *tile, const hark_product *product
   }
 }
 
-/* All logits of a lane in float64, with an offset of its own: those that are left in the tile are as small as any, whatever the logits are,
- * and tile_softmax() raises nothing. */
+/* All logits of a lane in float64, minus the lane's own offset: the results in the tile are small, whatever the logits are, and
+ * tile_softmax() does not raise the offset. */
 static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, int lane) {
   hark_dense_exact *exact = &state->exact;
   double logits[HARK_TILE_KEYS], top = -INFINITY;
@@ -79,14 +80,14 @@ static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, c
   exact->any = exact->is[lane] = true;
   exact->base[lane] = base;
   for (int i = 0; i < tile->keys; i++) tile->logits[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - base);
-  if (!begun && top == -INFINITY) return;                                /* has seen nothing yet */
-  state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, which show what counts */
+  if (!begun && top == -INFINITY) return;                                /* has seen no key yet */
+  state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, which show the significant logits */
   state->start[lane] = -state->base[lane];
   state->bound[lane] = RISE;
 }
 
-/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor is what the past is multiplied by.
- * `bad`: keys whose values are not finite, or NULL; what sees them has a weight above 0, so that hidden entries are those of weight 0. */
+/* Turns logits into weights, and raises offsets if needed. True: some lane's offset grew; multiply previous sums by state->factor. `bad`:
+ * keys whose values are not finite, or NULL; visible entries of such keys get a weight above 0, so that weight 0 means hidden. */
 static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, const bool *bad) {
   const int last = hark_dense_vectors(tile);
   bool grew = false;
@@ -121,8 +122,8 @@ static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, cons
   return grew;
 }
 
-/* out += V' P' where V has rows that are not finite and not every lane sees them: those apart, for the lanes that do. state->clean has the
- * others. */
+/* out += V' P' if V has rows that are not finite and entries are hidden: such rows are added separately, for the lanes that see them.
+ * state->clean has the other rows. */
 static void combine_seen(const hark_dense_tile *tile, const hark_product *product, forward_state *state, const bool *bad, bool grew) {
   const int features = tile->call->value_dim;
   hark_product clean = *product;
@@ -140,14 +141,14 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-/* Lanes whose base terms have moved far from 0, and with rbf those where products would lose too much. */
+/* Makes lanes exact whose base terms have moved far from 0, and with rbf those for which products would lose too much. */
 static void take_exact(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride) {
   hark_dense_exact *exact = &state->exact;
   bool found[HARK_TILE_QUERIES];
   const bool find = tile->call->rbf && HARK_ISA(hark_dense_exact_possible)(tile, exact) &&
                     HARK_ISA(hark_dense_exact_find)(tile, exact, state->bound, found);
   for (int lane = 0; lane < tile->queries; lane++) {
-    const bool far = (state->any_far && state->far[lane]) || /* there products and the start do not show what counts */
+    const bool far = (state->any_far && state->far[lane]) || /* there products and the start do not show the significant logits */
                      (tile->call->adds && exact->is[lane] && fabs(exact->base[lane]) > (double)HARK_DENSE_FAR);
     if (far || (find && found[lane])) take_exact_lane(tile, state, key, key_stride, lane);
   }
@@ -265,12 +266,12 @@ static void finish_tile(const hark_dense_tile *tile, forward_state *state) {
       out[lane * args->out.stride[2] + c] = state->factor[lane] * state->out[c * HARK_TILE_QUERIES + lane];
     if (log_sum_exp != NULL) log_sum_exp[lane] = state->top[lane];
   }
-  if (state->any_far) return; /* the others are there */
+  if (state->any_far) return; /* the others are done */
   if (log_sum_exp != NULL) memcpy(log_sum_exp, state->top, (size_t)tile->queries * sizeof *log_sum_exp);
   hark_unpack_transposed(state->out, state->factor, tile->queries, call->value_dim, false, out, args->out.stride[2]);
 }
 
-/* Goes over all keys that the tile of queries sees. */
+/* Visits all keys that the tile of queries sees. */
 static void visit_keys(hark_dense_tile *tile, forward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_sequence *sequence = tile->sequence;
@@ -295,7 +296,7 @@ static void visit_keys(hark_dense_tile *tile, forward_state *state) {
   }
 }
 
-/* Rows that terms have left far from 0, in the end: gates that close lead there on the way, and lose nothing. */
+/* Rows whose final base is far from 0 because of terms. Closing gates may move it there temporarily, without loss. */
 static bool find_far_lanes(const hark_dense_tile *tile, forward_state *state) {
   bool any = false;
   for (int lane = 0; lane < tile->queries; lane++) {

@@ -3,23 +3,23 @@
  *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over 0 < t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
  *     RBF                              -|q - k|^2 / (2 sigma^2) = q.k / sigma^2 - |q|^2 / (2 sigma^2) - |k|^2 / (2 sigma^2)
  *
- * (where the right side of the second would lose too much, dense_exact.c takes the left one, and gradients by differences).
+ * (If the right side of the second would lose too much, dense_exact.c uses the left side, and gradients by differences.)
  *
- * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and the rows of dS sum to zero. With the
- * sums c[i] of columns and r[n] of rows, p the query's position:
+ * A number of the query alone changes no weight: |q|^2 is only in log_sum_exp, and the rows of dS sum to zero. With the sums c[i] of
+ * columns and r[n] of rows, p the query's position:
  *
  *     dlog sigmoid(f_t) = sum over p >= t > i of dS[n,i] = sum over p >= t of r[n] - sum over i >= t of c[i]
  *     dk[i] -= k[i] c[i] / sigma^2
  *
- * r is rounding alone, and that of c: what a row's dS are all off by, as where D is rounded, is in both sums and cancels. Without r it adds
- * up over the rows, and grows with the length (of 8192 rows, worst of the gates: 2e-6 with it, 5e-5 without).
+ * r consists of rounding errors only, but they are also in c: a common error of a row's dS, such as the rounding of D, is in both sums and
+ * cancels. Without r it adds up over the rows, and grows with the length (of 8192 rows, worst of the gates: 2e-6 with it, 5e-5 without).
  *
- * F is summed in float64 and kept as a pair of floats, high and low: the difference of two entries is then right to f32 however long the
- * sequence is. Memory: two floats a key and head, in the backward a float64 beside, and one for every query, head and range of keys.
+ * F is summed in float64 and stored as a pair of floats, high and low: the difference of two entries is then correct to f32 for sequences
+ * of any length. Memory: two floats per key and head; the backward adds a float64, and one for every query, head and range of keys.
  */
 #include "dense_tile.h"
 
-/* Keys whose entries are added to row sums of their own, so that one addition does not wait for another. */
+/* Copies of the row sums, for successive keys, so that one addition does not wait for another. */
 #define ROW_COPIES 4
 
 /* r[n] += sum over the tile's keys of dS[n,i]. */
@@ -87,7 +87,7 @@ static gates gates_of(const hark_dense_call *call, void *memory, const hark_atte
   return (gates){columns + at, high + at, high + count + at};
 }
 
-/* The first gate of a sequence and head in [B, H, Lk] of any strides; gates follow at stride[2]. */
+/* The first gate of a sequence and head in [B, H, Lk] with any strides; gates follow at stride[2]. */
 static float *gate_row(const hark_tensor *logits, const hark_attention_sequence *sequence, int64_t head) {
   return (float *)logits->data + sequence->item * logits->stride[0] + head * logits->stride[1] + sequence->key_row * logits->stride[2];
 }
@@ -116,7 +116,7 @@ static void forget_add(const hark_dense_tile *tile, void *memory) {
   float high[HARK_TILE_QUERIES] = {0}, low[HARK_TILE_QUERIES] = {0};
   for (int lane = 0; lane < tile->queries; lane++) {
     const int64_t position = hark_min(tile->key + tile->shift + lane, tile->sequence->key_count - 1);
-    if (position < 0) continue; /* sees nothing */
+    if (position < 0) continue; /* sees no key */
     high[lane] = g.high[position];
     low[lane] = g.low[position];
   }
@@ -135,11 +135,11 @@ static void forget_collect(const hark_dense_tile *tile, void *memory, const floa
   add_rows(tile, gradient, row_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query);
 }
 
-/* Sums of dS[n,i] over i < t <= p as they are defined, where the difference of two sums is not: a number that is not finite reaches those
- * gates that lie between its query and its key, and no other. */
+/* Sums of dS[n,i] over i < t <= p by definition, not as the difference of two sums: a number that is not finite then reaches only the gates
+ * between its query and its key. */
 typedef struct direct_sums {
   double *passed;                   /* by t */
-  double before[HARK_TILE_QUERIES]; /* of a lane, the keys so far */
+  double before[HARK_TILE_QUERIES]; /* per lane: the keys so far */
 } direct_sums;
 
 static void direct_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
@@ -184,8 +184,8 @@ static int64_t forget_finish_count(const hark_dense_call *call) {
   return call->backward && forget_collects(call) ? sequence_heads(call) : 0;
 }
 
-/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Summed from the last key, because keys from t
- * on are seen by queries from t on only: what is wrong with an earlier query is not noticed. The first gate is passed by nothing. */
+/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Summed from the last key on, because only
+ * queries from t on see keys from t on: errors of earlier queries have no influence. No path passes the first gate. */
 static void forget_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
   const int64_t head = index % call->heads;
@@ -194,7 +194,7 @@ static void forget_finish(const hark_dense_call *call, void *memory, int64_t ind
   const gates g = gates_of(call, memory, sequence, head);
   float *out = gate_row(dforget, sequence, head);
   const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
-  int64_t left = sequence->query_count; /* queries before t: their rows are not counted yet */
+  int64_t left = sequence->query_count; /* queries before t: their rows are not yet included */
   double after = 0.0;
   const bool finite = forget_is_finite(call, memory, sequence, head);
   if (!finite) sum_directly(call, index / call->heads, head, g.columns, worker_memory);
@@ -296,7 +296,7 @@ static void rbf_finish(const hark_dense_call *call, void *memory, int64_t index,
     const float *key = hark_dense_row(&call->args->key, sequence->item, key_head, sequence->key_row + i);
     float *dkey = hark_dense_row_of(&call->args->dkey, sequence->item, key_head, sequence->key_row + i);
     const float weight = (float)(n.columns[i] * call->scale);
-    if (weight == 0.0f) continue; /* seen by nobody: the key may hold anything */
+    if (weight == 0.0f) continue; /* no query sees it: the key may hold anything */
     for (int c = 0; c < call->head_dim; c++) dkey[c] -= weight * key[c];
   }
 }

@@ -1,6 +1,6 @@
-/* dense_pack.h - moving rows into transposed tiles and back, and finding numbers that are not finite.
+/* dense_pack.h - moves rows into transposed tiles and back, and finds numbers that are not finite.
  *
- * A transposed tile is [features][HARK_TILE_QUERIES]: feature c of row r lies at c * HARK_TILE_QUERIES + r.
+ * A transposed tile is [features][HARK_TILE_QUERIES]: feature c of row r is at c * HARK_TILE_QUERIES + r.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_PACK_H
 #define HARK_BACKEND_CPU_ISA_DENSE_PACK_H
@@ -27,7 +27,7 @@ HARK_SIMD void hark_pack_transposed(const float *rows, int64_t stride, int count
     }
 }
 
-/* rows = (gain tile)', each lane with a gain of its own; with `add` rows += that. */
+/* rows = (gain tile)', with a separate gain per lane; with `add`, rows += (gain tile)'. */
 HARK_SIMD void hark_unpack_transposed(const float *tile, const float *gain, int count, int features, bool add, float *rows,
                                       int64_t stride) {
   for (int r = 0; r < count; r += HARK_LANES)
@@ -57,7 +57,7 @@ HARK_SIMD void hark_pack_rows(const float *rows, int64_t stride, int count, int 
     }
 }
 
-/* Every number of the rows is finite. */
+/* True if every number of the rows is finite. */
 HARK_SIMD bool hark_rows_finite(const float *rows, int64_t stride, int count, int features) {
   vf poison = vf_zero(); /* 0 x is NaN for infinite and NaN x, and NaN stays */
   for (int r = 0; r < count; r++) {
@@ -68,8 +68,8 @@ HARK_SIMD bool hark_rows_finite(const float *rows, int64_t stride, int count, in
   return !vm_any(vm_not(vf_equal(poison, vf_zero())));
 }
 
-/* A weight of 0 that is that of an entry which is seen, its logit being above -infinity, as the least normal number: beside what is not
- * finite, where weights of 0 are hidden entries. */
+/* A weight of 0 of a visible entry (its logit is above -infinity) becomes the least normal number. This is used next to values that are not
+ * finite, where weights of 0 mean hidden entries. */
 HARK_SIMD vf hark_seen_weight(vf weight, vf logit) {
   const vm lost = vm_and(vf_equal(weight, vf_zero()), vm_not(vf_equal(logit, vf_set(-INFINITY))));
   return vf_select(lost, vf_set(1.17549435e-38f), weight);

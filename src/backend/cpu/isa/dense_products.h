@@ -1,16 +1,16 @@
 /* dense_products.h - the matrix products inside attention, on tiles, as micro-kernels with their accumulators in registers.
  *
- * Tiles of logits lie transposed: [keys][HARK_TILE_QUERIES], one lane a query. Three products cover forward and backward:
+ * Tiles of logits are transposed: [keys][HARK_TILE_QUERIES], one lane per query. Three products cover forward and backward:
  *
  *     scores    C[j][lane]  = finish( start[lane] + diagonal[lane - j] + sum_k A[k][lane] B[j][k] )      S' = K Q' and dP' = V dO'
  *     combine   C[j][lane]  = factor[lane] C[j][lane] + sum_k A[k][lane] B[k][j]    O' += V' P' and dQ' += K' dS'
  *     spread    C[j][lane] += sum_k A[k][lane] B[j][k], lanes = features            dV += P dO and dK += dS Q
  *
- * A is packed, B is read as it lies, one element broadcast at a time. A block of rows x vectors of C stays in registers over the whole sum,
- * which starts from zero: what is there already is added at the end, so that rounding errors grow with the tile and not with the sequence,
- * and those of a logit with its products and not with its offset. Every lane's sum has
- * one order, whatever the block: results do not depend on how a tile is cut. Cost: one multiply-add an element; the blocks reach the
- * processor's peak as long as A fits into the second-level cache.
+ * A is packed; B is not, and is broadcast one element at a time. A block of rows x vectors of C stays in registers over the whole sum. The
+ * sum starts from zero and is added to the previous contents of C at the end: so rounding errors grow with the tile and not with the
+ * sequence, and those of a logit with its products and not with its offset. Every lane's sum has one order, whatever the block: results do
+ * not depend on how a tile is divided. Cost: one multiply-add per element; the blocks reach the processor's peak if A fits into the
+ * second-level cache.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
 #define HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
@@ -47,7 +47,7 @@ typedef enum hark_product_finish {
   HARK_FINISH_SPREAD_PART /* one vector, of which `part` lanes exist in C */
 } hark_product_finish;
 
-/* Rows that will be needed soon: block after block of a product of scores asks for as many of them as it has rows itself. */
+/* Rows that will be needed soon: each block of a product of scores prefetches as many of them as it has rows itself. */
 typedef struct hark_product_ahead {
   const float *rows; /* NULL: nothing */
   ptrdiff_t stride;
@@ -65,10 +65,10 @@ typedef struct hark_product {
   ptrdiff_t c_row;
   int rows;              /* j */
   int begin, end;        /* k */
-  const int *limits;     /* COMBINE: vector m needs k < limits[m] only, ascending; else NULL: all have the same end */
+  const int *limits;     /* COMBINE: vector m needs k < limits[m] only, ascending; NULL: all have the same end */
   const float *start;    /* scores: [lanes] */
   const float *diagonal; /* scores up to EXP2: entry lane - j; NULL: none */
-  const float *times;    /* TIMES: P, laid out as C */
+  const float *times;    /* TIMES: P, with the layout of C */
   float *top, *sum;      /* SOFTMAX: [lanes] */
   const float *factor;   /* COMBINE_FACTOR: [lanes] */
   int part;
@@ -108,7 +108,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
       }
     }
   } else {
-    /* A pointer for four rows, so that the addresses of all rows fit into registers. */
+    /* One pointer per four rows, so that the addresses of all rows fit into registers. */
     const float *quad[HARK_BLOCK_ROWS_MOST / 4];
     HARK_UNROLL
     for (int r = 0; r < rows; r += 4) quad[r / 4] = b + r * b_row + p->begin * b_step;
@@ -184,7 +184,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
   }
 }
 
-/* The part of a product of scores that makes rows from `row` on. */
+/* The part of a product of scores that computes rows from `row` on. */
 static inline hark_product hark_product_from(const hark_product *p, int row, int rows) {
   hark_product part = *p;
   part.b += row * p->b_row;
@@ -200,7 +200,7 @@ static inline hark_product hark_product_from(const hark_product *p, int row, int
   return part;
 }
 
-/* Asks for rows j .. j + rows of what comes next. */
+/* Prefetches rows j .. j + rows of `ahead`. */
 HARK_SIMD void hark_product_look_ahead(const hark_product *p, int j, int rows) {
   for (int stream = 0; stream < HARK_AHEAD_STREAMS; stream++) {
     const hark_product_ahead *ahead = p->ahead + stream;
@@ -227,7 +227,7 @@ HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int ve
   for (; j < p->rows; j++) hark_product_block(finish, vectors, 1, p, j, lane);
 }
 
-/* Vectors first .. last of the lanes. `finish` is a constant after inlining: wrap it in a function of its own. */
+/* Vectors first .. last of the lanes. `finish` is a constant after inlining: wrap it in a separate function. */
 HARK_SIMD void hark_product_run(const hark_product_finish finish, const hark_product *p, int first, int last) {
   int at = first;
   for (; at + HARK_BLOCK_VECTORS <= last; at += HARK_BLOCK_VECTORS)

@@ -1,16 +1,16 @@
-/* dense_short.c - softmax attention of a handful of queries and a few hundred keys, as of the slots of a chunk: all logits at once, in
- * cache.
+/* dense_short.c - softmax attention of a few queries and a few hundred keys, such as the slots of a chunk: all logits at once, in cache.
  *
  *     S = scale q.k;   P[n,i] = exp(S[n,i] - lse[n]);   out[n] = sum_i P[n,i] v[i]
- *     dv[i] = sum_n P[n,i] dout[n];   dS[n,i] = P[n,i] (dout[n].v[i] - dout[n].out[n]);   dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
+ *     dv[i] = sum_n P[n,i] dout[n];   dS[n,i] = P[n,i] (dout[n].v[i] - dout[n].out[n])
+ *     dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
  *
- * Tiles of dense_forward.c have a lane for every query, of which most would be empty, and cost what preparing a tile costs. Here lanes are
- * keys where logits are made (keys and values turned in blocks of lanes) and features everywhere else. There is one tile, so that nothing
- * is rescaled. Which sequences are short depends on their own rows alone: a sequence has the same bits alone and in a batch. For plain
+ * Tiles of dense_forward.c have a lane for every query; here most lanes would be empty, at the full cost of preparing a tile. Instead lanes
+ * are keys when logits are computed (keys and values are transposed in blocks of lanes) and features otherwise. There is one tile, so that
+ * nothing is rescaled. Whether a sequence is short depends on its own rows alone: it has the same bits alone and in a batch. For plain
  * softmax only: without masks, causality, window, biases, kernels of the distance, gates, dropout and shared key heads.
  *
- * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds a logit, 5 products in the backward, and one
- * vector of loads, shuffles and stores for each row of keys and values. Memory: O(queries (keys + d + dv)) a worker.
+ * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds per logit, 5 products in the backward, and one
+ * vector of loads, shuffles and stores for each row of keys and values. Memory: O(queries (keys + d + dv)) per worker.
  */
 #include "dense_pack.h"
 #include "dense_tile.h"
@@ -20,7 +20,7 @@
 typedef struct short_state {
   float *queries, *gradients; /* [queries][d padded], [queries][dv padded] */
   float *weights, *dlogits;   /* P and dS */
-  float *panel;               /* rows of keys or values, turned: [d or dv][lanes] */
+  float *panel;               /* transposed rows of keys or values: [d or dv][lanes] */
   float *sums;                /* [queries][d or dv padded] */
 } short_state;
 
@@ -88,7 +88,8 @@ HARK_SIMD_NOINLINE void scores(const float *a, int a_row, int queries, const flo
   }
 }
 
-/* sums[n][c ..] = sum over i of weights[n][i] rows[i][c ..] for some queries; even and odd keys apart, because one sum waits for itself. */
+/* sums[n][c ..] = sum over i of weights[n][i] rows[i][c ..] for some queries; even and odd keys in separate sums, because additions to one
+ * sum wait for each other. */
 HARK_SIMD void combine_some(const int queries, const float *weights, const float *rows, int64_t stride, int count, int width, float *sums,
                             int sums_row) {
   vf even[BLOCK], odd[BLOCK];
@@ -125,7 +126,7 @@ HARK_SIMD_NOINLINE void combine(const float *weights, int queries, const float *
   }
 }
 
-/* The same where rows are not finite: those of weight 0, which are hidden by an infinite key, leave no trace. */
+/* The same if rows are not finite: rows with weight 0, which an infinite key hides, are not added. */
 HARK_SIMD_NOINLINE void combine_seen(const float *weights, int queries, const float *rows, int64_t stride, int count, int features,
                                      float *sums, int sums_row) {
   for (int n = 0; n < queries; n++) {
@@ -182,7 +183,7 @@ HARK_SIMD void write_rows(const float *sums, int sums_row, const float *gain, in
     }
 }
 
-/* Logits of a query -> 2^(S - top), with their sum; lanes after the last key are left out of it. */
+/* Logits of a query -> 2^(S - top), with their sum; without lanes after the last key. */
 HARK_SIMD float softmax_row(float *logits, int count, float *base) {
   const int whole = count / HARK_LANES * HARK_LANES, rest = count - whole;
   vf highest = vf_set(-INFINITY), sum = vf_zero();
@@ -227,7 +228,7 @@ void HARK_ISA(hark_dense_short_forward)(const hark_dense_call *call, const hark_
   write_rows(state.sums, call->value_pad, gain, queries, dv, false, hark_dense_row_of(&args->out, item, head, row), args->out.stride[2]);
 }
 
-/* P and, unless `dlogits` is not requested, dS. */
+/* P and, if `dlogits` is requested, dS. */
 static void weigh(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head, const short_state *state,
                   bool dlogits) {
   const hark_attention_args *args = call->args;
@@ -245,7 +246,7 @@ static void weigh(const hark_dense_call *call, const hark_attention_sequence *se
     const vf start = vf_set(-log_sum_exp[n] * HARK_LOG2_E);
     const bool nothing = log_sum_exp[n] == -INFINITY;
     float inverse = 1.0f, base;
-    const bool far = hark_dense_is_far(log_sum_exp[n]); /* which has lost the sum (dense_exact.c) */
+    const bool far = hark_dense_is_far(log_sum_exp[n]); /* it has lost the sum (dense_exact.c) */
     if (far) inverse = 1.0f / softmax_row(weights, keys, &base);
     vf sum = vf_zero();
     for (int c = 0; c < call->value_dim; c += HARK_LANES)
@@ -262,7 +263,7 @@ static void weigh(const hark_dense_call *call, const hark_attention_sequence *se
   }
 }
 
-/* Rows that see nothing, as where the query is infinite: what they hold leaves no trace. */
+/* Clears rows that see no key, for example because the query is infinite: their contents must not be added. */
 static void clear_blind_rows(const float *log_sum_exp, int queries, int width, float *rows) {
   for (int n = 0; n < queries; n++)
     if (log_sum_exp[n] == -INFINITY) memset(rows + (ptrdiff_t)n * width, 0, (size_t)width * sizeof *rows);

@@ -1,15 +1,15 @@
-/* dense_terms.c - what adds to logits before the softmax: the table of terms, the mask, and the positional table.
+/* dense_terms.c - terms of the logits before the softmax: the table of terms, the mask, and the positional table.
  *
  *     S[n,i] += log G[h, |p - i|],  p = n + offset          dlog G[h, t] = sum over entries with |p - i| = t of dS[n,i]
  *
- * A tile is [keys][lanes]; logits are in units of log 2. Terms come first, then what causality and the window hide is set to -infinity, so
- * that nothing in a hidden entry matters. Cost: a few operations a logit.
+ * A tile is [keys][lanes]; logits are in units of log 2. Terms are added first; then entries hidden by causality and the window are set to
+ * -infinity, so that the contents of a hidden entry do not matter. Cost: a few operations per logit.
  */
 #include "dense_tile.h"
 
 const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] = {
     &HARK_ISA(hark_dense_rbf),  &HARK_ISA(hark_dense_forget), &HARK_ISA(hark_dense_log_kernel),
-    &HARK_ISA(hark_dense_bias), &HARK_ISA(hark_dense_mask), /* last: it overwrites whatever else there is */
+    &HARK_ISA(hark_dense_bias), &HARK_ISA(hark_dense_mask), /* last: it overwrites all other terms */
 };
 
 void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile) {
@@ -80,7 +80,7 @@ const hark_dense_term HARK_ISA(hark_dense_mask) = {.name = "mask", .hides = true
 
 /* ---- log G by distance ------------------------------------------------------------------------------------------------------------- */
 
-/* Diagonal sums are gathered in several copies in turn, so that a vector is not read again while its store is on its way. */
+/* Diagonal sums alternate between several copies, so that a vector is not read again before its store has finished. */
 #define DIAGONAL_COPIES 8
 
 static bool log_kernel_used(const hark_attention_desc *desc, const hark_attention_args *args) {
@@ -113,7 +113,7 @@ static void log_kernel_start(hark_dense_tile *tile, void *memory) {
   }
 }
 
-/* What G = 0 hides stays hidden whatever the product is. */
+/* Entries hidden by G = 0 stay hidden whatever the product is. */
 static void log_kernel_add(const hark_dense_tile *tile, void *memory) {
   const vf hidden = vf_set(-INFINITY);
   (void)memory;
@@ -130,7 +130,7 @@ static size_t log_kernel_bytes(const hark_attention_desc *desc, bool backward, i
   return backward ? (size_t)(item_pieces * (desc->query_length + desc->key_length) * desc->heads) * sizeof(double) : 0;
 }
 
-/* Sums over the diagonals of a sequence: entry x is for signed distance x + offset - (Lk - 1), of Lq + Lk - 1 that occur. */
+/* Sums over the diagonals of a sequence: entry x is for signed distance x + offset - (Lk - 1), with Lq + Lk - 1 distances. */
 static double *diagonal_sums(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head,
                              int64_t chunk) {
   const int64_t rows = call->query_rows + call->key_rows;
@@ -173,7 +173,7 @@ static void log_kernel_collect(const hark_dense_tile *tile, void *memory, const 
 /* Pieces: blocks of distances of a row of the table. */
 #define DISTANCE_BLOCK 512
 
-/* One row for all heads: a table of one row, or rows that lie over each other. */
+/* One row for all heads: a table of one row, or rows with stride 0. */
 static bool log_kernel_is_shared(const hark_tensor *gradient) { return gradient->shape[0] == 1 || gradient->stride[0] == 0; }
 
 static int64_t log_kernel_finish_count(const hark_dense_call *call) {
@@ -188,7 +188,7 @@ static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t
   const int64_t blocks = hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK), row = index / blocks;
   const int64_t begin = index % blocks * DISTANCE_BLOCK, end = hark_min(gradient->shape[1], begin + DISTANCE_BLOCK);
   const bool shared = log_kernel_is_shared(gradient);
-  double *sums = worker_memory; /* a worker's area holds a tile of logits, which is more */
+  double *sums = worker_memory; /* a worker's area is larger: it holds a tile of logits */
   for (int64_t t = begin; t < end; t++) sums[t - begin] = 0.0;
   for (int64_t s = 0; s < call->run->sequence_count; s++)
     for (int64_t head = shared ? 0 : row; head < (shared ? call->heads : row + 1); head++)

@@ -1,8 +1,8 @@
-/* dense_tile.h - what the parts of dense attention share: a call with everything derived from its arguments, a tile of logits, and the
+/* dense_tile.h - shared by the parts of dense attention: a call with everything derived from its arguments, a tile of logits, and the
  * terms.
  *
- * Legend: S sequences, H query heads, Hkv key heads, G = H / Hkv; d, dv features. Logits are kept in units of log 2, scaled by
- * log2(e), as tiles [keys][HARK_TILE_QUERIES]; gradients of logits in natural units.
+ * Legend: S sequences, H query heads, Hkv key heads, G = H / Hkv; d, dv features. Logits are kept in units of log 2, scaled by log2(e), as
+ * tiles [keys][HARK_TILE_QUERIES]; gradients of logits are in natural units.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_TILE_H
 #define HARK_BACKEND_CPU_ISA_DENSE_TILE_H
@@ -13,32 +13,33 @@
 #include "backend/cpu/cpu.h"
 #include "dense_products.h"
 
-/* Distances of a tile, signed: a window of keys + lanes - 1. */
+/* Number of signed distances in a tile: keys + lanes - 1, rounded up. */
 #define HARK_TILE_DIAGONALS (HARK_TILE_KEYS + HARK_TILE_QUERIES)
 
-/* Something that adds to logits. A new one is a few functions and a row in dense_terms.c. */
+/* A term of the logits. A new one is a few functions and a row in dense_terms.c. */
 typedef struct hark_dense_call hark_dense_call;
 typedef struct hark_dense_tile hark_dense_tile;
 
 typedef struct hark_dense_term {
   const char *name;
-  bool hides;                                                                     /* may hide single entries, other than by its start */
-  bool (*used)(const hark_attention_desc *desc, const hark_attention_args *args); /* args NULL: may a call of this descriptor use it? */
-  /* Bytes of scratch for the whole call, at the descriptor's maxima, item_pieces: batch items times the
-   * ranges that their keys are cut into. Optional. */
+  bool hides; /* may hide single entries, other than by its start */
+  /* True if a call uses this term; args NULL: true if a call of this descriptor may use it. */
+  bool (*used)(const hark_attention_desc *desc, const hark_attention_args *args);
+  /* Bytes of scratch for the whole call, at the descriptor's maxima. item_pieces: batch items times the number of ranges into which their
+   * keys are divided. Optional. */
   size_t (*bytes)(const hark_attention_desc *desc, bool backward, int64_t item_pieces);
   /* Before all tiles: `count` pieces of work in parallel. Optional. */
   int64_t (*prepare_count)(const hark_dense_call *call);
   void (*prepare)(const hark_dense_call *call, void *memory, int64_t index);
-  /* Adds what depends on the distance alone to tile->diagonal, from which the tile's logits start; and sets tile->start_hides where it is
-   * -infinity: then add is called as well, to hide entries whatever the product is. Optional. */
+  /* Adds the part that depends on the distance alone to tile->diagonal, from which the tile's logits start. If this is -infinity somewhere,
+   * sets tile->start_hides: then add is called too, to hide entries whatever the product is. Optional. */
   void (*start)(hark_dense_tile *tile, void *memory);
-  /* Adds to tile->logits, of which vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
+  /* Adds to tile->logits, whose vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
   void (*add)(const hark_dense_tile *tile, void *memory);
-  /* Is a gradient requested that collect gathers while tiles are visited? Optional with collect. */
+  /* True if a gradient is requested that collect gathers while tiles are visited. Optional with collect. */
   bool (*collects)(const hark_dense_call *call);
   /* Gathers from the gradients of the tile's logits [keys][HARK_TILE_QUERIES], zero where hidden. Tiles of one range of keys come one after
-   * another; other ranges, sequences and key heads may be worked on at the same time. */
+   * another; other ranges, sequences and key heads may run at the same time. */
   void (*collect)(const hark_dense_tile *tile, void *memory, const float *gradient);
   /* After all tiles: `count` pieces of work in parallel, each with a worker's area; 0 when nothing is requested. Optional. */
   int64_t (*finish_count)(const hark_dense_call *call);
@@ -66,19 +67,19 @@ struct hark_dense_call {
   bool starts;  /* a term has a start */
   bool adds;    /* a term adds numbers other than squared norms, however large */
   bool general; /* logits need more than a product and its start: other terms or dropout */
-  bool hides;   /* a term or dropout may take single entries out, besides what starts hide */
+  bool hides;   /* a term or dropout may hide single entries, other than by starts */
   bool rbf;
-  bool plain;                 /* every query meets every key of its sequence by scale q.k alone, and every head has keys of its own */
+  bool plain;                 /* logits are scale q.k alone for all queries and keys of a sequence, and every head has separate keys */
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */
   const hark_dense_term *terms[HARK_DENSE_TERM_COUNT];
   void *term_memory[HARK_DENSE_TERM_COUNT];
   int term_count;
-  int64_t chunks;                          /* key ranges that the backward of one (sequence, key head) is split into */
+  int64_t chunks;                          /* number of key ranges of the backward of one (sequence, key head) */
   int64_t tile_count;                      /* tiles of queries of all sequences, one head */
-  int64_t *tiles_before;                   /* [S + 1]: tiles of queries of the sequences before */
+  int64_t *tiles_before;                   /* [S + 1]: tiles of queries of the previous sequences */
   float *partial_dquery;                   /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
-  struct hark_dense_exact_row *exact_rows; /* backward: [B, H, Lq]; NULL where all rows are ordinary ones (dense_exact.c) */
+  struct hark_dense_exact_row *exact_rows; /* backward: [B, H, Lq]; NULL: all rows are ordinary ones (dense_exact.c) */
   char *worker_memory;
   size_t worker_bytes;
 };
@@ -93,14 +94,14 @@ struct hark_dense_tile {
   int queries, keys;
   int64_t shift; /* position of the first query minus that of the first key */
   float *logits;
-  bool start_hides; /* the diagonal has -infinity in it */
-  bool terms_alone; /* logits are to be a quarter of what terms add to products or squared distances, so that any number fits f32 */
+  bool start_hides; /* the diagonal contains -infinity */
+  bool terms_alone; /* compute only the sum of the terms, divided by 4 so that any number fits f32 */
   bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
   /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
   float diagonal[HARK_TILE_DIAGONALS];
 };
 
-/* Keys are taken together in groups of this size where causality hides a part of a tile. */
+/* Keys are processed in groups of this size if causality hides a part of a tile. */
 #define HARK_KEY_GROUP 16
 
 /* First vector of lanes that sees any key of the group of row `key`, or a later one. Vectors before it are neither computed nor read. */
@@ -111,14 +112,14 @@ static inline int hark_dense_first_vector(const hark_dense_tile *tile, int key) 
 }
 static inline int hark_dense_vectors(const hark_dense_tile *tile) { return (tile->queries + HARK_LANES - 1) / HARK_LANES; }
 
-/* Causality or the window hide some entry of the tile. */
+/* True if causality or the window hide an entry of the tile. */
 static inline bool hark_dense_tile_is_partial(const hark_dense_tile *tile) {
   const int64_t window = tile->call->window;
   if (tile->call->causal && tile->keys - 1 > tile->shift) return true;
   return window >= 0 && (tile->shift + tile->queries - 1 > window || tile->keys - 1 - tile->shift > window);
 }
 
-/* Rows of the batch item that the tile's first query and key are. */
+/* Rows of the tile's first query and key in the batch item. */
 static inline int64_t hark_dense_query_row(const hark_dense_tile *tile) { return tile->sequence->query_row + tile->query; }
 static inline int64_t hark_dense_key_row(const hark_dense_tile *tile) { return tile->sequence->key_row + tile->key; }
 
@@ -129,56 +130,56 @@ static inline float *hark_dense_row_of(const hark_tensor *t, int64_t item, int64
   return (float *)t->data + item * t->stride[0] + head * t->stride[1] + row * t->stride[2];
 }
 
-/* Makes the diagonal and what follows from it, of a tile whose queries, keys and shift are set. */
+/* Computes the diagonal and the fields that depend on it; the tile's queries, keys and shift are set. */
 void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile);
 
-/* The diagonal as a product of the tile's rows takes it. */
+/* The diagonal as the argument of a product of the tile's rows. */
 static inline const float *hark_dense_diagonal(const hark_dense_tile *tile) {
   return tile->call->starts ? tile->diagonal + tile->keys - 1 : NULL;
 }
 
-/* What terms multiply their numbers with: logits are in units of log 2, of which finite numbers may overflow (dense_exact.c). */
+/* The factor of terms: logits are in units of log 2, in which finite numbers may overflow (dense_exact.c). */
 static inline float hark_dense_unit(const hark_dense_tile *tile) { return tile->terms_alone ? 0.25f * HARK_LOG2_E : HARK_LOG2_E; }
 
-/* What is taken for a finite term below it. Sums of all terms and a product are finite then: only -infinity hides. */
+/* Finite terms below this are replaced by it. Then sums of all terms and a product are finite: only -infinity hides. */
 static inline float hark_dense_least_term(const hark_dense_tile *tile) { return tile->terms_alone ? -FLT_MAX : -FLT_MAX / 8; }
 
-/* Adds all terms that the start did not and hides what causality and the window hide. True: some entry may be hidden. */
+/* Adds all terms that are not in the start, and hides entries by causality and window. True: some entry may be hidden. */
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
 
 /* ---- rows whose logits are in float64 (dense_exact.c) ---- */
 
-/* A base or log-sum-exp in units of log 2 beyond which a row is exact: rounding it is 2^-16 of a weight. */
+/* A base or log-sum-exp in units of log 2 beyond which a row is exact: there rounding it changes a weight by 2^-16. */
 #define HARK_DENSE_FAR 256.0f
 
-/* What the backward knows of such a row. */
+/* The backward's data of such a row. */
 typedef struct hark_dense_exact_row {
-  double top, sum; /* its highest logit in units of log 2, and the sum of 2^(S - top): of 2^60 and 2 a float64 is 2^60 */
-  int64_t leader;  /* the key that it weighs most, counted in the sequence; -1: the row is an ordinary one */
+  double top, sum; /* highest logit in units of log 2, sum of 2^(S - top); separate, because 2^60 + 2 would round to 2^60 */
+  int64_t leader;  /* the key with the largest weight, counted in the sequence; -1: the row is an ordinary one */
 } hark_dense_exact_row;
 
-/* A tile of queries, and which of its lanes are such rows. */
+/* A tile of queries, with marks of the lanes that are such rows. */
 typedef struct hark_dense_exact {
   const float *query;
   int64_t query_stride;
-  const float *packed;             /* the queries as products take them */
-  float square[HARK_TILE_QUERIES]; /* rbf: |q|^2 of the packed queries, in units; half squares (distances.h) are that times `to_half` */
+  const float *packed;             /* the queries as arguments of products */
+  float square[HARK_TILE_QUERIES]; /* rbf: |q|^2 of the packed queries, in units; times `to_half`: half squares (distances.h) */
   float root[HARK_TILE_QUERIES];   /* of the half squares */
   float to_half, longest;          /* longest: the largest root */
-  double *others;                  /* [keys][lanes]: what terms add to the tile that `others_of` names; -infinity is hidden */
-  float *one;                      /* what one of them adds */
-  float *products;                 /* not rbf: products of that tile alone */
+  double *others;                  /* [keys][lanes]: sums of terms for the tile `others_of`; -infinity is hidden */
+  float *one;                      /* one term */
+  float *products;                 /* not rbf: products of that tile without terms */
   int64_t others_of;               /* the tile's first key, or -1 */
   bool any, is[HARK_TILE_QUERIES];
-  double base[HARK_TILE_QUERIES]; /* what such lanes' logits are relative to: offset in the forward, top in the backward */
+  double base[HARK_TILE_QUERIES]; /* subtracted from logits of such lanes: offset in the forward, top in the backward */
 } hark_dense_exact;
 
-/* Begins a tile of queries, packed as their products take them. memory: hark_dense_exact_floats(). */
+/* Begins a tile of queries, packed as arguments of their products. memory: hark_dense_exact_floats(). */
 void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *memory, hark_dense_exact *exact);
-/* Whether some pair of the tile may have a spread above the bound, or some lane is exact already. */
+/* True if a pair of the tile may have a spread above the bound, or a lane is exact already. */
 bool HARK_ISA(hark_dense_exact_possible)(const hark_dense_tile *tile, const hark_dense_exact *exact);
-/* Finds lanes that need exact logits in this tile, from the ones there are. bound: -infinity for lanes that have seen no key yet, whose
- * logits count by the largest among them; NULL: no lane is like that. */
+/* Finds lanes that need exact logits in this tile, from the given logits. bound: -infinity for lanes that have seen no key yet, whose
+ * logits are compared with the largest among them; NULL: there are no such lanes. */
 bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_dense_exact *exact, const float *bound, bool *found);
 /* All logits of a lane in the tile, in units of log 2, -infinity where hidden. */
 void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,
@@ -196,21 +197,21 @@ static inline hark_dense_exact_row *hark_dense_exact_rows(const hark_dense_call 
 static inline const float *hark_dense_log_sum_exp(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
   return (const float *)call->args->log_sum_exp.data + (sequence->item * call->heads + head) * call->query_rows + sequence->query_row;
 }
-/* A row whose given log-sum-exp has been rounded too much. */
+/* True for a row whose given log-sum-exp has been rounded too much. */
 static inline bool hark_dense_is_far(float log_sum_exp) {
   return fabsf(log_sum_exp) * HARK_LOG2_E > HARK_DENSE_FAR && fabsf(log_sum_exp) != INFINITY;
 }
 /* Finds the exact rows of a tile of queries, for the backward. */
 void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
 
-/* Floats of `others`, `one` and `products`. Memory is aligned as float64 is. */
+/* Floats of `others`, `one` and `products`. Memory is aligned for float64. */
 static inline size_t hark_dense_exact_floats(const hark_attention_desc *desc, bool backward) {
   const size_t tile = (size_t)HARK_TILE_KEYS * HARK_TILE_QUERIES;
   if (desc->kernel == HARK_KERNEL_RBF) return 3 * tile;
   return backward || desc->has_bias || desc->has_log_kernel || desc->has_forget ? 4 * tile : 0;
 }
 
-/* Zeroes dropped weights of the tile and multiplies the others by the gain. */
+/* Sets dropped weights of the tile to zero and multiplies the others by the gain. */
 void HARK_ISA(hark_dense_drop)(const hark_dense_tile *tile, float *weights);
 
 /* Keys of the sequence that queries first .. first + queries see at most: *from <= key < *to, possibly none. */
@@ -222,10 +223,10 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
 size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc);
 void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t sequence, int64_t key_head, int64_t chunk, void *memory);
 size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc);
-/* Gives the gradients of the logits of some queries (at most a tile) and keys to one term's collect; writes no other gradient. */
+/* Passes the gradients of the logits of some queries (at most a tile) and keys to one term's collect; writes no other gradient. */
 void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const hark_dense_term *term, void *term_memory, int64_t sequence,
                                           int64_t head, int64_t query, int queries, int64_t key_from, int64_t key_to, void *memory);
-/* Of sequences of few rows, whose tiles would be mostly empty: forward and backward of one head (dense_short.c). */
+/* For sequences of few rows, whose tiles would be mostly empty: forward and backward of one head (dense_short.c). */
 #define HARK_SHORT_QUERIES 8
 #define HARK_SHORT_KEYS 512
 bool HARK_ISA(hark_dense_is_short)(const hark_dense_call *call, const hark_attention_sequence *sequence);

@@ -1,15 +1,15 @@
-/* distances.h - exponents of the Gaussian kernel where its squared distances may come from a product, and where they must not.
+/* distances.h - exponents of the Gaussian kernel: when its squared distances may come from a product, and when they must not.
  *
  *     -|x - y|^2 / (2 sigma^2) = x.y / sigma^2 - |x|^2 / (2 sigma^2) - |y|^2 / (2 sigma^2)
  *
- * The right side costs a product of matrices, and loses what its three numbers have in common: with the half squares h(x) = |x|^2 / (2
- * sigma^2) it is off by at most (d + 4) u N, u = 2^-24, by about u N on the whole, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the
- * pair. Rows of ordinary size have a spread of a few times d and nothing happens. A pair whose spread is above a bound, and that counts, is
- * taken from the differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is seen from
- * the product itself, whose error is known: the exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
+ * The right side costs a product of matrices, but its three numbers cancel. With the half squares h(x) = |x|^2 / (2 sigma^2) its error is
+ * at most (d + 4) u N, u = 2^-24, and about u N on average, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the pair. Rows of ordinary
+ * size have a spread of a few times d, and products suffice. A pair with a significant weight and a spread above a bound is computed from
+ * the differences of its rows in float64: its exponent is then correct to f32 wherever the two rows are. The product itself, whose error is
+ * known, shows whether the weight is significant: its exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
  *
- * Whether a pair is taken apart depends on the two rows, and on what the row of the query saw before: never on rows that it does not see,
- * nor on the number of threads. Half squares and exponents are in units of log 2.
+ * Whether a pair is computed from differences depends on its two rows, and on what the query's row saw before: never on rows that it does
+ * not see, nor on the number of threads. Half squares and exponents are in units of log 2.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DISTANCES_H
 #define HARK_BACKEND_CPU_ISA_DISTANCES_H
@@ -20,20 +20,21 @@
 
 #include "backend/cpu/simd.h"
 
-#define HARK_DISTANCE_SPREAD 256.0f  /* up to which weights of softmax come from products: 2^-16 of a weight, by about 2^-24 a unit */
-#define HARK_DISTANCE_FAINT (-40.0f) /* a weight below 2^that of what a row has counts for nothing */
+/* Weights of softmax come from products up to this spread: error 2^-16 of a weight, about 2^-24 per unit. */
+#define HARK_DISTANCE_SPREAD 256.0f
+#define HARK_DISTANCE_FAINT (-40.0f) /* a weight below 2^this of a row's sum is not significant */
 /* Twice the worst rounding of a sum of d products and of the two additions. */
 #define HARK_DISTANCE_SLACK(features) ((float)((features) + 16) * 0x1p-23f)
 
 #define HARK_DISTANCE_LOG2_E 1.44269504088896340736
 
-/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no
- * square is out of range: no bit depends on it. scale2: log2(e) / sigma^2. */
+/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2. These are first divided by a power of two so that no
+ * square is out of range; this changes no bit. scale2: log2(e) / sigma^2. */
 typedef struct hark_square_factors {
   float before, after;
 } hark_square_factors;
 static inline hark_square_factors hark_square_factors_of(double scale2) {
-  const int power = ilogb(scale2) / 2; /* which makes |q| / sigma of them */
+  const int power = ilogb(scale2) / 2; /* divides them by 2^power: about |q| / sigma remains */
   return (hark_square_factors){(float)ldexp(1, -power), (float)(0.5 / ldexp(scale2, -2 * power))};
 }
 
@@ -72,7 +73,7 @@ HARK_SIMD_NOINLINE double hark_squared_distance(const float *x, const float *y, 
   return total;
 }
 
-/* A log-sum-exp in f32: an infinite one is of rows that see nothing, or of no numbers. */
+/* A log-sum-exp in f32: infinity is reserved for rows that see nothing, or have NaN. */
 static inline float hark_finite_log_sum(double log_sum) {
   return isfinite(log_sum) ? (float)fmax((double)-FLT_MAX, fmin(log_sum, (double)FLT_MAX)) : (float)log_sum;
 }

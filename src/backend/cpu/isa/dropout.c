@@ -1,6 +1,6 @@
 /* dropout.c - y[i] = keep(i) x[i] / (1 - p), keep(i): word i of the stream >= p 2^32. The backward draws the same words again.
  *
- * Ten rounds of Philox for four elements, a counter a lane. Srivastava et al., JMLR 15 (2014).
+ * Ten rounds of Philox for four elements, one counter per lane. Srivastava et al., JMLR 15 (2014).
  */
 #include "backend/cpu/isa/elements.h"
 #include "backend/cpu/isa/philox.h"

@@ -1,4 +1,4 @@
-/* elements.c - y = a + b and y = factor x. Memory sets the pace: 12 and 8 bytes an element. */
+/* elements.c - y = a + b and y = factor x. Limited by memory: 12 and 8 bytes per element. */
 #include "backend/cpu/isa/elements.h"
 
 /* ---- add --------------------------------------------------------------------------------------------------------------------------- */
@@ -19,7 +19,7 @@ hark_status HARK_ISA(hark_cpu_add_forward)(hark_context *context, const hark_cal
 /* y = a + b: da = dy, db = dy */
 static void add_backward_range(const hark_call *call, int64_t first, int64_t last) {
   for (int i = 0; i < 2; i++)
-    if (hark_cpu_wanted(call, i))
+    if (hark_cpu_requested(call, i))
       map(same, NULL, call->input_gradients[i].data, hark_cpu_adds(call, i), call->output_gradients[0].data, first, last);
 }
 hark_status HARK_ISA(hark_cpu_add_backward)(hark_context *context, const hark_call *call) {

@@ -1,6 +1,6 @@
 /* elements.h - loops of element-wise kernels: y[i] = f(x[i], ...) over a range, vector after vector, the last one in part.
  *
- * Everything of a vector is read before anything of it is written, so that results may lie over operands. */
+ * Each vector is read completely before it is written, so that a result may overwrite an operand. */
 #ifndef HARK_BACKEND_CPU_ISA_ELEMENTS_H
 #define HARK_BACKEND_CPU_ISA_ELEMENTS_H
 
@@ -8,7 +8,7 @@
 #include "backend/cpu/ranges.h"
 #include "backend/cpu/simd.h"
 
-/* Loads and stores of `count` lanes, all of them in the inner part of a loop. */
+/* Loads and stores of `count` lanes, HARK_LANES in the inner part of a loop. */
 HARK_SIMD vf load_lanes(const float *from, int count) { return count == HARK_LANES ? vf_load(from) : vf_load_part(from, count); }
 HARK_SIMD void store_lanes(float *to, vf x, int count) {
   if (count == HARK_LANES)
@@ -19,7 +19,7 @@ HARK_SIMD void store_lanes(float *to, vf x, int count) {
 /* to <- x, or to + x */
 HARK_SIMD void give_lanes(float *to, vf x, bool add, int count) { store_lanes(to, add ? load_lanes(to, count) + x : x, count); }
 
-/* A function of one or two operands with constants that were prepared before the loop. */
+/* A function of one or two operands, with constants computed before the loop. */
 typedef vf unary(const void *constants, vf x);
 typedef vf binary(const void *constants, vf x, vf y);
 
@@ -38,11 +38,11 @@ HARK_SIMD void map2(binary *f, const void *constants, float *to, bool add, const
   }
 }
 
-/* The forward and backward of y = f(x) on a range. */
+/* The forward of y = f(x) on a range. */
 HARK_SIMD void forward_map(unary *f, const void *constants, const hark_call *call, int64_t first, int64_t last) {
   map(f, constants, call->outputs[0].data, false, call->inputs[0].data, first, last);
 }
-/* dx = g(x, dy); `of` is x, or y where g is a function of the output. */
+/* dx = g(x, dy); `of` is x, or y if g is a function of the output. */
 HARK_SIMD void backward_map(binary *g, const void *constants, const hark_call *call, const hark_tensor *of, int64_t first, int64_t last) {
   const float *dy = call->output_gradients[0].data;
   if (hark_cpu_adds(call, 0))

@@ -1,7 +1,7 @@
 /* embedding.c - y[n, :] = table[id[n], :] and its gradient dtable[v, :] = sum over n with id[n] = v of dy[n, :].
  *
  * ids i32, N of them; table [V, D]; y [N, D]. The rows are sorted by id, stably, in the workspace, so that every entry of the gradient is
- * added up in increasing n whatever the number of threads. The forward is the record's: it copies rows.
+ * summed in increasing n whatever the number of threads. The forward is the record's: it copies rows.
  */
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 
 enum { INPUT_IDS, INPUT_TABLE };
 
-#define COLUMNS 128 /* of one piece: frequent ids are spread over several */
+#define COLUMNS 128 /* of one piece: a frequent id is split into several pieces */
 
 /* dtable[v, first .. last) for the pieces [first, last); a piece is a row of the table and COLUMNS columns */
 static void backward_pieces(const hark_call *call, int64_t first, int64_t last) {
@@ -31,7 +31,7 @@ static void backward_pieces(const hark_call *call, int64_t first, int64_t last) 
 }
 
 hark_status HARK_ISA(hark_cpu_embedding_backward)(hark_context *context, const hark_call *call) {
-  if (hark_cpu_no_gradient(call) || !hark_cpu_wanted(call, INPUT_TABLE)) return HARK_OK;
+  if (hark_cpu_no_gradient(call) || !hark_cpu_requested(call, INPUT_TABLE)) return HARK_OK;
   const hark_tensor *gradient = &call->input_gradients[INPUT_TABLE];
   const int64_t vocabulary = gradient->shape[0], width = gradient->shape[1], count = hark_tensor_count(&call->inputs[INPUT_IDS]);
   const int32_t *id = call->inputs[INPUT_IDS].data;

@@ -1,6 +1,6 @@
 /* few_rows.c - C = A B^T + 1 bias^T for few rows of A: inner products that read B once, in the order of memory.
  *
- * A [m, k], B [n, k], C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes, so that memory sets the pace. Each inner
+ * A [m, k], B [n, k], C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes, so memory limits the speed. Each inner
  * product has its partial sums in lanes, which are added in the order of a tree: one order whatever m is.
  */
 #include "backend/cpu/isa/kernels.h"
@@ -8,7 +8,7 @@
 
 #define ROWS_B 4               /* rows of B at a time */
 #define ROWS_A 4               /* rows of A against them */
-#define FETCH_AHEAD (4 * 1024) /* floats: where the next reads will be */
+#define FETCH_AHEAD (4 * 1024) /* floats: distance of prefetched reads */
 
 /* C[0..rows, 0..columns] for the given constant numbers of rows of A and B. */
 HARK_SIMD void inner_products(const int rows, const int columns, const hark_cpu_product *x, int64_t row, int64_t column) {

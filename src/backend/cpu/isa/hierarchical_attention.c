@@ -1,16 +1,16 @@
 /* hierarchical_attention.c - the algorithm "hierarchical tiled": hierarchical attention in f32, O(length) time and memory.
  *
- * This file: what is supported, how memory is laid out, how the work is cut. hierarchical_tokens.c makes tokens of coarse levels and
- * windows, hierarchical_forward.c and hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels,
- * hierarchical_terms.c what is added by distance.
+ * This file: what is supported, the layout of memory, the division of the work. hierarchical_tokens.c computes tokens of coarse levels and
+ * windows, hierarchical_forward.c and hierarchical_backward.c contain the loops over tiles, dense_products.h the micro-kernels,
+ * hierarchical_terms.c the terms by distance.
  *
- * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many
- * threads busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the
- * backward in pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows.
- * The backward's cuts depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits do not depend on
- * the way or on the number of threads.
+ * Normally one thread computes a (sequence, key head) with a separate tree, which stays in its caches. If that keeps fewer threads busy,
+ * the (sequence, key head)s are computed one after another, each by all threads: tokens in pieces of a level, the forward in subtrees, the
+ * backward in pieces of a level or windows (every second one at a time, because these touch separate keys), or with exact queries in parts
+ * of the rows. The backward's pieces depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits
+ * depend neither on the way nor on the number of threads.
  *
- * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker, busy or not | the tables'
+ * Scratch: trees, one or as many as (sequence, key head)s at the same time | tiles and a window per worker | the tables'
  * (hierarchical_terms.c).
  */
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 
 #include "hierarchical_exact.h"
 
-#define TOKEN_PIECE 256 /* tokens of a level made at once */
+#define TOKEN_PIECE 256 /* tokens of a level computed at once */
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -40,28 +40,28 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return reason == NULL;
 }
 
-/* Subtrees of a head that is spread: so many that no thread waits long for another, so few that what is above them, which each computes for
- * itself, costs little. */
+/* Minimum subtrees of a head that all threads compute: enough that no thread waits long for another, few enough that the levels above them,
+ * which every subtree recomputes, cost little. */
 static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
 
-/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that it does without where all
- * threads on one head would ask for more subtrees than it has windows. The backward's are not: there the length alone decides, and a head
- * of n windows keeps n / 2 threads busy. */
+/* Sequences from this length on are computed in windows. The forward's bits are the same without windows, so it does not use them if all
+ * threads on one head would need more subtrees than the head has windows. The backward's bits are not: there the length alone decides, and
+ * a head of n windows keeps n / 2 threads busy. */
 static int64_t windowed_from(const hark_attention_desc *desc, int workers, bool backward) {
   if (desc->coarse_query == HARK_COARSE_QUERY_EXACT || !hark_windows_fit(desc->hierarchy_block)) return INT64_MAX;
   return backward ? HARK_WINDOWED_ROWS : hark_max(HARK_WINDOWED_ROWS, least_roots(workers) * HARK_WINDOW_ROWS);
 }
 
-/* At most so many tokens are kept of a hierarchy over at most `length` rows. */
+/* Upper bound of the kept tokens of a hierarchy over at most `length` rows. */
 static int64_t kept_tokens(int64_t length, int64_t windowed) {
   if (length < windowed) return hark_hierarchy_most_tokens(length);
-  const int64_t above = ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS; /* of the levels above those of windows */
+  const int64_t above = ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS; /* tokens of the levels above the windows */
   return hark_max(length + above, hark_hierarchy_most_tokens(windowed - 1));
 }
 
 /* The same without level 0. */
 static int64_t coarse_tokens(int64_t length, int64_t windowed) {
-  const int64_t whole = hark_min(length, windowed) + HARK_HIERARCHY_MAX_LEVELS; /* of one that is not windowed */
+  const int64_t whole = hark_min(length, windowed) + HARK_HIERARCHY_MAX_LEVELS; /* without windows */
   return hark_max(whole, ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS);
 }
 
@@ -89,8 +89,8 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   return HARK_OK;
 }
 
-/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows or windows, every second one in the
- * backward, or its parts with exact queries. */
+/* Threads that one (sequence, key head) keeps busy if all threads share it: one per piece of its rows or window; in the backward per two of
+ * them, or with exact queries one per part. */
 static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const bool windowed = length >= windowed_from(desc, workers, backward);
@@ -99,10 +99,10 @@ static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, i
   return hark_min(workers, backward ? hark_ceil_div(pieces, 2) : pieces);
 }
 
-/* Not the backward with gradients of tables. */
+/* True except for the backward with gradients of tables. */
 static bool may_spread(bool backward, bool tables) { return !backward || !tables; }
 
-/* Trees that are worked on at a time at the descriptor's maxima. */
+/* Number of trees in use at the same time, at the descriptor's maxima. */
 static int64_t count_trees(const hark_attention_desc *desc, int workers, bool backward) {
   const int64_t pairs = desc->max_sequences < workers ? hark_min(workers, desc->max_sequences * desc->key_heads) : workers;
   const bool spread = may_spread(backward, hark_has_terms(desc)) && spread_threads(desc, desc->longest, workers, backward) > pairs;
@@ -111,10 +111,10 @@ static int64_t count_trees(const hark_attention_desc *desc, int workers, bool ba
 
 typedef struct scratch_layout {
   size_t tile_bytes, worker_bytes;
-  size_t workers, tables, bytes; /* where the parts begin, the trees being the first */
+  size_t workers, tables, bytes; /* offsets of the parts after the trees, which are first */
 } scratch_layout;
 
-/* Puts an aligned part of count * size bytes at *end. */
+/* Adds an aligned part of count * size bytes at *end. */
 static hark_status add_part(hark_context *context, size_t count, size_t size, size_t *end) {
   HARK_TRY(hark_size_multiply(context, count, size, &size));
   HARK_TRY(hark_size_add(context, *end, size, end));
@@ -148,15 +148,15 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return HARK_OK;
 }
 
-static bool wants_tables(const hark_attention_args *args, bool backward) {
+static bool tables_are_requested(const hark_attention_args *args, bool backward) {
   return backward && (args->dhierarchical_bias.type != HARK_NONE || args->dlog_kernel.type != HARK_NONE);
 }
 
-/* One after another, each by all threads, where that keeps more of them busy, or where the trees of the other way do not fit. */
+/* True if all threads share each (sequence, key head): this keeps more of them busy, or separate trees do not fit. */
 static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t room) {
   const int64_t pairs = call->run->sequence_count * call->desc->key_heads;
   const int workers = hark_workers(call->context);
-  if (!may_spread(call->backward, wants_tables(call->args, call->backward))) return false;
+  if (!may_spread(call->backward, tables_are_requested(call->args, call->backward))) return false;
   return spread_threads(call->desc, longest, workers, call->backward) > pairs ||
          room / (call->tree_floats * sizeof(float)) < (size_t)hark_min(workers, pairs);
 }
@@ -199,7 +199,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     call->dropout_threshold = hark_random_threshold(desc->dropout);
     call->dropout_gain = (float)(1 / (1 - desc->dropout));
   }
-  HARK_ISA(hark_hierarchical_tables_open)(call, wants_tables(run->args, backward), (double *)(void *)(scratch + layout.tables));
+  HARK_ISA(hark_hierarchical_tables_open)(call, tables_are_requested(run->args, backward), (double *)(void *)(scratch + layout.tables));
   return HARK_OK;
 }
 
@@ -242,7 +242,7 @@ static void take_fine_sums(hark_tree *tree, float **next) {
   }
 }
 
-/* Of coarse levels alone. */
+/* The same for coarse levels only. */
 static void take_lows(hark_tree *tree, float **next) {
   const hark_hierarchical_call *call = tree->call;
   const int64_t width = call->head_pad;
@@ -258,7 +258,7 @@ static void take_lows(hark_tree *tree, float **next) {
   }
 }
 
-/* A gradient that is requested, in memory that whole vectors fit. */
+/* True for a requested gradient whose rows are whole vectors. */
 static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
 
 static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {
@@ -293,12 +293,12 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   }
   tree.parts = call->backward && call->exact ? hark_part_count(&tree.hierarchy) : 1;
   tree.part_rows = hark_part_rows(&tree.hierarchy);
-  tree.reach = next; /* the last */
+  tree.reach = next; /* must be last */
   const hark_attention_args *args = call->args;
   const int64_t item = tree.sequence->item, row = tree.sequence->key_row;
   hark_level *rows = &tree.level[0];
-  if (hark_keys_as_they_lie(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
-  if (hark_values_as_they_lie(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
+  if (hark_keys_in_place(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
+  if (hark_values_in_place(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
   if (call->backward && written_in_place(&args->dkey, call->head_dim, call->head_pad))
     rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
   if (call->backward && written_in_place(&args->dvalue, call->value_dim, call->value_pad))
@@ -320,13 +320,13 @@ typedef enum stage_kind {
   BACKWARD_WINDOW,
   EXACT_BEGIN,
   EXACT_PART,
-  EXACT_GATHER, /* of the level that the piece's number is */
+  EXACT_GATHER, /* the index of the piece is the level */
   EXACT_HAND_DOWN,
   GIVE_QUERIES,
   GIVE_KEYS
 } stage_kind;
 
-/* Gradients from .. to that were gathered in our memory, to the caller's. */
+/* Adds or copies gradients of rows begin .. end from our memory to the caller's. */
 static void give_rows(const hark_rows *from, int64_t begin, int64_t end, int width, bool add, const hark_rows *to) {
   for (int64_t n = begin; n < end; n++) {
     const float *source = from->data + n * from->stride;
@@ -357,12 +357,12 @@ static void give_keys(const hark_tree *tree, int64_t begin, int64_t end) {
   }
 }
 
-/* Pieces of work on a tree that do not touch each other. */
+/* Independent pieces of work on a tree. */
 typedef struct stage {
   const hark_tree *tree;
   stage_kind kind;
   int level;
-  int64_t first, step; /* numbers of pieces */
+  int64_t first, step; /* indices of pieces */
 } stage;
 
 static void run_piece(const stage *s, int64_t index, int worker) {
@@ -393,7 +393,7 @@ static void run_piece(const stage *s, int64_t index, int worker) {
 
 static void stage_task(void *data, int64_t index, int worker) { run_piece(data, index, worker); }
 
-/* Pieces first, first + step, ..., `count` of them, by all threads or by the one that works on the tree. */
+/* Runs `count` pieces first, first + step, ... on all threads, or on the one that computes the tree. */
 static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t first, int64_t step, int64_t count, int worker) {
   stage s = {.tree = tree, .kind = kind, .level = level, .first = first, .step = step};
   if (tree->call->spread)
@@ -406,7 +406,7 @@ static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN
 
 static stage_kind made_through(stage_kind kind) { return kind == MAKE_KEYS ? MAKE_KEYS_THROUGH : MAKE_QUERIES_THROUGH; }
 
-/* A piece of a level after the two under it, while what they wrote is in the caches. */
+/* Computes a piece of a level after the two below it, while their results are in the caches. */
 static void make_piece(const stage *s, int level, int64_t piece, int worker) {
   const hark_level *at = &s->tree->level[level];
   if (piece >= token_pieces(s->kind == MAKE_KEYS ? at->keys : at->queries)) return;
@@ -416,7 +416,7 @@ static void make_piece(const stage *s, int level, int64_t piece, int worker) {
   run_piece(&own, piece, worker);
 }
 
-/* The tokens of all levels: level by level where all threads work on them. */
+/* Computes the tokens of all levels: level by level if all threads share the tree. */
 static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int worker) {
   const hark_level *top = &tree->level[levels - 1];
   const stage s = {.tree = tree, .kind = kind};
@@ -431,7 +431,7 @@ static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int 
   for (int64_t piece = 0; piece < pieces; piece++) make_piece(&s, levels - 1, piece, worker);
 }
 
-/* What rows far from 0 have lost, and then everything that is made of it once more. */
+/* Recomputes log-sum-exp of rows far from 0, and then everything that depends on it. */
 static void exact_sums(hark_tree *tree, int worker) {
   if (!HARK_ISA(hark_hierarchical_begin_far_rows)(tree)) return;
   const int64_t rows = tree->level[0].queries;
@@ -441,7 +441,7 @@ static void exact_sums(hark_tree *tree, int worker) {
   make_tokens(tree, MAKE_QUERIES, tree->call->exact ? 1 : tree->hierarchy.levels, worker);
 }
 
-/* Sums of values and means of keys are finite up to the coarsest level where all of them are. */
+/* True if all keys and values are finite: means and sums of the coarsest level show this. */
 static bool all_finite(const hark_tree *tree) {
   const hark_level *top = &tree->level[tree->hierarchy.levels - 1];
   for (int64_t b = 0; b < top->keys; b++)
@@ -460,8 +460,8 @@ static void forward_head(const hark_tree *tree, int worker) {
   run_stage(tree, FORWARD, level, 0, 1, hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES), worker);
 }
 
-/* Pieces of which every second one may run at the same time: what an odd one adds to comes after both of its neighbours. One thread goes
- * through them from left to right, which gives the same sums. */
+/* Runs pieces of which every second one may run at the same time: an odd one adds to keys after both of its neighbours. One thread runs
+ * them from left to right, which gives the same sums. */
 static void run_alternating(const hark_tree *tree, stage_kind kind, int level, int64_t pieces, int worker) {
   if (tree->call->spread) {
     run_stage(tree, kind, level, 0, 2, (pieces + 1) / 2, worker);
@@ -492,22 +492,22 @@ static void backward_head(const hark_tree *tree, int worker) {
   run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
 
-/* The rows of a head where they lie. */
+/* Sets the rows of a head to the caller's memory where possible, otherwise to ours. */
 static void place_head(hark_tree *tree, const hark_level *own) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
   hark_level *rows = &tree->level[0];
-  rows->query = hark_queries_as_they_lie(tree) ? hark_rows_of(&args->query, item, head, row) : own->query;
-  for (int level = 1; hark_first_queries_as_they_lie(tree) && level < tree->hierarchy.levels; level++)
+  rows->query = hark_queries_in_place(tree) ? hark_rows_of(&args->query, item, head, row) : own->query;
+  for (int level = 1; hark_first_queries_in_place(tree) && level < tree->hierarchy.levels; level++)
     tree->level[level].query = (hark_rows){rows->query.data, rows->query.stride * ((int64_t)1 << level)};
   if (!call->backward) return;
-  rows->g = hark_gradients_as_they_lie(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
+  rows->g = hark_gradients_in_place(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
   rows->dquery =
       written_in_place(&args->dquery, call->head_dim, call->head_pad) ? hark_rows_of(&args->dquery, item, head, row) : own->dquery;
 }
 
-/* Where a (sequence, key head) is worked on: a tree's memory, a slot of the tables' gradients, a worker's tiles. */
+/* Memory for a (sequence, key head): a tree, a slot of the tables' gradients, a worker's tiles. */
 typedef struct work_place {
   int64_t tree, slot;
   int worker;
@@ -541,7 +541,7 @@ static void pair_task(void *data, int64_t pair, int worker) {
   run_key_head(call, pair / key_heads, pair % key_heads, place);
 }
 
-/* A key head in the sequences of a slot. */
+/* One key head, for all sequences of a slot. */
 static void slot_task(void *data, int64_t task, int worker) {
   const hark_hierarchical_call *call = data;
   const int64_t key_heads = call->desc->key_heads, slots = call->tables.slots, count = call->run->sequence_count;

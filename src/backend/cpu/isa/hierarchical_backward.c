@@ -1,37 +1,38 @@
 /* hierarchical_backward.c - gradients of hierarchical attention, level by level from the coarsest down.
  *
- * With m_a = least log-sum-exp of the rows under row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a - lse),
- * of every entry of row a and key b (docs/mathematics/hierarchical.md):
+ * Let m_a = the least log-sum-exp of the rows below row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a -
+ * lse). For every entry of row a and key b (docs/mathematics/hierarchical.md):
  *
  *     P = e^(s - m_a)     dS = P (M g_a . v_b - count_b D_a)
  *     dv_b += M P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a          (rbf: k_b - q_a, q_a - k_b)
  *
- * Gradients of a level's tokens begin with what their parents hand down, so that level 0 ends with the gradients of rows. Lanes are queries
- * in P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds
- * an entry and two exponentials' worth of the rest. Memory: tiles.
+ * Gradients of a level's tokens begin with the contributions of their parents, so that level 0 ends with the gradients of rows. Lanes are
+ * queries in P and dS, features in the other factors; only q and g are transposed. Cost: three times 2 (d + dv) / 2 multiply-adds per
+ * entry, and about two exponentials for the rest. Memory: tiles.
  *
- * Of long sequences the lowest levels are done in windows of rows (hierarchical_tokens.c), whose coarse gradients never leave the caches.
+ * For long sequences the lowest levels are computed in windows of rows (hierarchical_tokens.c), whose coarse gradients never leave the
+ * caches.
  *
- * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down
- * comes at the end (hark_part_rows()).
+ * With exact queries the rows of all levels are those of the sequence: a tile of rows visits all levels, and contributions to lower levels
+ * are added at the end (hark_part_rows()).
  */
 #include "hierarchical_exact.h"
 
 typedef struct backward_work {
   const hark_tree *tree;
-  int64_t part;               /* exact queries: of the rows */
+  int64_t part;               /* exact queries: the part of the rows */
   float *queries, *gradients; /* [d][lanes], [dv][lanes] */
   float *weights;             /* [HARK_GROUP_KEYS][lanes] */
   float *dlogits;             /* [HARK_CHUNK_KEYS][lanes] */
-  float *kept;                /* dropout's factors, laid out as the weights */
+  float *kept;                /* dropout's factors, with the layout of the weights */
   float *clean;
-  float *start, *zero, *mean, *row_sums;     /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
+  float *start, *zero, *mean, *row_sums;     /* [lanes]: -m, with the common terms of a lane's logits; 0; D; sums of dS (rbf) */
   hark_tile_roots roots;                     /* rbf */
-  hark_fine_sum least[HARK_TILE_QUERIES];    /* m where the tree is far */
+  hark_fine_sum least[HARK_TILE_QUERIES];    /* m, if the tree is far */
   bool is_fine[HARK_TILE_QUERIES], any_fine; /* lanes whose logits are float64 */
-  const hark_level *tile_level;              /* whose tokens are the tile's rows */
-  float *lane_finite;                        /* [lanes]: 0, NaN where the row's query, g or D is not finite */
-  bool rows_finite;                          /* all of the tile's are */
+  const hark_level *tile_level;              /* the level of the tile's rows */
+  float *lane_finite;                        /* [lanes]: 0, NaN if the row's query, g or D is not finite */
+  bool rows_finite;                          /* all of the tile's rows are finite */
 } backward_work;
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -58,7 +59,7 @@ static backward_work open_work(const hark_tree *tree, void *memory) {
   return work;
 }
 
-/* On level 0: to what earlier heads of the group gave, and to what the caller had where the gradient is made in its place. */
+/* On level 0, true if earlier heads of the group have added, or if the caller's gradient is accumulated in place. */
 static bool adds_to_keys(const hark_tree *tree, int level) {
   const hark_hierarchical_call *call = tree->call;
   const bool own =
@@ -72,7 +73,7 @@ static bool adds_to_values(const hark_tree *tree, int level) {
   return level == 0 && (tree->add_first || own);
 }
 
-/* row = share of the parent's row (0: nothing, whatever the parent holds), or with `add` row += that. */
+/* row = share times the parent's row, or with `add` row += that. With share 0 the parent's row is not read. */
 static void hand_down(const hark_rows *rows, int64_t row, const hark_rows *parents, float share, bool add, int width) {
   float *to = rows->data + row * rows->stride;
   if (share == 0.0f) {
@@ -87,8 +88,8 @@ static void hand_down(const hark_rows *rows, int64_t row, const hark_rows *paren
     for (int c = 0; c < width; c += HARK_LANES) vf_store(to + c, factor * vf_load(from + c));
 }
 
-/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already, as everywhere
- * with `add`. */
+/* Begins rows from .. to of a level with the share of the parents' gradients. Adds to the previous contents with `add`, and on level 0 if
+ * adds_to_keys() or adds_to_values(). */
 static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to, bool add) {
   const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : at;
   const bool add_keys = add || adds_to_keys(tree, level), add_values = add || adds_to_values(tree, level);
@@ -116,7 +117,7 @@ static void begin_queries(const hark_tree *tree, int level, int64_t from, int64_
     if (above != at && at->query_count[a] > 0.0f) {
       if (!call->first)
         share = at->query_count[a] / above->query_count[a / 2];
-      else /* the first of the parent's real queries is this child's unless an earlier child has some */
+      else /* the parent's first unmasked query is this child's, unless the first child has one */
         share = (a & 1) == 0 || at->query_count[a - 1] == 0.0f ? 1.0f : 0.0f;
     }
     hand_down(&at->dquery, a, &above->dquery, share, add, call->head_pad);
@@ -132,7 +133,7 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
                        (float)(call->scale * HARK_LOG2_E), work->queries);
   hark_pack_transposed(level->g.data + row * level->g.stride, level->g.stride, (int)rows, call->value_dim, 1.0f, work->gradients);
   for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane++) {
-    /* Rows that see nothing have least = infinity: all their logits become -infinity. */
+    /* Rows that see no key have least = infinity: all their logits become -infinity. */
     work->start[lane] = lane < rows ? -level->least[row + lane] * HARK_LOG2_E : -INFINITY;
     work->is_fine[lane] = lane < rows && work->tree->is_far && hark_is_fine(level->least[row + lane]);
     work->any_fine = work->any_fine || work->is_fine[lane];
@@ -162,8 +163,8 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
   if (call->rbf) hark_tile_longest(&work->roots, rows);
 }
 
-/* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a
- * vector is not read again while its store is on its way. */
+/* Sums of dS over the diagonals of a group, beginning with that of (lane 0, last key). They alternate between several copies, so that a
+ * vector is not read again before its store has finished. */
 #define DIAGONAL_COPIES 8
 typedef float diagonals[HARK_GROUP_KEYS + HARK_TILE_QUERIES + HARK_LANES];
 
@@ -178,8 +179,8 @@ static void give_diagonals(const hark_group_walk *walk, const hark_group *group,
   }
 }
 
-/* Logits of one key in the vector from `lane` on, less m: those of fine lanes, and with `pairs_far` those of far pairs, by themselves.
- * Entries that are not seen are -infinity. term: where the first lane's term is. */
+/* Logits minus m of one key in the vector from `lane` on. Recomputes those of fine lanes, and with `pairs_far` those of far pairs, one by
+ * one. Hidden entries are -infinity. term: index of the first lane's term. */
 static vf take_far(const backward_work *work, const hark_far_group *far, bool pairs_far, int k, int lane, vf x, int64_t term) {
   float logits[HARK_LANES], flags[HARK_LANES] = {0};
   const bool any = pairs_far && hark_find_far(far, k, lane, x, vf_set(HARK_DISTANCE_FAINT), flags);
@@ -194,7 +195,7 @@ static vf take_far(const backward_work *work, const hark_far_group *far, bool pa
   return vf_load(logits);
 }
 
-/* P (with dropout's factor) and scale dS of a group in place of logits and g . v. */
+/* Replaces logits and g . v of a group by P (with dropout's factor) and scale dS. */
 static void group_gradients(backward_work *work, const hark_group_walk *walk, const hark_group *group, float *dlogits) {
   const hark_tree *tree = work->tree;
   const hark_hierarchical_call *call = tree->call;
@@ -202,9 +203,9 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   const vf scale = vf_set(call->scale);
   const bool drops = call->dropout_threshold > 0, rbf = level->key_square != NULL;
   const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
-  const bool careful = !work->rows_finite || !tree->finite; /* beside what is not finite 0 is no weight of an entry that is seen */
+  const bool careful = !work->rows_finite || !tree->finite; /* next to values that are not finite, visible entries must not have weight 0 */
   hark_group_lanes lanes;
-  float most[HARK_GROUP_KEYS]; /* a key that stands for several has that part of what they have together, which is at most 1 */
+  float most[HARK_GROUP_KEYS]; /* upper bounds of P: a key's rows together have at most weight 1 */
   diagonals copies[DIAGONAL_COPIES];
   for (int k = 0; k < group->count; k++) most[k] = 1.0f / level->key_count[group->first + k];
   if (level->dterms != NULL) memset(copies, 0, sizeof copies);
@@ -222,7 +223,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
       bool part = lanes.lo[k] > lane || lanes.hi[k] < lane + HARK_LANES;
       vm seen = hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]);
       if (rbf) x = x - vf_set(level->key_square[key]);
-      if (level->terms != NULL) { /* -infinity hides, whatever the key holds */
+      if (level->terms != NULL) { /* -infinity hides the entry, whatever the key contains */
         const vf added = vf_load(level->terms + term - k + lane);
         seen = vm_and(seen, vm_not(vf_equal(added, vf_set(-INFINITY))));
         part = true;
@@ -260,15 +261,15 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   if (level->dterms != NULL) give_diagonals(walk, group, copies, level->dterms);
 }
 
-/* ---- exact queries: where parts of the rows gather gradients of keys ---- */
+/* ---- exact queries: memory in which parts of the rows gather gradients of keys ---- */
 
-/* Tokens of a level that a part has for itself: from .. to. */
+/* Tokens of a level that belong to a part: from .. to. */
 static void own_tokens(const hark_tree *tree, int64_t part, int level, int64_t *from, int64_t *to) {
   *from = part * tree->part_rows >> level;
   *to = part + 1 < tree->parts ? (part + 1) * tree->part_rows >> level : tree->level[level].keys;
 }
 
-/* Rows in front of (side 0) or after a part's own tokens of a level, 2 Nr of them. */
+/* The 2 Nr rows before (side 0) or after a part's own tokens of a level. */
 static hark_rows reach_of(const hark_tree *tree, int64_t part, int level, int side, bool values) {
   const int64_t rows = 2 * tree->hierarchy.block, width = tree->call->head_pad + tree->call->value_pad;
   float *both = tree->reach + ((part * tree->hierarchy.levels + level) * 2 + side) * rows * width;
@@ -280,7 +281,7 @@ size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int hea
   return parts <= 1 ? 0 : (size_t)(parts * h->levels * 2 * 2 * h->block) * (size_t)(head_pad + value_pad);
 }
 
-/* Where gradients of keys or values from `first` on are gathered; *count becomes how many of them lie there together. */
+/* The rows that gather gradients of keys or values from `first` on; *count becomes the number of contiguous ones. */
 static hark_rows gathered_at(const backward_work *work, int level, int64_t first, bool values, int *count) {
   const hark_tree *tree = work->tree;
   const hark_level *at = &tree->level[level];
@@ -303,7 +304,7 @@ static hark_rows gathered_at(const backward_work *work, int level, int64_t first
   return (hark_rows){rows.data + row * rows.stride, rows.stride};
 }
 
-/* rbf: the part of dS that multiplies the row or key itself. */
+/* rbf: the contributions of dS times the row or key itself. */
 static void own_parts(backward_work *work, const hark_group *group, const float *dlogits) {
   const hark_level *level = &work->tree->level[group->level];
   for (int k = 0; k < group->count; k++) {
@@ -315,7 +316,7 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
       sum = sum + dlogit;
     }
     const vf total = vf_set(-vf_sum(sum));
-    if (!work->tree->finite && vf_sum(sum) == 0.0f) continue; /* seen by nothing: the key may hold anything */
+    if (!work->tree->finite && vf_sum(sum) == 0.0f) continue; /* no row sees it: the key may hold anything */
     int one = 1;
     float *dkey = gathered_at(work, group->level, group->first + k, false, &one).data;
     const float *key = level->key.data + (group->first + k) * level->key.stride;
@@ -323,7 +324,7 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
   }
 }
 
-/* rbf: dS of far pairs, out of the tile: dq += dS (k - q), dk += dS (q - k). */
+/* rbf: removes dS of far pairs from the tile: dq += dS (k - q), dk += dS (q - k). */
 static void take_far_gradients(const backward_work *work, const hark_group_walk *walk, const hark_group *group, float *dlogits) {
   const hark_hierarchical_call *call = work->tree->call;
   const hark_level *level = &work->tree->level[group->level], *tile = work->tile_level;
@@ -345,7 +346,8 @@ static void take_far_gradients(const backward_work *work, const hark_group_walk 
   }
 }
 
-/* target[key] += sum over lanes of weights[key][lane] rows[lane] where not every row is finite: those apart, for the keys that they see. */
+/* target[key] += sum over lanes of weights[key][lane] rows[lane] if not every row is finite: such rows are added separately, to the keys
+ * that they see. */
 HARK_SIMD_NOINLINE void spread_clean(hark_product p, int width, int padded, float *clean) {
   bool bad[HARK_TILE_QUERIES];
   const float *rows = p.a;
@@ -387,7 +389,7 @@ static void spread_rows(const backward_work *work, const hark_group *group, cons
   }
 }
 
-/* The entries of one group: dV, dK, and dS, which stays in `dlogits`. */
+/* Gradients of the entries of one group: adds to dV and dK, and leaves dS in `dlogits`. */
 static void take_group(backward_work *work, const hark_group_walk *walk, const hark_group *group, const hark_level *tile_level,
                        float *dlogits) {
   const hark_tree *tree = work->tree;
@@ -453,7 +455,7 @@ static void tile_gradients(backward_work *work, int level, int shift, const hark
 static void own_part_of_queries(const backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
   for (int64_t r = 0; r < rows; r++) {
     const vf total = vf_set(-work->row_sums[r]);
-    if (!work->rows_finite && work->row_sums[r] == 0.0f) continue; /* sees nothing: the query may hold anything */
+    if (!work->rows_finite && work->row_sums[r] == 0.0f) continue; /* sees no key: the query may hold anything */
     float *dquery = level->dquery.data + (row + r) * level->dquery.stride;
     const float *query = level->query.data + (row + r) * level->query.stride;
     int c = 0;
@@ -466,7 +468,7 @@ static void own_part_of_queries(const backward_work *work, const hark_level *lev
   }
 }
 
-/* A tile of a level whose keys have begun. */
+/* A tile of a level after begin_keys(). */
 static void tile_of_level(backward_work *work, int level, int64_t row, int64_t rows) {
   const hark_level *at = &work->tree->level[level];
   begin_queries(work->tree, level, row, row + rows);
@@ -475,7 +477,7 @@ static void tile_of_level(backward_work *work, int level, int64_t row, int64_t r
   if (work->tree->call->rbf) own_part_of_queries(work, at, row, rows);
 }
 
-/* Even pieces begin the keys that their rows reach beyond them too, odd ones the rest of their own. */
+/* Even pieces also begin the keys beyond them that their rows reach; odd pieces begin their other own keys. */
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory) {
   backward_work work = open_work(tree, memory);
   const hark_level *at = &tree->level[level];
@@ -496,8 +498,8 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
   if (begun < end) begin_keys(tree, level, begun, end, false);
 }
 
-/* Keys from .. to of a level of a window. On its highest level those beyond its own get nothing from above, because their own window hands
- * it down; on level 0 an odd window adds to what its neighbours gave to the keys that they share. */
+/* Begins keys from .. to of a level of a window. On the window's highest level, keys beyond its own get no contribution from above, because
+ * their own window adds it; on level 0 an odd window adds to its neighbours' contributions to shared keys. */
 static void begin_window_keys(const hark_window *window, int level, int64_t from, int64_t to, bool odd, bool final) {
   const hark_tree *tree = &window->tree;
   const hark_level *at = &tree->level[level];
@@ -567,7 +569,7 @@ void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part,
   }
 }
 
-/* Adds `count` rows to those from `first` on, of which some may lie outside. */
+/* Adds `count` rows to those from `first` on; ignores rows outside 0 .. rows. */
 static void add_reach(const hark_rows *from, const hark_rows *to, int64_t first, int64_t count, int64_t rows, int width) {
   for (int64_t i = 0; i < count; i++) {
     const int64_t row = first + i;

@@ -1,9 +1,9 @@
 /* hierarchical_decode.c - hierarchical attention of new rows after a cache, in f32: the record's loops (ops/hierarchical_decode.c), in
  * vectors.
  *
- * Keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two stretches of memory. A stretch is taken CHUNK keys at a
- * time: logits, their highest, weights, and the weighted values; what was gathered before is scaled down where the highest grew. Lanes are
- * features. Cost: d + dv multiply-adds a key. Memory: a row of values a key head, in the record's workspace.
+ * The keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two contiguous stretches of memory. A stretch is
+ * processed CHUNK keys at a time: logits, their maximum, weights, and the weighted values; previous sums are scaled down if the maximum
+ * grew. Lanes are features. Cost: d + dv multiply-adds per key. Memory: a row of values per key head, in the record's workspace.
  */
 #include <float.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS };
 
 #define CHUNK 64
-#define SERIAL_PRODUCTS 262144 /* multiply-adds below which another thread would only be waited for */
+#define SERIAL_PRODUCTS 262144 /* multiply-adds below which a second thread costs more than it saves */
 
 typedef struct decoder {
   const hark_call *call;
@@ -25,11 +25,11 @@ typedef struct decoder {
   int64_t ring, head, key_head, mean_width;
   int head_dim, value_dim;
   float *cached_key, *cached_value; /* of the key head */
-  int64_t key_step, value_step;     /* from a token to the next */
+  int64_t key_step, value_step;     /* from one token to the next */
   const float *bias, *means;        /* of the head; NULL: none */
 } decoder;
 
-/* What a head has met so far: sum_b c_b e^s_b and sum_b e^s_b v_b, relative to e^highest. */
+/* Sums of a head over the keys so far: sum_b c_b e^s_b and sum_b e^s_b v_b, relative to e^highest. */
 typedef struct gathered {
   float highest, sum;
   float *mixed; /* [dv] */
@@ -63,7 +63,7 @@ static decoder open_decoder(const hark_call *call, int64_t head) {
   return d;
 }
 
-/* Which row of a level's ring a token is. */
+/* The row of a token in the ring of its level. */
 HARK_SIMD int64_t slot_of(const decoder *d, int level, int64_t token) { return level * d->ring + token % d->ring; }
 
 HARK_SIMD float inner_product(const float *a, const float *b, int width) {
@@ -85,11 +85,11 @@ HARK_SIMD float squared_distance(const float *a, const float *b, int width) {
   return vf_sum(sum);
 }
 
-/* A logit below which a squared distance is taken in float64: rounding it would be more than 2^-18 of a weight. */
+/* Below this logit a squared distance is computed in float64: its rounding would change a weight by more than 2^-18. */
 #define FAR_LOGIT (-64.0f)
 
-/* Logits of row n with `count` keys of a level from `key` on, which lie one after another; -infinity fills up to whole vectors. `fine` is
- * filled where *far, which says that f32 does not hold some of them. True: some are not hidden. */
+/* Logits of row n with `count` contiguous keys of a level from `key` on, filled up to whole vectors with -infinity. *far: some logits need
+ * float64; then `fine` contains all. True: some are not hidden. */
 static bool make_logits(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, float *logits, double *fine,
                         bool *far) {
   const float scale = (float)d->decode->scale, *keys = d->cached_key + slot_of(d, level, key) * d->key_step;
@@ -102,7 +102,7 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
     float s = rbf ? -0.5f * scale * squared_distance(query, row, d->head_dim) : scale * inner_product(query, row, d->head_dim);
     double added = d->bias != NULL ? (double)d->bias[key + i - token + d->ring - 1] : 0.0;
     if (d->means != NULL) added += (double)d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
-    s = added == -INFINITY ? -INFINITY : s + (float)hark_larger(-FLT_MAX, added); /* only -infinity hides, whatever the key holds */
+    s = added == -INFINITY ? -INFINITY : s + (float)hark_larger(-FLT_MAX, added); /* only -infinity hides, whatever the key contains */
     logits[i] = s;
     any = any || s != -INFINITY;
     added_to[i] = added;
@@ -117,7 +117,7 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
   return any;
 }
 
-/* Adds `count` keys of a level, each of which stands for 2^level rows. */
+/* Adds `count` keys of a level, each of which represents 2^level rows. */
 static void meet_stretch(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, gathered *row) {
   float logits[CHUNK + HARK_LANES];
   double fine[CHUNK];
@@ -142,14 +142,14 @@ static void meet_stretch(const decoder *d, const float *query, int64_t n, int le
     const int lanes = d->value_dim - c < HARK_LANES ? d->value_dim - c : HARK_LANES;
     vf sum = vf_set(less) * load_lanes(row->mixed + c, lanes);
     for (int i = 0; i < count; i++) {
-      if (logits[i] == 0.0f) continue; /* what has no weight may hold anything */
+      if (logits[i] == 0.0f) continue; /* values without weight may hold anything */
       sum = vf_fma(vf_set(logits[i]), load_lanes(values + i * d->value_step + c, lanes), sum);
     }
     store_lanes(row->mixed + c, sum, lanes);
   }
 }
 
-/* Adds the entries of row n's token of a level with the keys that it meets. */
+/* Adds the entries of row n's token of a level and the keys that it meets. */
 static void meet(const decoder *d, const float *query, int64_t n, int level, gathered *row) {
   const hark_hierarchy_range keys = hark_hierarchy_meets(&d->hierarchy, level, n >> level).range[0];
   for (int64_t key = keys.from, end; key < keys.to; key = end) {
@@ -196,7 +196,7 @@ static void attend(const decoder *d, int64_t r, float *memory) {
     begin_empty(d, &row);
     for (int level = d->hierarchy.levels - 1; level > 0; level--) meet(d, query, n, level, &row);
   } else {
-    int begun = 0; /* the highest level of which a cell begins here */
+    int begun = 0; /* the highest level with a cell that begins here */
     while (begun + 1 < d->hierarchy.levels && n % ((int64_t)1 << (begun + 1)) == 0) begun++;
     load_partial(d, begun + 1, &row);
     for (int level = begun; level > 0; level--) {
@@ -205,10 +205,10 @@ static void attend(const decoder *d, int64_t r, float *memory) {
     }
   }
   meet(d, query, n, 0, &row);
-  for (int c = 0; c < d->value_dim; c++) out[c] = row.sum == 0.0f ? 0.0f : row.mixed[c] / row.sum; /* a key that is no number leaves none */
+  for (int c = 0; c < d->value_dim; c++) out[c] = row.sum == 0.0f ? 0.0f : row.mixed[c] / row.sum; /* a key that is NaN gives NaN */
 }
 
-/* Row n of a ring's lowest level, and the cells that it completes: means of keys, sums of values. */
+/* Writes row n of the lowest level's ring, and the cells that it completes: means of keys, sums of values. */
 static void append(const decoder *d, const float *from, float *cached, int64_t n, int width, int64_t step, float share) {
   memcpy(cached + slot_of(d, 0, n) * step, from, (size_t)width * sizeof *from);
   for (int level = 1; level < d->hierarchy.levels && (n + 1) % ((int64_t)1 << level) == 0; level++) {

@@ -1,18 +1,17 @@
-/* hierarchical_exact.c - backward: log-sum-exps of rows whose given one does not hold their sums, once more.
+/* hierarchical_exact.c - backward: recomputes log-sum-exp of rows whose given one has lost the sum.
  *
  *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b])
  *
- * The backward divides by exp(lse), which has been rounded to f32: of an lse of 2^24 that is a factor of two or more, whatever the weights
- * add up to. With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. Where that is too much it is computed again,
- * entry by entry in float64, and kept as highest logit and sum. Cost: of such a row 2 Nr keys of every level, d products or differences
- * each.
+ * The backward divides by exp(lse), and lse has been rounded to f32: if lse is 2^24, that is a factor of two or more, whatever the sum of
+ * the weights. With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. If that is too much, it is recomputed entry
+ * by entry in float64, and stored as highest logit and sum. Cost per such row: 2 Nr keys of every level, d products or differences each.
  */
 #include "hierarchical_exact.h"
 
-/* rbf: a log-sum-exp whose rounding, 2^-18, is less than that of products up to the bound */
+/* rbf: the rounding of a log-sum-exp of this size, 2^-18, is less than that of products up to the bound */
 #define FAR_SUM 64.0f
 
-/* log of a sum, in units of log 2, as it grows. */
+/* log of a growing sum, in units of log 2. */
 typedef struct growing_sum {
   double top, sum;
 } growing_sum;
@@ -26,7 +25,7 @@ static void grow(growing_sum *to, double logit, double count) {
   to->sum += count * exp2(logit - to->top);
 }
 
-/* Entries of token `query` of `query_level`, which is token `token` of `level` in the walk. */
+/* Adds the entries of `query`, the row of token `token` of `level`. */
 static void add_level(const hark_tree *tree, int level, int64_t token, const hark_fine_row *query, growing_sum *to) {
   const hark_level *at = &tree->level[level];
   const hark_hierarchy_keys keys = hark_hierarchy_meets(&tree->hierarchy, level, token);
@@ -44,7 +43,7 @@ static bool is_far(const hark_tree *tree, float least) {
   return fabsf(least) > (tree->call->rbf ? FAR_SUM : HARK_FINE_FROM) && fabsf(least) != INFINITY;
 }
 
-/* Row `row` of a tree; of a windowed one with its low levels in the window, where it is row `in_window`. */
+/* Recomputes row `row` of a tree. If the tree is windowed, its low levels are in the window, in which it is row `in_window`. */
 static void sum_row(const hark_tree *tree, int64_t row, const hark_tree *window, int64_t in_window) {
   const hark_level *rows = &tree->level[0];
   growing_sum sum = {-INFINITY, 0.0};
@@ -56,7 +55,7 @@ static void sum_row(const hark_tree *tree, int64_t row, const hark_tree *window,
     const hark_fine_row query = tree->call->exact ? hark_fine_query(rows, row) : hark_fine_query(&from->level[level], token);
     add_level(from, level, token, &query, &sum);
   }
-  if (!isfinite(sum.top) || !(sum.sum > 0.0)) return; /* a number that is none: the row is lost in any case */
+  if (!isfinite(sum.top) || !(sum.sum > 0.0)) return; /* not finite: the row is lost in any case */
   const double log_sum = log2(sum.sum), lse = (sum.top + log_sum) / HARK_DISTANCE_LOG2_E;
   rows->least[row] = hark_finite_log_sum(lse);
   hark_set_fine_sum(rows, row, (hark_fine_sum){sum.top, (float)log_sum});

@@ -1,8 +1,8 @@
-/* hierarchical_exact.h - logits that f32 does not hold, one by one in float64: of rows whose log-sum-exp is far from 0, with terms as
- * large, and with RBF of pairs of tokens whose squared distance must not come from a product (distances.h).
+/* hierarchical_exact.h - float64 logits, computed one by one where f32 is not exact enough: for rows whose log-sum-exp is far from 0, for
+ * terms as large, and with RBF for pairs of tokens whose squared distance must not come from a product (distances.h).
  *
- * A mean of far rows does not fit f32 as it lies: what rounding takes away from it, a millionth of a sigma for every ten of its length, is
- * what close pairs differ by. Far tokens of coarse levels have that remainder beside them, and differences are taken with it.
+ * In f32 a mean of far rows is not exact enough: its rounding error, a millionth of a sigma for every ten of its length, is as large as the
+ * differences of close pairs. So far tokens of coarse levels also store this remainder, and differences include it.
  */
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
@@ -10,11 +10,11 @@
 #include "distances.h"
 #include "hierarchical_tile.h"
 
-/* Half square of a token (distances.h) from which on those above it have a remainder. Two of them have a spread of 128. */
+/* Tokens above a token with at least this half square (distances.h) have a remainder. Two of this size have a spread of 128. */
 #define HARK_REMAINDER_FROM 32.0f
-#define HARK_NO_REMAINDER INFINITY /* the first number of a remainder: there is none */
+#define HARK_NO_REMAINDER INFINITY /* as the first number of a remainder: there is none */
 
-/* A token's row: high + low; low NULL: nothing. */
+/* A token's row: high + low; low NULL: high only. */
 typedef struct hark_fine_row {
   const float *high, *low;
 } hark_fine_row;
@@ -30,7 +30,7 @@ static inline hark_fine_row hark_fine_query(const hark_level *level, int64_t row
   return hark_fine_row_of(&level->query, &level->query_low, row);
 }
 
-/* x - y of a feature, of rows that have remainders or not. */
+/* x - y of a feature, for rows with or without remainders. */
 static inline double hark_fine_difference(const hark_fine_row *x, const hark_fine_row *y, int c) {
   double difference = (double)x->high[c] - (double)y->high[c];
   if (x->low != NULL) difference += (double)x->low[c];
@@ -38,8 +38,8 @@ static inline double hark_fine_difference(const hark_fine_row *x, const hark_fin
   return difference;
 }
 
-/* A log-sum-exp in units of log 2: the highest logit and the logarithm of the sum of 2^(s - top), which are not added: of 2^60 and 2 a
- * float64 is 2^60. */
+/* A log-sum-exp in units of log 2: the highest logit, and the logarithm of the sum of 2^(s - top). They are not added, because 2^60 + 2
+ * would round to 2^60 in float64. */
 typedef struct hark_fine_sum {
   double top;
   float log_sum;
@@ -59,12 +59,12 @@ static inline void hark_set_fine_sum(const hark_level *level, int64_t token, har
   to[2] = sum.log_sum;
 }
 
-/* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights add up to one: rounding it is 2^-17 of
- * each. */
+/* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights sum to one: there rounding it changes
+ * each weight by 2^-17. */
 #define HARK_FINE_FROM 160.0f
 static inline bool hark_is_fine(float log_sum_exp) { return fabsf(log_sum_exp) > HARK_FINE_FROM && fabsf(log_sum_exp) != INFINITY; }
 
-/* What is added to a logit, in units of log 2, of which it is a quarter in two floats: any number of f32 fits. */
+/* The term of a logit, in units of log 2. Two floats store a quarter of it: any number of f32 fits. */
 static inline double hark_fine_term(const hark_level *level, int64_t at) {
   return 4.0 * ((double)level->fine_terms[2 * at] + (double)level->fine_terms[2 * at + 1]);
 }
@@ -82,7 +82,7 @@ static inline double hark_fine_exponent(const hark_hierarchical_call *call, cons
   return factor * square;
 }
 
-/* The rows of a tile, as the parts that look for far pairs see them. */
+/* The rows of a tile, for the search of far pairs. */
 typedef struct hark_tile_roots {
   float root[HARK_TILE_QUERIES], longest; /* of half squares; the largest */
 } hark_tile_roots;
@@ -93,7 +93,7 @@ static inline void hark_tile_longest(hark_tile_roots *tile, int64_t rows) {
   for (int64_t lane = 0; lane < rows; lane++) tile->longest = tile->root[lane] > tile->longest ? tile->root[lane] : tile->longest;
 }
 
-/* Some pair of the group may have a spread above the bound. */
+/* True if a pair of the group may have a spread above the bound. */
 HARK_SIMD bool hark_group_may_be_far(const hark_level *level, const hark_group *group, float longest) {
   const float *squares = level->key_square + group->first;
   vm above = vf_less(vf_zero(), vf_zero());
@@ -113,8 +113,8 @@ typedef struct hark_far_group {
   const hark_tile_roots *tile;
 } hark_far_group;
 
-/* Which of the logits x of key k of the group, in the vector from `lane` on, are to be taken again: those of pairs with a spread above the
- * bound that may be 2^-40 of what counts, `least`, or more. False: none. */
+/* Marks in `flags` which of the logits x of key k of the group, in the vector from `lane` on, must be recomputed: those of pairs with a
+ * spread above the bound that may be at least 2^-40 of the significant logits, `least`. False: none. */
 HARK_SIMD_NOINLINE bool hark_find_far(const hark_far_group *far, int k, int lane, vf x, vf least, float *flags) {
   const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[far->group->first + k])), spread = sum * sum;
   const vm above = vm_not(vf_less(spread, vf_set(HARK_DISTANCE_SPREAD)));

@@ -1,20 +1,21 @@
-/* hierarchical_forward.c - forward of hierarchical attention: a walk from the coarsest level down, tile by tile.
+/* hierarchical_forward.c - forward of hierarchical attention: from the coarsest level down, tile by tile.
  *
  *     (m, Z, Y)[l][row] = (m, Z, Y)[l+1][row / 2] + entries of the row on level l,      out = Y[0] / Z[0]
  *
- * with m the running maximum of a row's logits and Z, Y relative to 2^m. A tile of a level is computed and then its two children, so that
- * what they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes
- * through all levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
+ * m is the running maximum of a row's logits; Z and Y are relative to 2^m. A tile of a level is computed and then its two children, so that
+ * their initial values are still in the caches; no level is ever stored completely. With exact queries a tile of rows visits all levels.
+ * Cost: 2 (d + dv) multiply-adds per entry. Memory: one tile of Y per level and worker.
  */
 #include <float.h>
 
 #include "hierarchical_exact.h"
 
-/* rbf: logits of a lane are relative to its `away`, in units of log 2: 0 until it has met a pair whose exponent is beyond f32's digits. */
+/* rbf: logits of a lane are relative to its `away`, in units of log 2. It is 0 until the lane meets a pair whose exponent is not exact in
+ * f32. */
 typedef struct tile_state {
   double away[HARK_TILE_QUERIES];
   float offset[HARK_TILE_QUERIES];                      /* the same, rounded */
-  bool is_away;                                         /* some lane's was not 0 */
+  bool is_away;                                         /* some lane's `away` has changed */
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
   float *mixed;                                         /* Y, [rows][dv padded] */
 } tile_state;
@@ -25,11 +26,11 @@ typedef struct forward_work {
   float *logits;      /* [HARK_CHUNK_KEYS][lanes] */
   float *kept;        /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
   float *clean;       /* [HARK_CHUNK_KEYS][padded] */
-  hark_window window; /* the one that is open, in window_memory */
+  hark_window window; /* the current one, in window_memory */
   float *window_memory;
-  float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
+  float start[HARK_TILE_QUERIES]; /* common term of all logits of a lane */
   hark_tile_roots roots;          /* rbf */
-  const hark_level *tile_level;   /* whose tokens are the tile's rows */
+  const hark_level *tile_level;   /* the level of the tile's rows */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
 } forward_work;
 
@@ -41,7 +42,7 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
   const size_t forward =
       work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
-  /* dense_products' backward tiles: q', g', P, dS, dropout's factors and sums by lane */
+  /* the backward's tiles: q', g', P, dS, dropout's factors and sums by lane */
   const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + HARK_CHUNK_KEYS + 8) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
   return backward && back > forward ? back : forward;
 }
@@ -79,7 +80,7 @@ void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_wa
   }
 }
 
-/* The groups from `first` on that a vector of lanes meets and whose keys lie one after another: up to, not with, the returned one. */
+/* Returns the end (exclusive) of a run of groups from `first` on that a vector of lanes meets and whose keys are contiguous. */
 static int end_of_run(const hark_chunk *chunk, int first, int vector) {
   int next = first + 1;
   for (; next < chunk->groups; next++) {
@@ -90,8 +91,7 @@ static int end_of_run(const hark_chunk *chunk, int first, int vector) {
   return next;
 }
 
-/* The same where not every key is finite. A run is added up as a whole in both, so that what a row does not see leaves no trace in its
- * bits. */
+/* The same if not every key is finite. In both, a run is added as a whole, so that keys which a row does not see do not change its bits. */
 HARK_SIMD_NOINLINE void mix_clean(hark_product p, int width, int padded, const float *weights, float *clean) {
   bool bad[HARK_CHUNK_KEYS];
   const float *rows = p.a;
@@ -140,7 +140,8 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *ch
   }
 }
 
-/* Moves a lane's logits of the chunk's groups before `group`, of that one's keys before `keys`, and what they are measured by. */
+/* Makes `away` the reference of a lane: shifts its logits of the chunk's groups before `group` and of that group's keys before `keys`, and
+ * its maxima. */
 static void move_lane(forward_work *work, const hark_chunk *c, int group, int keys, tile_state *state, int lane, double away, float *top) {
   const float by = (float)fmax((double)-FLT_MAX, fmin(away - state->away[lane], (double)FLT_MAX));
   for (int g = 0; g <= group; g++) {
@@ -155,7 +156,7 @@ static void move_lane(forward_work *work, const hark_chunk *c, int group, int ke
   state->is_away = true;
 }
 
-/* A logit relative to what its lane is, which is moved there where f32 does not hold it. */
+/* Returns a logit relative to its lane's `away`; moves the lane first if f32 is not exact enough for the logit. */
 static float place_exponent(forward_work *work, const hark_chunk *c, int g, int k, int lane, double exponent, tile_state *state,
                             float *top) {
   const double beyond = exponent - state->away[lane];
@@ -164,7 +165,7 @@ static float place_exponent(forward_work *work, const hark_chunk *c, int g, int 
   return (float)(exponent - state->away[lane]);
 }
 
-/* The same where some terms are too large for f32. x: products and squares alone, -infinity where the lane does not meet the key. */
+/* The same if some terms are too large for f32. x: products and squares alone, -infinity if the lane does not meet the key. */
 static vf take_far_terms(forward_work *work, const hark_far_group *far, bool pairs_far, const hark_chunk *c, int g, int k, int lane, vf x,
                          int64_t term, tile_state *state, float *top) {
   float logits[HARK_LANES], flags[HARK_LANES] = {0};
@@ -181,8 +182,8 @@ static vf take_far_terms(forward_work *work, const hark_far_group *far, bool pai
   return vf_load(logits);
 }
 
-/* Logits of one key in the vector from `lane` on: far pairs by themselves. What such a pair has beyond f32's digits, all of the lane is
- * relative to from then on; what the lane has met before is then no longer seen, or has as many digits as it needs. */
+/* Logits of one key in the vector from `lane` on, with far pairs computed one by one. If f32 is not exact enough for such a pair, all
+ * logits of the lane are relative to it from then on; previous logits are then no longer significant, or still exact enough. */
 static vf take_far(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, int64_t term,
                    tile_state *state, float *top) {
   float logits[HARK_LANES], flags[HARK_LANES];
@@ -196,7 +197,7 @@ static vf take_far(forward_work *work, const hark_far_group *far, const hark_chu
   return vf_load(logits);
 }
 
-/* Logits relative to what their lanes are; ordinary pairs that a lane meets after far ones bring it back. */
+/* Logits relative to `away` of their lanes; if a lane meets ordinary pairs after far ones, its `away` becomes 0 again. */
 static vf take_away(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, tile_state *state,
                     float *top) {
   const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[far->group->first + k]));
@@ -211,7 +212,7 @@ static vf take_away(forward_work *work, const hark_far_group *far, const hark_ch
   return x - vf_load(state->offset + lane);
 }
 
-/* Logits of one group; masked lanes get -infinity; the maxima of the lanes grow. */
+/* Logits of one group; masked lanes get -infinity. Updates the maxima of the lanes. */
 static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_state *state, float *top) {
   const hark_group_walk *walk = &c->walk[g];
   const hark_group *group = &c->group[g];
@@ -248,7 +249,7 @@ static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_st
       vf x = vf_load(at);
       const bool part = lanes.lo[k] > lane || lanes.hi[k] < lane + HARK_LANES;
       if (level->key_square != NULL) x = x - vf_set(level->key_square[group->first + k]);
-      if (level->terms != NULL && !far_terms) { /* -infinity hides, whatever the key holds */
+      if (level->terms != NULL && !far_terms) { /* -infinity hides the entry, whatever the key contains */
         const vf added = vf_load(level->terms + term - k + lane);
         x = vf_select(vf_equal(added, vf_set(-INFINITY)), added, x + added);
       }
@@ -272,7 +273,7 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
                           float *sum) {
   const hark_level *level = &work->tree->level[group->level];
   const bool drops = work->tree->call->dropout_threshold > 0;
-  bool bad[HARK_GROUP_KEYS] = {false}; /* values that are not finite: what sees them keeps a weight above 0 (mix_clean) */
+  bool bad[HARK_GROUP_KEYS] = {false}; /* values that are not finite: visible entries keep a weight above 0 (mix_clean) */
   for (int k = 0; !work->tree->finite && k < group->count; k++)
     bad[k] = !hark_rows_finite(level->value.data + (group->first + k) * level->value.stride, 0, 1, work->tree->call->value_dim);
   if (drops) HARK_ISA(hark_hierarchical_kept)(work->tree, walk, group, work->kept);
@@ -293,7 +294,7 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
   }
 }
 
-/* Puts a chunk into the state. `from`: what the state begins with (Y still to be copied), or NULL when Y is there. */
+/* Adds a chunk to the state. begin: Y is first copied from half `half` of `parent`, or set to zero if `parent` is NULL. */
 static void take_chunk(forward_work *work, const hark_chunk *c, tile_state *state, int64_t rows, const tile_state *parent, int half,
                        bool begin) {
   const int padded = work->tree->call->value_pad;
@@ -335,7 +336,7 @@ static void take_chunk(forward_work *work, const hark_chunk *c, tile_state *stat
   HARK_ISA(hark_hierarchical_mix)(work->tree, c, true, work->logits, work->clean, state->mixed, padded, vectors * HARK_LANES);
 }
 
-/* Packs the tile's queries and begins its lanes. */
+/* Packs the tile's queries and initialises its lanes. */
 static void begin_tile(forward_work *work, const hark_level *level, int64_t row, int64_t rows) {
   work->tile_level = level;
   const hark_hierarchical_call *call = work->tree->call;
@@ -424,8 +425,8 @@ static void begin_state(tile_state *state, const tile_state *parent, int half, i
   state->is_away = parent != NULL && parent->is_away;
 }
 
-/* The tile of a level from `row` on, half `half` of its parent's rows, and the tiles under it where `below`: in a windowed tree those of
- * the lowest levels in a window, which has the rows of one tile of the second level above them. */
+/* Visits the tile of a level from `row` on, which starts from half `half` of its parent's rows; with `below` also the tiles below it. In a
+ * windowed tree the tiles of the lowest levels are in a window, which has the rows of one tile of the second level above them. */
 static void visit_tile(forward_work *work, int level, int64_t row, const tile_state *parent, int half, bool below) {
   const hark_tree *tree = work->tree;
   const hark_level *at = &tree->level[level];
@@ -459,7 +460,7 @@ static void visit_exact(forward_work *work, int64_t tile) {
   finish_tile(work, state, row, rows);
 }
 
-/* The tile `root` of level `root_level` with all under it; what is above it is computed on the way to it, again for every root. */
+/* Computes the tile `root` of level `root_level` and all tiles below it. The tiles above it are recomputed for every root. */
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory) {
   const hark_hierarchical_call *call = tree->call;
   forward_work *work = memory;

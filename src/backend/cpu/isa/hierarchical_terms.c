@@ -1,23 +1,23 @@
-/* hierarchical_terms.c - what hierarchical attention adds to logits by distance: the learned bias and the means of a positional kernel.
+/* hierarchical_terms.c - the terms of logits by distance in hierarchical attention: the learned bias and the means of a positional kernel.
  *
  *     S[a,b] += bias[h, b - a + 2 Nr - 1] + mean[h, l, |a - b|]          d bias[h, x], d mean[h, l, t]: sums of dS over their diagonals
  *
- * The means (backend/hierarchy_kernel.h) are made once a call for every row of the table. Gradients are gathered by head, level and signed
- * distance, in float64 and in slots: one takes a run of sequences, in their order, so that as many tasks as slots and key heads can work at
- * a time. How many slots there are depends on the descriptor's sizes alone, and they are summed in their order: the bits do not depend on
- * the number of threads.
+ * The means (backend/hierarchy_kernel.h) are computed once per call for every row of the table. Gradients are gathered by head, level and
+ * signed distance, in float64 and in slots. A slot is for a run of sequences, in their order, so that as many tasks as slots and key heads
+ * can run at the same time. The number of slots depends on the descriptor's sizes alone, and they are summed in their order: the bits do
+ * not depend on the number of threads.
  *
- * Memory: means | sums of the slots | a kernel's sums and gradients, once a worker.
+ * Memory: means | sums of the slots | a kernel's sums and gradients, once per worker.
  */
 #include <float.h>
 
 #include "hierarchical_tile.h"
 
-#define HARK_FAR_TERM 256.0f                 /* in units of log 2: rounding it is 2^-16 of a weight */
-#define TABLE_TASKS 64                       /* that there should be at least for the gradients by tables */
-#define SLOT_DOUBLES_MOST ((int64_t)1 << 20) /* of all slots, where there are several */
+#define HARK_FAR_TERM 256.0f                 /* in units of log 2: its rounding changes a weight by 2^-16 */
+#define TABLE_TASKS 64                       /* minimum for the gradients by tables */
+#define SLOT_DOUBLES_MOST ((int64_t)1 << 20) /* of all slots, if there are several */
 
-/* Sums of dS of a head. */
+/* Number of sums of dS per head. */
 static int64_t head_sums(const hark_hierarchy *h) { return h->levels * (4 * h->block - 1); }
 
 static int64_t slots_of(const hark_attention_desc *desc, int64_t sequences) {
@@ -26,7 +26,7 @@ static int64_t slots_of(const hark_attention_desc *desc, int64_t sequences) {
   return hark_min(sequences, hark_min(room, hark_ceil_div(TABLE_TASKS, desc->key_heads)));
 }
 
-/* A kernel; for its gradient also the gradients by its means and by the table's row. */
+/* Doubles of a kernel; for its gradient also those of the gradients by its means and by the table's row. */
 static size_t work_doubles(const hark_hierarchy *h, bool backward) {
   const int64_t kernel = hark_hierarchy_kernel_doubles(h, false);
   return (size_t)(backward ? kernel + hark_hierarchy_kernel_means(h, false) + hark_hierarchy_reach(h) : kernel);
@@ -55,7 +55,7 @@ hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, cons
 
 /* ---- means ---- */
 
-/* Rows of a table that differ. */
+/* Number of different rows of a table. */
 static int64_t rows_of_table(const hark_tensor *table, int64_t heads) { return table->stride[0] == 0 ? 1 : heads; }
 
 static double *means_of(const hark_hierarchical_call *call, int64_t head) {
@@ -94,7 +94,7 @@ void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool 
 
 /* ---- terms of a head ---- */
 
-/* To units of log 2; only an infinite one is infinite, also beside a product. */
+/* Converts to units of log 2. A finite term stays finite, also after adding a product. */
 static float term_of(double sum) {
   const double term = sum * (double)HARK_LOG2_E;
   const double largest = (double)(FLT_MAX / 8);
@@ -145,7 +145,7 @@ void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call 
   memset(sums_of(call, slot, key_head * group, 0), 0, (size_t)(group * head_sums(&call->tables.longest)) * sizeof(double));
 }
 
-/* Heads that share a row of a table. */
+/* Number of heads that share a row of a table. */
 static int64_t sharing_of(const hark_tensor *table, int64_t heads) { return table->stride[0] == 0 ? heads : 1; }
 
 static void give_bias(const hark_hierarchical_call *call) {
@@ -161,7 +161,7 @@ static void give_bias(const hark_hierarchical_call *call) {
     }
 }
 
-/* dmean += what the slots have gathered for a head, by distance. */
+/* dmean += the slots' sums for a head, by distance. */
 static void add_mean_gradients(const hark_hierarchical_call *call, int64_t head, double *dmean) {
   const int64_t block = call->tables.longest.block, middle = 2 * block - 1;
   for (int64_t slot = 0; slot < call->tables.slots; slot++)
@@ -172,7 +172,7 @@ static void add_mean_gradients(const hark_hierarchical_call *call, int64_t head,
     }
 }
 
-/* A row of the gradient by log G: the heads that share it, those that also share a row of the table at once. */
+/* A row of the gradient by log G, summed over the heads that share it; heads that also share a row of the table are combined first. */
 static void kernel_task(void *data, int64_t row, int worker) {
   const hark_hierarchical_call *call = data;
   const hark_tensor *table = &call->args->log_kernel, *gradient = &call->args->dlog_kernel;

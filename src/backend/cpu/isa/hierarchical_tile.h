@@ -1,10 +1,10 @@
-/* hierarchical_tile.h - what the parts of hierarchical attention share: one head as levels of rows in memory, and the keys that a tile
+/* hierarchical_tile.h - shared by the parts of hierarchical attention: one head as levels of rows in memory, and the keys that a tile
  * meets.
  *
- * Lanes are queries: a tile is HARK_TILE_QUERIES tokens of a level (with exact queries: rows of the sequence), its logits lie as
- * [keys][HARK_TILE_QUERIES] in units of log 2. The keys that a tile meets come in groups of one block: keys of a block are met by nearly
- * the same rows, so that a group needs few vectors of lanes, and only its edges are masked. Where blocks are half a vector, groups are what
- * a vector of rows meets instead: as many products, a quarter of the groups.
+ * Lanes are queries: a tile is HARK_TILE_QUERIES tokens of a level (with exact queries: rows of the sequence). Its logits have the layout
+ * [keys][HARK_TILE_QUERIES], in units of log 2. The keys that a tile meets come in groups of one block: nearly the same rows meet all keys
+ * of a block, so that a group needs few vectors of lanes, and only its edges are masked. If blocks are half a vector, a group is all keys
+ * that a vector of rows meets: as many products, a quarter of the groups.
  */
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
@@ -17,7 +17,7 @@
 #include "distances.h"
 #include "philox.h"
 
-/* Rows of features, at the caller's or in our memory. */
+/* Rows of features, in the caller's memory or ours. */
 typedef struct hark_rows {
   float *data;
   int64_t stride;
@@ -27,24 +27,24 @@ typedef struct hark_rows {
 typedef struct hark_level {
   int64_t queries, keys;                       /* tokens */
   hark_rows query, key, value;                 /* means (or first), means, sums */
-  float *query_count, *key_count, *key_square; /* real rows under a token; squared norms of keys (rbf) */
-  hark_rows query_low, key_low;                /* rbf: what rounding took from far means (hierarchical_exact.h); no data: nothing */
+  float *query_count, *key_count, *key_square; /* unmasked rows below a token; squared norms of keys (rbf) */
+  hark_rows query_low, key_low;                /* rbf: rounding errors of far means (hierarchical_exact.h); no data: none */
   float *query_square;                         /* half squares, with query_lows */
-  float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
+  float *terms;                                /* terms of logits, by row - key; NULL: none */
   float *fine_terms;                           /* the same in float64 (hierarchical_exact.h) */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
-  float *fine_least;                           /* the same in float64, hark_fine_sum a token; filled where tree->is_far */
+  float *fine_least;                           /* the same in float64, one hark_fine_sum per token; filled if tree->is_far */
   double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not requested */
 } hark_level;
 
-/* What is added to logits by distance, and gradients by it (hierarchical_terms.c). */
+/* Terms of logits by distance, and their gradients (hierarchical_terms.c). */
 typedef struct hark_hierarchical_tables {
-  hark_hierarchy longest; /* of the call's sequences */
+  hark_hierarchy longest; /* among the call's sequences */
   double *means;          /* of the positional kernel, [rows of its table][levels][2 Nr] */
-  int64_t slots;          /* sums that sequences are gathered in */
+  int64_t slots;          /* number of separate sums over sequences */
   double *sums;           /* [slots][H][levels][4 Nr - 1], or NULL: no gradient is requested */
-  double *work;           /* to make means and their gradients in, a row of a table at a time */
+  double *work;           /* memory to compute means and their gradients, for one row of a table at a time */
   size_t work_doubles;
 } hark_hierarchical_tables;
 
@@ -59,29 +59,29 @@ typedef struct hark_hierarchical_call {
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
-  bool spread;            /* a (sequence, key head) after the other, each by all threads */
-  int64_t windowed;       /* trees of so many rows and more are */
-  int64_t tokens, coarse; /* that are kept of the longest hierarchy: extent of the arrays of a tree; without level 0 */
+  bool spread;            /* one (sequence, key head) after another, each by all threads */
+  int64_t windowed;       /* trees of at least so many rows are windowed */
+  int64_t tokens, coarse; /* kept tokens of the longest hierarchy (size of the arrays of a tree); the same without level 0 */
   size_t tree_floats, tile_bytes, worker_bytes; /* of a worker: tiles, then a window */
   float *trees;
   char *workers;
   hark_hierarchical_tables tables;
 } hark_hierarchical_call;
 
-/* A head at work. */
+/* The current head of a task. */
 typedef struct hark_tree {
   const hark_hierarchical_call *call;
   const hark_attention_sequence *sequence;
   int64_t head, key_head;
   hark_hierarchy hierarchy;
-  bool finite;    /* all keys and values are */
+  bool finite;    /* all keys and values are finite */
   bool hides;     /* some terms are -infinity */
-  bool is_far;    /* backward: some rows have a log-sum-exp of ours (hierarchical_exact.c) */
-  bool far_terms; /* some terms are so large that logits with them are to be float64 */
+  bool is_far;    /* backward: log-sum-exp of some rows is recomputed (hierarchical_exact.c) */
+  bool far_terms; /* some terms are so large that their logits must be float64 */
   bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
-  bool add_first; /* gradients of keys and values add to those of the heads before in the group */
-  /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise
-   * 1 part. */
+  bool add_first; /* gradients of keys and values add to those of previous heads of the group */
+  /* Backward with exact queries: hark_part_rows(), the number of such parts, and memory for contributions beyond a part's own tokens.
+   * Otherwise 1 part. */
   int64_t part_rows, parts;
   float *reach;
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
@@ -93,25 +93,25 @@ static inline hark_rows hark_rows_of(const hark_tensor *tensor, int64_t item, in
                      tensor->stride[2]};
 }
 
-static inline bool hark_keys_as_they_lie(const hark_tree *tree) {
+static inline bool hark_keys_in_place(const hark_tree *tree) {
   return tree->call->args->mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
-static inline bool hark_values_as_they_lie(const hark_tree *tree) {
+static inline bool hark_values_in_place(const hark_tree *tree) {
   return tree->call->args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
 }
-static inline bool hark_queries_as_they_lie(const hark_tree *tree) {
+static inline bool hark_queries_in_place(const hark_tree *tree) {
   return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
-/* The first query of a cell is that of its first row. */
-static inline bool hark_first_queries_as_they_lie(const hark_tree *tree) { return tree->call->first && hark_queries_as_they_lie(tree); }
-/* Masked keys and hidden distances may leave a row that sees nothing, whose gradient then must not be looked at. */
-static inline bool hark_gradients_as_they_lie(const hark_tree *tree) {
+/* The query of a cell is the query of its first row. */
+static inline bool hark_first_queries_in_place(const hark_tree *tree) { return tree->call->first && hark_queries_in_place(tree); }
+/* Masked keys and hidden distances may leave a row that sees nothing. The gradient of such a row must not be read. */
+static inline bool hark_gradients_in_place(const hark_tree *tree) {
   const hark_attention_args *args = tree->call->args;
   return args->query_mask.type == HARK_NONE && args->mask.type == HARK_NONE && !tree->hides &&
          tree->call->value_dim == tree->call->value_pad;
 }
 
-/* Margin of the tables of terms on both sides: hidden lanes of a tile may look beyond the distances that occur. */
+/* Margin of the tables of terms on both sides: hidden lanes of a tile may read beyond the distances that occur. */
 #define HARK_TERM_MARGIN (2 * HARK_TILE_QUERIES + 16)
 static inline int64_t hark_term_width(int64_t block) { return 4 * block - 1 + 2 * HARK_TERM_MARGIN; }
 /* Index of row - key. */
@@ -119,18 +119,18 @@ static inline int64_t hark_term_at(int64_t block, int64_t difference) { return d
 
 static inline bool hark_has_terms(const hark_attention_desc *desc) { return desc->has_hierarchical_bias || desc->has_log_kernel; }
 
-/* Where a task finds memory of its own, of as much as there are tasks or workers, whatever is less. */
+/* Index of a task's separate memory, which exists once per task or per worker, whichever are fewer. */
 static inline int64_t hark_task_slot(int64_t task, int64_t tasks, int worker, int workers) { return tasks < workers ? task : worker; }
 
 /* Memory of the tables at the descriptor's maxima. */
 hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, const hark_attention_desc *desc, int workers, bool backward,
                                                      size_t *bytes);
-/* Makes the kernel's means, and room for gradients by the tables. `call` has everything else, also tables.longest. */
+/* Computes the kernel's means, and reserves memory for gradients by the tables. All other fields of `call` are set, also tables.longest. */
 void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool gradients, double *memory);
-/* What is added to the logits of a head, and where gradients by it are gathered. */
+/* Computes the terms of the logits of a head, and sets where their gradients are gathered. */
 void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot);
 void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call *call, int64_t slot, int64_t key_head);
-/* Adds what was gathered to the gradients of the tables. */
+/* Adds the gathered sums to the gradients of the tables. */
 void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
 
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
@@ -142,18 +142,18 @@ typedef struct hark_group {
 
 #define HARK_GROUP_KEYS 64
 
-/* Goes through the groups of a tile of a level. */
+/* Iterates over the groups of a tile of a level. */
 typedef struct hark_group_walk {
   const hark_tree *tree;
   int level, shift;  /* rows are tokens of `level` - shift: 0, exact: level */
-  bool by_vector;    /* blocks are half a vector: what a vector of rows meets, keys of four blocks in a row, is one group */
+  bool by_vector;    /* blocks are half a vector: the keys that a vector of rows meets, of four successive blocks, are one group */
   int side;          /* 0: keys before the rows' blocks, and level 0; 1: keys after */
   int64_t row, rows; /* of the tile */
   int64_t key, last; /* the next key and the end on this side */
   int vector;        /* by_vector: the next one */
 } hark_group_walk;
 
-/* Lanes lo .. hi of the tile that meet a key of block `own` on a side. */
+/* Lanes lo .. hi of the tile that meet a key of block `own` on this side. */
 static inline void hark_lanes_of(const hark_group_walk *walk, int side, int64_t own, int64_t key, int *lo, int *hi) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   const int64_t block = h->block;
@@ -171,13 +171,13 @@ static inline void hark_lanes_of(const hark_group_walk *walk, int side, int64_t 
     if (!h->sibling && side == 1 && !second_half) to -= block / 2;
     if (h->sibling && (own & 1) != side) to = from; /* the other side has no sibling */
   }
-  from = from * ((int64_t)1 << walk->shift) - walk->row; /* may be negative, which has no shift */
+  from = from * ((int64_t)1 << walk->shift) - walk->row; /* multiplied, because it may be negative: no shift */
   to = to * ((int64_t)1 << walk->shift) - walk->row;
   *lo = (int)hark_max(0, hark_min(from, walk->rows));
   *hi = (int)hark_max(*lo, hark_min(to, walk->rows));
 }
 
-/* Lanes that meet each key of a group; none where a key is masked. */
+/* Lanes that meet each key of a group; none if the key is masked. */
 typedef struct hark_group_lanes {
   int lo[HARK_GROUP_KEYS], hi[HARK_GROUP_KEYS];
 } hark_group_lanes;
@@ -185,7 +185,7 @@ typedef struct hark_group_lanes {
 static inline void hark_lanes_of_group(const hark_group_walk *walk, const hark_group *group, hark_group_lanes *lanes) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   const float *count = walk->tree->level[group->level].key_count + group->first;
-  const int64_t half = h->block / 2; /* lanes change there */
+  const int64_t half = h->block / 2; /* where the lanes change */
   int64_t own = group->first / h->block, change = group->first;
   int lo = 0, hi = 0;
   for (int k = 0; k < group->count; k++) {
@@ -225,8 +225,8 @@ static inline hark_group_walk hark_groups_of(const hark_tree *tree, int level, i
   return walk;
 }
 
-/* The keys of the next vector: with blocks 2 j and 2 j + 1 of rows, those of blocks 2 j - 1 to 2 j + 2, each of which meets one of them or,
- * on level 0, rows of the tile in other vectors too. */
+/* The keys of the next vector. If its rows are blocks 2 j and 2 j + 1, these are the keys of blocks 2 j - 1 to 2 j + 2. Each of them meets
+ * one of the two blocks, or also, on level 0, rows of the tile in other vectors. */
 static inline bool hark_group_of_vector(hark_group_walk *walk, hark_group *group) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   while (walk->vector * HARK_LANES < walk->rows) {
@@ -251,7 +251,7 @@ static inline bool hark_group_next(hark_group_walk *walk, hark_group *group) {
       const int64_t key = walk->key, own = key / block;
       const int64_t end = hark_min(hark_min((own + 1) * block, walk->last), key + HARK_GROUP_KEYS);
       walk->key = end;
-      /* The first and the last key of a block are met by the most rows: by those of the first and the second half. */
+      /* The first and the last key of a block meet the most rows: rows of the first and of the second half. */
       int lo, hi, other_lo, other_hi;
       hark_lanes_of(walk, walk->side, own, key, &lo, &hi);
       hark_lanes_of(walk, walk->side, own, end - 1, &other_lo, &other_hi);
@@ -279,17 +279,17 @@ HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
   return vm_and(vi_less((vi)vu_set((uint32_t)(lo - base - 1)), lane), vi_less(lane, (vi)vu_set((uint32_t)(hi - base))));
 }
 
-/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES]: by the word of the cell's first row and first key (attention.h). A
- * Philox counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
+/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES], from the random word of the cell's first row and first key
+ * (attention.h). A Philox counter has the words of four successive keys: four tokens of level 0, two of level 1. */
 void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors);
 
-/* Groups whose tiles are held, one after another: all that a tile with blocks of 16 meets on one level, and more. */
+/* Groups whose tiles are stored one after another: at least all that a tile with blocks of 16 meets on one level. */
 #define HARK_CHUNK_KEYS 128
 #define HARK_CHUNK_GROUPS 64
 typedef struct hark_chunk {
   hark_group group[HARK_CHUNK_GROUPS];
   hark_group_walk walk[HARK_CHUNK_GROUPS];
-  int slot[HARK_CHUNK_GROUPS]; /* where the group's keys begin in the tile */
+  int slot[HARK_CHUNK_GROUPS]; /* index in the tile at which the group's keys begin */
   int groups, keys;
 } hark_chunk;
 
@@ -303,12 +303,12 @@ static inline void hark_chunk_add(hark_chunk *chunk, const hark_group_walk *walk
   chunk->keys += group->count;
 }
 
-/* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`, rows being the keys or the values
- * of the groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_CHUNK_KEYS][padded width]. */
+/* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`. `rows` are the keys or the values
+ * of the groups' levels; values that are not finite are added only if the weight is not 0. clean: [HARK_CHUNK_KEYS][padded width]. */
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
                                      float *y, int64_t y_stride, int64_t limit);
 
-/* Asks for the rows that the next tile will need, which lie as far after the tile's own as the tile is long. */
+/* Prefetches the rows for the next tile: HARK_TILE_QUERIES after this tile's own. */
 static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t rows, const hark_rows *from, int64_t count, int features,
                                    hark_product_ahead *ahead) {
   const int64_t next = group->first + HARK_TILE_QUERIES;
@@ -319,29 +319,28 @@ static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory);
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);
 
-/* The rows of a level are cut into pieces so long that every second one touches keys of its own, those within two blocks of it being at
- * most half of either neighbour's: all even pieces may be worked on at the same time, then all odd ones. A level is done after the one
- * above it. */
+/* The rows of a level are cut into pieces. A piece touches keys up to two blocks beyond its rows, at most half of the adjacent piece. So no
+ * two even pieces touch the same keys: all even pieces may run at the same time, then all odd ones. A level follows the level above it. */
 #define HARK_PIECE_ROWS 256
 static inline int64_t hark_piece_rows(int64_t block) {
   return hark_ceil_div(hark_max(HARK_PIECE_ROWS, 4 * block), HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
 }
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory);
 
-/* A windowed tree does not keep levels 1 .. HARK_WINDOW_LEVELS: they are made once to make the next level from, and again in windows of
- * HARK_WINDOW_ROWS rows where they are needed. A window is a tree whose row 0 is row `origin` of the sequence's; its own rows are
- * first .. last, before and after them lie the keys that they meet on these levels, hark_window_reach() rows at most. */
+/* A windowed tree does not keep levels 1 .. HARK_WINDOW_LEVELS: they are computed once to compute the next level, and again, in windows of
+ * HARK_WINDOW_ROWS rows, when they are needed. A window is a tree whose row 0 is row `origin` of the sequence. Its own rows are first ..
+ * last; before and after them are the keys that they meet on these levels, at most hark_window_reach() rows. */
 #define HARK_WINDOW_LEVELS 2
-#define HARK_WINDOW_ROWS (HARK_TILE_QUERIES << (HARK_WINDOW_LEVELS + 2)) /* of a tile of the second level above them */
-#define HARK_WINDOWED_ROWS (8 * HARK_WINDOW_ROWS)                        /* the shortest windowed tree's */
+#define HARK_WINDOW_ROWS (HARK_TILE_QUERIES << (HARK_WINDOW_LEVELS + 2)) /* rows of a tile of the second level above the windows */
+#define HARK_WINDOWED_ROWS (8 * HARK_WINDOW_ROWS)                        /* rows of the shortest windowed tree */
 typedef struct hark_window {
   hark_tree tree;
   hark_attention_sequence sequence;
   int64_t first, last;
 } hark_window;
-/* The keys that rows meet on these levels lie within half of it; twice as far pairs of blocks begin where they do in the whole tree. */
+/* The keys that rows meet on these levels are within half of it. It is doubled so that pairs of blocks begin as in the whole tree. */
 static inline int64_t hark_window_reach(int64_t block) { return 2 * block << HARK_WINDOW_LEVELS; }
-/* What neighbours reach does not overlap, and windows begin where pairs of blocks do. */
+/* True if the reaches of adjacent windows do not overlap, and windows begin where pairs of blocks begin. */
 static inline bool hark_windows_fit(int64_t block) {
   return block <= HARK_WINDOW_ROWS && HARK_WINDOW_ROWS % (2 * hark_window_reach(block)) == 0;
 }
@@ -349,23 +348,23 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
 /* The window `index` with its tokens. */
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window);
 
-/* Keys and values, or queries and what the backward knows of their rows, from .. to of a level, from the level below. */
+/* Computes keys and values, or queries and the backward's data of their rows, from .. to of a level, from the level below. */
 void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to);
 void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to);
-/* The same of the first level above the windows, with all below, of which level 0 alone is kept. */
+/* The same for the first level above the windows, through all levels below it; of these only level 0 is kept. */
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
 
-/* Backward: the log-sum-exp of level 0's rows from .. to whose given one has lost digits, in `least` and `fine_least`. Of a windowed tree:
- * of the rows of window `from`. */
+/* Backward: recomputes, in `least` and `fine_least`, the log-sum-exp of level 0's rows from .. to if the given one has lost digits. In a
+ * windowed tree: of the rows of window `from`. */
 void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory);
-/* Some row needs that; then `fine_least` has been filled with what is given. */
+/* True if some row needs that; then `fine_least` has been filled with the given values. */
 bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree);
 
-/* All levels of windows' rows: as the pieces of a level, even windows first, then odd ones. */
+/* All levels of a window's rows. Like the pieces of a level: even windows first, then odd ones. */
 void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);
 
-/* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one
- * part; all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,
+/* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level belongs to
+ * one part. All parts may run at the same time: their contributions to tokens beyond their own are gathered in separate memory,
  * [parts][levels][before, after][2 Nr][head_pad + value_pad], and added at the end, part after part. */
 static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   int64_t rows = 1024;
@@ -373,12 +372,13 @@ static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   return rows;
 }
 static inline int64_t hark_part_count(const hark_hierarchy *h) { return hark_ceil_div(h->length, hark_part_rows(h)); }
-/* As many floats as that memory takes at most for this length and all that are shorter: the coarsest level has 2 Nr tokens at most, of each
- * of which some part is the owner, so that there are no more parts than that. */
+/* Upper bound of the floats of that memory, for this length and all shorter ones. The coarsest level has at most 2 Nr tokens, each of which
+ * belongs to one part, so there are at most 2 Nr parts. */
 size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int head_pad, int value_pad);
 
-/* In this order, each for all levels or parts: gradients of keys and values from .. to of a level begin; the rows of a part; what parts
- * gave to a level's tokens beyond their own; what the level above hands down to keys from .. to, from the coarsest level on. */
+/* In this order, each for all levels or parts: begin, the gradients of keys and values from .. to of a level; the rows of a part; gather,
+ * the parts' contributions to a level's tokens beyond their own; hand_down, from the level above to keys from .. to, from the coarsest
+ * level on. */
 void HARK_ISA(hark_hierarchical_exact_begin)(const hark_tree *tree, int level, int64_t from, int64_t to);
 void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part, void *memory);
 void HARK_ISA(hark_hierarchical_exact_gather)(const hark_tree *tree, int level);

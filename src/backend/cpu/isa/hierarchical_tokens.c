@@ -1,19 +1,19 @@
-/* hierarchical_tokens.c - tokens of coarse levels, and windows: the lowest levels of a stretch of rows, made where they are needed.
+/* hierarchical_tokens.c - tokens of coarse levels, and windows: the lowest levels of a stretch of rows, computed when needed.
  *
- *     level l + 1 from level l: keys and queries are means by real rows (queries also the first real one), values sums; gradients are sums
- *     weighted by e^(m - lse) (hierarchical_backward.c)
+ *     level l + 1 from level l: keys and queries are means by unmasked rows (queries also the first unmasked one), values are sums;
+ *     gradients are sums weighted by e^(m - lse) (hierarchical_backward.c)
  *
- * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made once to make the level above them from and
- * again, window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches:
- * keys once more for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its
- * first one.
+ * For a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept. They are computed once to compute the level above them,
+ * and again, window by window, just before the window's rows need them, in memory of the worker that stays in its caches. Keys are
+ * recomputed for every head of a group, and in both windows if two windows reach them. A window is a tree itself; its row 0 is the first
+ * row that it includes.
  */
 #include <float.h>
 #include <math.h>
 
 #include "hierarchical_exact.h"
 
-/* Weighted sum of the two rows under a token; a weight of 0: that row is not looked at. */
+/* Weighted sum of the two rows below a token; a row with weight 0 is not read. */
 static void join_rows(const hark_rows *below, int64_t token, float first, float second, int width, float *to) {
   const float *a = below->data + 2 * token * below->stride, *b = a + below->stride;
   const vf x = vf_set(first), y = vf_set(second);
@@ -31,8 +31,8 @@ static float square_of(const float *row, int width) {
   return vf_sum(sum);
 }
 
-/* The sum of join_rows() as `high` and what it is off by: of far rows that lie opposite each other, which leave little, that may be
- * much. */
+/* Writes the sum of join_rows() to `high`, and its rounding error to `to`: if far rows nearly cancel, the error may be large compared with
+ * the sum. */
 static void join_low(const hark_fine_row *a, const hark_fine_row *b, double first, double second, int width, float *high, float *to) {
   for (int c = 0; c < width; c++) {
     double sum = 0.0;
@@ -43,7 +43,8 @@ static void join_low(const hark_fine_row *a, const hark_fine_row *b, double firs
   }
 }
 
-/* A token's remainder, where a row under it is so far that there is one. Weights are how many rows the two below stand for. */
+/* Computes a token's remainder, if a row below it is far enough to have one. `first` and `second` are the row counts of the two rows
+ * below. */
 static void join_remainder(const hark_rows *high, const hark_rows *low, const hark_rows *below, const hark_rows *below_low,
                            const float *squares_below, int64_t token, double first, double second, int width) {
   float *to = low->data + token * low->stride;
@@ -64,12 +65,12 @@ static void copy_row(const float *from, int width, bool real, int pad, float *to
     memset(to, 0, (size_t)pad * sizeof *to);
 }
 
-/* Whether the row takes part; `axis` of the mask has the rows. */
+/* True if the row is not masked; `axis` of the mask is that of the rows. */
 static bool is_real(const hark_tensor *mask, int64_t item, int axis, int64_t row) {
   return mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[axis]] != 0;
 }
 
-/* Keys and values from .. to of a level. */
+/* Computes keys and values from .. to of a level. */
 void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to) {
   const hark_hierarchical_call *call = tree->call;
   const hark_level *at = &tree->level[level], *below = at - (level > 0);
@@ -82,9 +83,9 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
       const int64_t row = tree->sequence->key_row + b;
       const bool real = is_real(mask, item, 3, row);
       at->key_count[b] = real ? 1.0f : 0.0f;
-      if (!hark_keys_as_they_lie(tree))
+      if (!hark_keys_in_place(tree))
         copy_row(hark_rows_of(&call->args->key, item, tree->key_head, row).data, call->head_dim, real, call->head_pad, key);
-      if (!hark_values_as_they_lie(tree))
+      if (!hark_values_in_place(tree))
         copy_row(hark_rows_of(&call->args->value, item, tree->key_head, row).data, call->value_dim, real, call->value_pad, value);
     } else {
       first = below->key_count[2 * b];
@@ -103,7 +104,7 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
   }
 }
 
-/* What level 0 brings to the backward: dout, lse, and D = dout . out. */
+/* The backward's data of level 0: dout, lse, and D = dout . out. */
 static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
@@ -114,7 +115,7 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   real = real && lse != -INFINITY;
   if (!tree->is_far) at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
-  if (!hark_gradients_as_they_lie(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
+  if (!hark_gradients_in_place(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
   vf sum = vf_zero();
   int c = 0;
@@ -124,7 +125,7 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   at->mean_gradient[row] = vf_sum(sum);
 }
 
-/* A factor of a row that sees something: above 0 where what the row brings is not finite, so that it is not lost. */
+/* The factor of a row that sees some key: above 0 if the row's gradient is not finite, so that it is not lost. */
 static float kept_factor(float factor, float mean_gradient) { return factor == 0.0f && !isfinite(mean_gradient) ? FLT_MIN : factor; }
 
 /* e^(least - lse) */
@@ -132,13 +133,14 @@ static float gradient_factor(float least, float lse, float mean_gradient) {
   return kept_factor(least == lse ? 1.0f : expf(least - lse), mean_gradient);
 }
 
-/* The same where log-sum-exps are float64. */
+/* The same if log-sum-exps are float64. */
 static void join_far(const hark_level *at, const hark_level *below, int64_t token, float *factors) {
   const int64_t a = 2 * token, b = 2 * token + 1;
   const bool has_first = below->least[a] != INFINITY, has_second = b < below->queries && below->least[b] != INFINITY;
   const hark_fine_sum first = hark_fine_sum_of(below, a), second = hark_fine_sum_of(below, has_second ? b : a);
-  const double above = (first.top - second.top) + ((double)first.log_sum - (double)second.log_sum); /* of the first, over the second */
-  const int64_t from = has_second && (!has_first || above > 0.0) ? b : a; /* a row that is NaN too, where there may be no other */
+  const double above =
+      (first.top - second.top) + ((double)first.log_sum - (double)second.log_sum); /* log-sum-exp of the first minus that of the second */
+  const int64_t from = has_second && (!has_first || above > 0.0) ? b : a;          /* may be a NaN row, if there is no other */
   at->least[token] = below->least[from];
   hark_set_fine_sum(at, token, from == a ? first : second);
   factors[0] = !has_first ? 0.0f : from == a ? 1.0f : kept_factor(exp2f((float)-above), below->mean_gradient[a]);
@@ -150,7 +152,7 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   const int64_t a = 2 * token, b = 2 * token + 1;
   const float second = b < below->queries ? below->least[b] : INFINITY,
               least = (float)hark_smaller((double)below->least[a], (double)second);
-  float factors[2] = {0.0f, 0.0f}; /* e^(least - lse), of which one is 1 */
+  float factors[2] = {0.0f, 0.0f}; /* e^(least - lse); one of them is 1 */
   at->least[token] = least;
   if (below->least[a] != INFINITY) factors[0] = gradient_factor(least, below->least[a], below->mean_gradient[a]);
   if (second != INFINITY) factors[1] = gradient_factor(least, second, below->mean_gradient[b]);
@@ -161,7 +163,7 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   join_rows(&below->g, token, factors[0], factors[1], tree->call->value_pad, at->g.data + token * at->g.stride);
 }
 
-/* The first or the mean of the real queries under a token; `first` and `second` are how many the two below stand for. */
+/* The first or the mean of the unmasked queries below a token; `first` and `second` are the query counts of the two rows below. */
 static void join_queries(const hark_tree *tree, int level, int64_t token, float first, float second) {
   const hark_level *at = &tree->level[level];
   float a = first > 0.0f ? 1.0f : 0.0f, b = first > 0.0f || second == 0.0f ? 0.0f : 1.0f;
@@ -184,7 +186,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
       const int64_t row = tree->sequence->query_row + a;
       const bool real = is_real(mask, item, 1, row);
       at->query_count[a] = real ? 1.0f : 0.0f;
-      if (!hark_queries_as_they_lie(tree))
+      if (!hark_queries_in_place(tree))
         copy_row(hark_rows_of(&call->args->query, item, tree->head, row).data, call->head_dim, real, call->head_pad, query);
       if (call->query_lows)
         at->query_square[a] = square_of(query, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E);
@@ -193,7 +195,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     }
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
-    if (!hark_first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
+    if (!hark_first_queries_in_place(tree)) join_queries(tree, level, a, first, second);
     if (call->backward) join_gradients(tree, level, a);
     if (!call->query_lows) continue;
     join_remainder(&at->query, &at->query_low, &below->query, &below->query_low, below->query_square, a, (double)first, (double)second,
@@ -213,7 +215,7 @@ static void take_numbers(float **numbers, int64_t tokens, float **next) {
   *next += tokens;
 }
 
-/* Levels 1 .. HARK_WINDOW_LEVELS in memory of their own, everything else where it lies. */
+/* Places levels 1 .. HARK_WINDOW_LEVELS in separate memory; all other data stay in place. */
 static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, float *memory, hark_window *window) {
   const hark_hierarchical_call *call = tree->call;
   const int head_pad = call->head_pad, value_pad = call->value_pad;
@@ -233,7 +235,7 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
                                &at->mean_gradient, &at->fine_least, &at->query_square};
     const int each[] = {1, 1, 1, 1, 1, HARK_FINE_SUM_FLOATS, 1};
     const bool needed[] = {true, true, call->rbf, call->backward, call->backward, call->backward, call->query_lows};
-    for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* first queries lie at the caller's on all levels */
+    for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* on all levels, first queries are in the caller's memory */
       if (shifted[i]->data != NULL)
         shifted[i]->data += by * shifted[i]->stride;
       else
@@ -267,7 +269,7 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
 
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
   const int64_t row = index * HARK_WINDOW_ROWS, reach = hark_window_reach(tree->hierarchy.block), origin = hark_max(row - reach, 0);
-  const int64_t first = row - origin; /* 0 of the first window, which has nothing before it */
+  const int64_t first = row - origin; /* 0 in the first window, which has no rows before it */
   place_window(tree, origin, first + HARK_WINDOW_ROWS + reach, memory, window);
   window->first = first;
   window->last = hark_min(window->first + HARK_WINDOW_ROWS, window->tree.level[0].queries);
@@ -278,7 +280,7 @@ void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t inde
   }
 }
 
-#define THROUGH_TOKENS 64 /* of the level above the windows at once: what is made on the way to them stays in the caches */
+#define THROUGH_TOKENS 64 /* of the level above the windows, computed at once: the levels between stay in the caches */
 
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory) {
   const int above = HARK_WINDOW_LEVELS + 1;

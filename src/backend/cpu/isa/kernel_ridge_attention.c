@@ -4,10 +4,9 @@
  *     causal  Z = U'^-1 kappa(K, Q),  y_n = sum over i <= p_n of Z[i, n] X_i,  var_n = kappa(q_n, q_n) - sum over i <= p_n of Z[i, n]^2
  *
  * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full
- * attention needs Z too and is then computed as the causal one, without an end.
- * Tasks are heads of sequences: one triangle a worker, whatever the batch. Where there are fewer of them than threads, and a
- * sequence has three tiles of keys or more, all threads share one after the other: columns of tiles of the factor, then tiles of queries.
- * Cost: docs/mathematics/kernel-ridge.md.
+ * attention needs Z too; it is then computed like the causal one, but over all keys. Tasks are heads of sequences: one triangle per worker,
+ * whatever the batch. If there are fewer tasks than threads, and a sequence has at least three tiles of keys, all threads share each task
+ * in turn: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +41,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return workspace(context, desc, workers, true, &out->backward_workspace);
 }
 
-/* A tile of Z below the ones before it. */
+/* Computes a tile of Z; the tiles above it are done. */
 static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
   float *z = h->panel + tile * HARK_RIDGE_TILE_FLOATS;
   const int above = ridge_above(h, tile, first);
@@ -77,7 +76,7 @@ static void add_squares(const float *z, float *squares) {
   }
 }
 
-/* var = kappa(q, q) G(0) - explained, scaled back; false with a note when kappa(q, q) is out of range. */
+/* var = kappa(q, q) G(0) - explained, scaled back; false, with a record, if kappa(q, q) is out of range. */
 static bool store_variance(const ridge_tiles *h, int64_t row, int count, const float *explained) {
   const hark_attention_args *args = h->run->args;
   float *out =
@@ -125,18 +124,18 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
 typedef struct forward_task {
   const hark_attention_call *run;
   ridge_workspace memory;
-  hark_context *shared; /* NULL: a head a thread */
+  hark_context *shared; /* NULL: one thread per head */
 } forward_task;
 
 static bool goes_down(const hark_attention_call *run) { return run->plan->desc.causal || run->args->variance.type != HARK_NONE; }
 
-/* A tile of queries of a head that threads share, the last one first: when causal it is the longest. */
+/* A tile of queries of a shared head, the last one first: with causality it has the most keys. */
 static void forward_part(void *data, int64_t index, int worker) {
   const ridge_tiles *owner = data;
   const int64_t queries = owner->sequence->query_count, row = (hark_ceil_div(queries, HARK_RIDGE_TILE) - 1 - index) * HARK_RIDGE_TILE;
   ridge_tiles h;
   HARK_ISA(hark_cpu_ridge_join)(owner, worker, &h);
-  (void)forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, queries - row), goes_down(h.run)); /* trouble has been noted */
+  (void)forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, queries - row), goes_down(h.run)); /* trouble is in the record */
 }
 
 static void forward_head(void *data, int64_t index, int worker) {

@@ -1,15 +1,15 @@
-/* kernel_ridge_backward.c - gradients of kernel ridge attention in f32, blocked. The factorisation is made again; nothing is saved.
+/* kernel_ridge_backward.c - gradients of kernel ridge attention in f32, blocked. The factorisation is recomputed; nothing is saved.
  *
  * Full, with alpha = M^-1 V:
  *     dalpha = kappa(K, Q) dY,  dV = M^-1 dalpha,  dkappa(K, Q) = alpha dY',  -2 dM = dV alpha' + alpha dV'
- * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' being zero:
+ * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' are zero:
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
  *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
  *     of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
- * Pieces of work are key heads over slices of sequences (kernel_ridge.h): every element is written by one piece, in one order.
- * Cost: causal, beside the forward's factor and panel, for a query that sees p keys 2 p^2 multiply-adds. Sources: kernel-ridge.md.
+ * Pieces of work are key heads over slices of sequences (ridge_terms.h): every element is written by one piece, in one order.
+ * Cost: causal, in addition to the forward's factor and panel: 2 p^2 multiply-adds for a query that sees p keys. Sources: kernel-ridge.md.
  */
 #include "kernel_ridge_tile.h"
 
@@ -33,7 +33,7 @@ HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float facto
       vf_store(ds + i * HARK_RIDGE_TILE + lane, gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane));
 }
 
-/* Sums of a tile, added to what is there: by row, by lane, and by distance. */
+/* Add the sums of a tile by row, by lane, and by distance. */
 HARK_SIMD_NOINLINE void add_rows(const float *ds, float *row_sums) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     vf sum = vf_zero();
@@ -56,7 +56,7 @@ HARK_SIMD_NOINLINE void add_distances(const float *ds, float *distances) {
     }
 }
 
-/* Adds sums by distance of a tile to the partial sums: entry t of them stands at the distance delta + t - 63. */
+/* Adds sums by distance of a tile to the partial sums: entry t is for the distance delta + t - 63. */
 static void pass_distances(const ridge_tiles *h, const float *ds, int64_t delta, double factor, double *partial) {
   if (!h->desc->has_log_kernel) return;
   add_distances(ds, h->distances);
@@ -67,7 +67,8 @@ static void pass_distances(const ridge_tiles *h, const float *ds, int64_t delta,
   clear(h->distances, (int64_t)2 * HARK_RIDGE_TILE);
 }
 
-/* C += sum over rows k of A of W(j, k) A[k], both `a_row` numbers a row and `width` of them taken; turned: W[k][j] stands for W(j, k). */
+/* C += sum over rows k of A of W(j, k) A[k]. Rows of A and C have `a_row` numbers, of which `width` are used. turned: W[k][j] is W(j,
+ * k). */
 static void spread(const float *w, bool turned, const float *a, ptrdiff_t a_row, int width, float *c) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
@@ -94,16 +95,16 @@ static void run_all(const ridge_tiles *h, int64_t count, hark_task *task, void *
     for (int64_t index = 0; index < count; index++) task(data, index, 0);
 }
 
-/* A tile of queries: what its tasks need to know. */
+/* A tile of queries: the data of its tasks. */
 typedef struct panel {
   const ridge_tiles *h;
-  int64_t first, tiles; /* position of the first query; tiles of keys that it meets */
+  int64_t first, tiles; /* position of the first query; number of tiles of keys that it sees */
   double *partial;
   ridge_side side;
-  double along; /* of pairs whose distances were taken from differences: their part of <q, dq> + <k, dk> */
+  double along; /* <q, dq> + <k, dk> of pairs whose gradients come from differences */
 } panel;
 
-/* ds of a tile without the pairs that give theirs by differences, which are in `apart`: in `copy` where there are such. */
+/* ds of a tile with zeros for pairs in `apart`, whose gradients come from differences; in `copy` if the tile is loose. */
 static const float *without_apart(const ridge_tiles *h, const ridge_side *side, int64_t tile, const float *ds, const ridge_apart *apart,
                                   float *copy) {
   if (!h->rbf || !HARK_ISA(hark_cpu_ridge_is_loose)(h, side, tile)) return ds;
@@ -111,7 +112,7 @@ static const float *without_apart(const ridge_tiles *h, const ridge_side *side, 
   return copy;
 }
 
-/* dkappa(K, Q) of a tile of keys becomes ds in the place of kappa, and goes to the keys. */
+/* Replaces kappa of a tile of keys by ds = dkappa(K, Q) kappa, and adds the gradients of the keys. */
 static void give_keys(const panel *at, const ridge_tiles *h, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
   const int64_t key = tile * HARK_RIDGE_TILE;
   float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS, copy[HARK_RIDGE_TILE_FLOATS];
@@ -123,7 +124,7 @@ static void give_keys(const panel *at, const ridge_tiles *h, int64_t tile, const
   spread(products, false, h->query_rows, h->dp, h->dp, h->dkeys + key * h->dp);
 }
 
-/* ds of all tiles goes to the queries, a block of features at a time; the first one takes the sums with it. */
+/* Adds the gradients of the queries from ds of all tiles, for a block of features; the first block also adds the sums. */
 static void give_block(panel *at, int first, int width) {
   const ridge_tiles *h = at->h;
   float copy[HARK_RIDGE_TILE_FLOATS];
@@ -155,8 +156,8 @@ static void give_all_queries(panel *at) {
   give_block(at, 0, at->h->dp); /* whole rows at once are faster */
 }
 
-/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed
- * with: less the centre, which no gradient notices. apart: what pairs gave by differences, whose part of that is known; or NULL. */
+/* Stores a row's gradient: times scale, minus the part with the row itself. Returns <x, dx> of the row without the centre, on which no
+ * gradient depends. apart: the contributions of pairs from differences, whose part of the result is already known; or NULL. */
 static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, const float *apart, float own,
                         bool add, float *to) {
   const int d = (int)h->desc->head_dim;
@@ -191,7 +192,7 @@ static double store_queries(const ridge_tiles *h, int64_t row, int count) {
   return along;
 }
 
-/* dkey and dvalue; `first` of its key head, whose gradients the others of the group add to. */
+/* dkey and dvalue. `first`: the first head of its key head; the other heads of the group add to its gradients. */
 static double store_keys(const ridge_tiles *h, bool first) {
   const hark_attention_args *args = h->run->args;
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
@@ -214,14 +215,14 @@ static double store_keys(const ridge_tiles *h, bool first) {
   return along;
 }
 
-/* Tiles of rows [n][width] transposed, [dim][64] each. */
+/* Transposes tiles of rows [n][width], to [dim][64] each. */
 static void turn_tiles(const ridge_tiles *h, const float *rows, float *lanes) {
   const int64_t dv = h->desc->value_dim;
   for (int64_t t = 0; t < h->tiles; t++)
     hark_pack_transposed(rows + t * HARK_RIDGE_TILE * h->dvp, h->dvp, HARK_RIDGE_TILE, (int)dv, 1.0f, lanes + t * HARK_RIDGE_TILE * dv);
 }
 
-/* C (= or +=) rows A': one lane a row of the tile that was transposed. */
+/* C (= or +=) rows A': one lane per row of the transposed tile. */
 static void product_of_rows(const ridge_tiles *h, const float *rows, const float *lanes, bool add, float *c, ptrdiff_t c_row) {
   const hark_ridge_product p = {.a = lanes,
                                 .a_row = HARK_RIDGE_TILE,
@@ -239,7 +240,7 @@ static void product_of_rows(const ridge_tiles *h, const float *rows, const float
     hark_ridge_store(&p);
 }
 
-/* Rows [row, row + count) of queries and dout, with nothing given to them yet. */
+/* Reads rows [row, row + count) of queries and dout, and sets their gradients to zero. */
 static bool take_queries(ridge_tiles *h, int64_t row, int count) {
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
   read_dout(h, row, count);
@@ -283,7 +284,7 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
 
 /* ---- causal ---- */
 
-/* z and dz of a panel, in h->pair: [n][128], z beside dz. */
+/* z and dz of a panel, in h->pair: [n][128], z next to dz. */
 static void fill_z(const panel *at, int lane, int width) {
   const ridge_tiles *h = at->h;
   const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
@@ -381,9 +382,9 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
 
 /* ---- both ---- */
 
-/* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
- * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. ds of the tiles is kept where the
- * factor was, which is no longer needed. */
+/* Contributions of dM to keys, ridge and distances. A tile off the diagonal is in M twice, so that dkappa is 2 dM; on the diagonal both
+ * keys of an entry are in the tile's rows, which again gives 2 dM for a key and dM for a distance. ds of the tiles is stored in place of
+ * the factor, which is no longer needed. */
 static ridge_apart *apart_of(const ridge_tiles *h, int64_t i, int64_t j) {
   return h->matrix_apart + ridge_tile(h, i, j) / HARK_RIDGE_TILE_FLOATS;
 }
@@ -409,7 +410,7 @@ static void matrix_column(void *data, int64_t index, int worker) {
   }
 }
 
-/* A tile of keys takes from all tiles that it meets, in their order. */
+/* Adds the gradients of a tile of keys from all its tiles of M, in their order. */
 static void matrix_keys(void *data, int64_t tile, int worker) {
   const panel *at = data;
   const ridge_tiles *h = at->h;
@@ -423,7 +424,7 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
     const ridge_apart *apart = h->rbf ? apart_of(h, above, lanes) : NULL;
     const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, lanes);
     const float *ds = without_apart(h, &side, above, tile_ds, apart, copy);
-    if (ds != tile_ds) /* of a pair half, because its other row's tile comes upon it too */
+    if (ds != tile_ds) /* half for each pair, because its other row's tile adds it too */
       h->apart_along[tile] +=
           0.5 * HARK_ISA(hark_cpu_ridge_give_apart)(h, &side, above, tile_ds, apart, turned, h->apart_dkeys + row * h->dp);
     if (h->rbf) (turned ? add_lanes : add_rows)(ds, h->key_sums + row);
@@ -431,7 +432,7 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
   }
 }
 
-/* Returns the part of <k, dk> that pairs have given by differences. */
+/* Returns the part of <k, dk> from differences. */
 static double matrix_gradients(const ridge_tiles *h, double *partial) {
   panel at = {.h = h, .tiles = h->tiles, .partial = partial};
   double trace = 0, along = 0;
@@ -449,7 +450,7 @@ static double matrix_gradients(const ridge_tiles *h, double *partial) {
 typedef struct backward_task {
   const hark_attention_call *run;
   ridge_workspace memory;
-  hark_context *shared; /* NULL: a key head of a slice a thread */
+  hark_context *shared; /* NULL: one thread per key head of a slice */
 } backward_task;
 
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {

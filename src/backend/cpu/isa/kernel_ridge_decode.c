@@ -1,11 +1,11 @@
 /* kernel_ridge_decode.c - kernel ridge (CME) attention of new rows after a cache, in f32: the record's formulas
  * (ops/kernel_ridge_decode.c).
  *
- *     few rows    one after the other: kernels, then both forward substitutions in one pass over R, which memory bounds; then U
- *     many        32 at a time: X = R^-1 [kappa(K, K_new), kappa(K, Q_new)], 64 columns, by products of bands of R with the rows of X above.
- *                 A new row of R is a column of X: where the pass reaches new rows it goes on with columns of X in the place of rows of R.
+ *     few rows    one after another: kernels, then both forward substitutions in one pass over R, limited by memory; then U
+ *     many        32 at a time: X = R^-1 [kappa(K, K_new), kappa(K, Q_new)], 64 columns, by products of bands of R with the rows of X above
+ *                 A new row of R is a column of X: for new rows the pass uses columns of X instead of rows of R
  *
- * Differences of rbf are taken feature by feature, so that keys may lie anywhere. Legend: n tokens there already, m with the new ones.
+ * Differences of rbf are computed feature by feature, so keys may have any mean. Legend: n previous tokens, m with the new ones.
  */
 #include <float.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 #include "kernel_ridge_products.h"
 
 #define COLUMNS (2 * HARK_RIDGE_DECODE_BLOCK) /* of X: new keys, then new queries */
-#define SERIAL_PRODUCTS 262144                /* multiply-adds below which another thread would only be waited for */
+#define SERIAL_PRODUCTS 262144                /* multiply-adds below which a second thread costs more than it saves */
 
 _Static_assert(COLUMNS == HARK_TILE_QUERIES, "transposed rows have a column a lane");
 
@@ -34,14 +34,14 @@ static const float *log_kernel(const hark_ridge_decode *d) {
   return d->positional ? rows_of(d, HARK_RIDGE_DECODE_LOG_KERNEL) + d->table_row : NULL;
 }
 
-/* A row to unit length where asked for; false when a number is not finite, or too large for its square. */
+/* Copies a row, scaled to unit length if requested; false if a number is not finite, or its square too large. */
 static bool take_row(const hark_ridge_decode *d, const float *from, float *to) {
   double squares = 0;
   for (int64_t c = 0; c < d->head_dim; c++) squares += (double)from[c] * from[c];
   if (!(squares <= FLT_MAX)) return false;
   const double length = d->is->unit && squares > 0 ? sqrt(squares) : 1;
   const float gain = (float)(1 / length);
-  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* of lengths near the ends of f32 it may not be */
+  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* false for lengths near the limits of f32 */
   for (int64_t c = 0; c < d->head_dim; c++) to[c] = in_range ? gain * from[c] : (float)((double)from[c] / length);
   return true;
 }
@@ -72,7 +72,7 @@ HARK_SIMD void meet(const bool squared, const float *row, const float *x, const 
   *to_y = vf_sum(sum_y);
 }
 
-/* x <- exp of the exponents that products or squares in x make, at distances n - i; returns the largest exponent. */
+/* x <- exp of the exponents from the products or squares in x, at distances n - i; returns the largest exponent. */
 static float exponentiate_row(const hark_ridge_decode *d, int64_t n, float *x) {
   const vf gain = vf_set((float)(d->rbf ? -d->parameters.scale / 2 : d->parameters.scale)), shift = vf_set((float)d->parameters.shift);
   const float *table = log_kernel(d);
@@ -112,7 +112,7 @@ HARK_SIMD void four_rows(const float *rows, int64_t step, const float *r, const 
   }
 }
 
-/* r, z <- R^-1 r, R^-1 z over n rows. A band has all its sixteen rows' memory, whatever the ones that are not there yet hold. */
+/* r, z <- R^-1 r, R^-1 z over n rows. A band always has memory for sixteen rows; rows that do not exist yet may hold anything. */
 HARK_SIMD_NOINLINE void solve_two(const hark_ridge_decode *d, int64_t n, float *r, float *z) {
   for (int64_t first = 0; first < n; first += HARK_RIDGE_BAND) {
     const float *band = factor_row(d, first);
@@ -213,9 +213,9 @@ static bool one_row(const hark_ridge_decode *d, int64_t row) {
 
 /* ---- many rows ---- */
 
-/* A block of new rows, and where its parts lie in the head's memory. */
+/* A block of new rows, and its parts in the head's memory. */
 typedef struct block {
-  int64_t row, n, count; /* first row of the call, its position, how many */
+  int64_t row, n, count; /* first row of the call, its position, number of rows */
   float *x;              /* [m][COLUMNS] */
   float *lanes;          /* [d][COLUMNS]: the new keys and queries, transposed */
   float *rows;           /* [COLUMNS / 2][d]: queries; later results [][value_width] */
@@ -248,7 +248,7 @@ static bool take_block(const hark_ridge_decode *d, const block *b) {
 HARK_SIMD_NOINLINE void squares_of(const hark_ridge_decode *d, const block *b) {
   const float *keys = cached_key(d);
   for (int64_t i = 0; i < b->n + b->count; i++)
-    for (int lane = 0; lane < COLUMNS; lane += 2 * HARK_LANES) { /* two chains of sums beside each other */
+    for (int lane = 0; lane < COLUMNS; lane += 2 * HARK_LANES) { /* two independent sums */
       vf sum = vf_zero(), other = vf_zero();
       const float *at = b->lanes + lane, *key = keys + i * d->key_step;
       for (int64_t c = 0; c < d->head_dim; c++, at += COLUMNS) {
@@ -406,7 +406,7 @@ static bool many_rows(const hark_ridge_decode *d) {
 
 /* ---- the call ---- */
 
-/* The new keys, and a look at the values: what heads share is there before they begin. */
+/* Appends the new keys and checks the values before the heads begin, because heads share them. */
 static void append_keys(const hark_call *call) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
   for (int64_t key_head = 0; key_head < is->key_heads; key_head++) {

@@ -1,19 +1,19 @@
-/* kernel_ridge_distances.c - rbf: kernels of rows that are so far from the centre that products lose what they are apart (distances.h).
+/* kernel_ridge_distances.c - rbf: kernels of rows so far from the centre that products lose their distance (distances.h).
  *
- * A tile of kernels is loose where two of its rows may have a spread above the bound, or where the centre was taken from one row of a pair
- * and not from the other: such pairs are corrected by what that leaves,
+ * A tile of kernels is loose if two of its rows may have a spread above the bound, or if the centre was subtracted from one row of a pair
+ * and not from the other. Such pairs are corrected:
  *
  *     |x - y|^2 = |x - y'|^2 + |c|^2 - 2 c.(x - y'),  y' = y - c
  *
- * which says roughly how far they are apart. In a loose tile every pair is looked at: if its kernel may be off by more than products of the
- * bound are, then its rows' difference is taken, of the rows as they were given and in float64. In the backward such pairs give their ds by
- * differences too. The bound is lower than softmax's, because a system is solved with these kernels.
+ * This is approximately their distance. In a loose tile every pair is checked: if the error of its kernel may exceed that of products at
+ * the bound, it is computed from the difference of the given rows in float64. In the backward the gradients of such pairs also come from
+ * differences. The bound is lower than softmax's, because a system is solved with these kernels.
  */
 #include "distances.h"
 #include "kernel_ridge_tile.h"
 
-/* A kernel may be off by 2^-24 of this. Pairs of a larger spread N whose kernels are that much smaller are not: above the first bound a
- * kernel of up to 2^-2 is left as it is, above the second one of up to 2^-5, above the third, where products may hide anything, of up to
+/* Allowed error of a kernel: 2^-24 times this. Pairs with a larger spread N have smaller errors if their kernels are small. So products are
+ * used above the first bound for kernels up to 2^-2, above the second up to 2^-5, and above the third, where errors may be arbitrary, up to
  * 2^-40. */
 #define SPREAD 32.0f
 #define WIDE 128.0f
@@ -46,7 +46,7 @@ bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *s
   return h->splits && (h->key_places.mixed[tile] == 2 || h->key_places.mixed[tile] != places->mixed[at]);
 }
 
-/* Row i of a side as it was given. */
+/* Row i of a side in the caller's memory. */
 static const float *given_row(const ridge_tiles *h, const ridge_side *side, int i) {
   const hark_attention_args *args = h->run->args;
   const int64_t row = side->first + i;
@@ -90,14 +90,14 @@ void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     const vf own = vf_set(h->key_squares[key + i]), root = vf_sqrt(own), along = vf_set(h->key_places.alongs[key + i]);
     const vf kept = vf_set(h->key_places.kept[key + i]);
-    if (h->seen[key + i] == 0) continue; /* becomes zero */
+    if (h->seen[key + i] == 0) continue; /* set to zero later */
     for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
       float *to = out + i * HARK_RIDGE_TILE + lane, flags[HARK_LANES], splits[HARK_LANES];
       const vf other = vf_load(side->squares + lane);
       const vm split = vm_not(vf_equal(kept, vf_load(places->kept + at + lane)));
       const vf difference = along - vf_load(places->alongs + at + lane);
-      const vf away =
-          vf_select(vf_less(vf_zero(), kept), vf_zero() - difference, difference); /* that of the row that keeps the centre first */
+      const vf away = vf_select(vf_less(vf_zero(), kept), vf_zero() - difference,
+                                difference); /* the row from which the centre was subtracted is second */
       vf x = vf_load(to) - (own + other);
       x = vf_select(split, x - centre + away, x);
       x = vf_min(x, vf_zero());
@@ -137,7 +137,7 @@ double HARK_ISA(hark_cpu_ridge_give_apart)(const ridge_tiles *h, const ridge_sid
       if (!(apart->lanes[i] >> lane & 1) || weight == 0) continue;
       const row_pair pair = pair_of(h, side, lane, tile, i);
       float *row = to + (ptrdiff_t)(turned ? lane : i) * h->dp;
-      const double sign = turned ? 1 : -1; /* the side's rows take x - y, the tile's y - x */
+      const double sign = turned ? 1 : -1; /* the side's rows add x - y, the tile's y - x */
       for (int c = 0; c < d; c++) row[c] += weight * (float)(sign * (pair.of_x * (double)pair.x[c] - pair.of_y * (double)pair.y[c]));
       along -= (double)weight * square_of(h, &pair);
     }

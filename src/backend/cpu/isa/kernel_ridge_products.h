@@ -1,15 +1,15 @@
 /* kernel_ridge_products.h - products and triangular solves on tiles for kernel ridge attention, accumulators in registers.
  *
- * A tile is HARK_TILE_KEYS rows of lanes. The upper factor R^T = U, M = U'U, is kept in tiles of 64 x 64, each contiguous, so that every
- * update of the factorisation and of the solves with U' is C -= A'B of whole tiles: lanes of C and A run along, one element of B is
- * broadcast at a time.
+ * A tile is HARK_TILE_KEYS rows of lanes. The upper factor R^T = U, M = U'U, is stored in contiguous tiles of 64 x 64, so that every update
+ * of the factorisation and of the solves with U' is C -= A'B of whole tiles: it uses vectors of lanes of C and A, and broadcasts one
+ * element of B at a time.
  *
  *     products   C[j][lane] (=, +=, -=) sum_k A[k][lane] B(j, k)
  *     factor     C -> U with U'U = C           of a diagonal tile, four rows at a time
  *     solve      C <- U'^-1 C,  C <- U^-1 C    with a diagonal tile
  *
- * A sum starts from zero and meets what is in C at its end: rounding errors grow with the tile. Every element's sum has one order. What
- * lies below the diagonal of a factored tile is not used.
+ * A sum starts from zero and is added to C at its end: so rounding errors grow with the tile. Every element's sum has one order. The part
+ * of a factored tile below the diagonal is not used.
  */
 #ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H
 #define HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H
@@ -18,9 +18,9 @@
 
 #define HARK_RIDGE_TILE HARK_TILE_KEYS
 #define HARK_RIDGE_TILE_FLOATS (HARK_RIDGE_TILE * HARK_RIDGE_TILE)
-#define HARK_RIDGE_BLOCK_ROWS 6  /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
+#define HARK_RIDGE_BLOCK_ROWS 6  /* of C in registers, with HARK_BLOCK_VECTORS vectors per row */
 #define HARK_RIDGE_GROUP 4       /* rows of a triangle that are solved one by one */
-#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane where what lies before a diagonal is not needed */
+#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane, if the lanes before a diagonal are not needed */
 
 typedef enum hark_ridge_mode { HARK_RIDGE_STORE, HARK_RIDGE_ADD, HARK_RIDGE_LESS } hark_ridge_mode;
 
@@ -32,7 +32,7 @@ typedef struct hark_ridge_product {
   float *c;
   ptrdiff_t c_row;
   int rows, depth, width; /* j, k, lanes: a multiple of HARK_LANES */
-  const float *next;      /* a tile that is needed after this one, to be asked for meanwhile; or NULL */
+  const float *next;      /* a tile that is needed after this one, to prefetch meanwhile; or NULL */
 } hark_ridge_product;
 
 /* Rows and vectors are constants after inlining; so is `columns`: b_row is 1. */
@@ -46,7 +46,7 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
   }
   const ptrdiff_t a_row = p->a_row, b_row = columns ? 1 : p->b_row, b_step = p->b_step;
   const float *a = p->a + lane;
-  const float *quad[2]; /* a pointer for four rows, so that the addresses of all rows fit into registers */
+  const float *quad[2]; /* one pointer per four rows, so that the addresses of all rows fit into registers */
   quad[0] = p->b + j * b_row;
   quad[1] = quad[0] + 4 * b_row;
   const int depth = p->depth;
@@ -84,7 +84,7 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
 
 HARK_SIMD void hark_ridge_panel(const hark_ridge_mode mode, const bool columns, const int vectors, const hark_ridge_product *p,
                                 ptrdiff_t lane) {
-  const int rows = vectors == HARK_BLOCK_VECTORS ? HARK_RIDGE_BLOCK_ROWS : 8; /* of less than HARK_BLOCK_VECTORS vectors */
+  const int rows = vectors == HARK_BLOCK_VECTORS ? HARK_RIDGE_BLOCK_ROWS : 8; /* with fewer than HARK_BLOCK_VECTORS vectors */
   int j = 0;
   for (; j + rows <= p->rows; j += rows) hark_ridge_block(mode, columns, vectors, rows, p, j, lane);
   for (; j + 4 <= p->rows; j += 4) hark_ridge_block(mode, columns, vectors, 4, p, j, lane);
@@ -132,10 +132,10 @@ HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t 
   hark_ridge_less_columns(&p);
 }
 
-/* The first lane, of whole vectors, that is needed of rows from `row` on where row i is needed in lanes from i - above on. */
+/* Row i is needed in lanes from i - above on. Returns the first needed lane of the rows from `row` on, rounded down to whole vectors. */
 HARK_SIMD int hark_ridge_first_lane(int row, int above) { return row > above ? (row - above) / HARK_LANES * HARK_LANES : 0; }
 
-/* The same of rows i in lanes from i - above on; those before may be changed or not. */
+/* The same, for rows i in lanes from i - above on; lanes before may change. */
 HARK_SIMD_NOINLINE void hark_ridge_update_above(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
                                                 int above) {
   for (int band = 0; band < HARK_RIDGE_TILE; band += HARK_RIDGE_ABOVE_ROWS) {
@@ -182,7 +182,7 @@ HARK_SIMD void hark_ridge_row_times(float *row, float factor, int width) {
   for (int lane = 0; lane < width; lane += HARK_LANES) vf_store(row + lane, f * vf_load(row + lane));
 }
 
-/* Rows [g, g + HARK_RIDGE_GROUP) of C <- U'^-1 C, those before being there; vectors are a constant after inlining. */
+/* Rows [g, g + HARK_RIDGE_GROUP) of C <- U'^-1 C, the rows before are done; vectors are a constant after inlining. */
 HARK_SIMD void hark_ridge_solve_group(const int vectors, const float *factor, const float *reciprocal, int g, float *c, ptrdiff_t c_row) {
   vf x[HARK_RIDGE_GROUP][HARK_BLOCK_VECTORS];
   HARK_UNROLL
@@ -226,8 +226,8 @@ HARK_SIMD void hark_ridge_solve_group(const int vectors, const float *factor, co
   }
 }
 
-/* C <- U'^-1 C with a factored diagonal tile, of rows i in lanes from i - above on; those before may be changed or not. reciprocal: of the
- * tile's diagonal. */
+/* C <- U'^-1 C with a factored diagonal tile, for rows i in lanes from i - above on; lanes before may change. reciprocal: 1 / the tile's
+ * diagonal. */
 HARK_SIMD_NOINLINE void hark_ridge_solve_above(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width,
                                                int above) {
   for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
@@ -266,7 +266,7 @@ HARK_SIMD_NOINLINE void hark_ridge_solve_back_tile(const float *factor, const fl
   }
 }
 
-/* Row i of a diagonal tile becomes a row of U, whose first `g` rows are there, i in [g, g + HARK_RIDGE_GROUP): its sums first. */
+/* Rows i in [g, g + HARK_RIDGE_GROUP) of a diagonal tile, whose first `g` rows are rows of U: subtracts the sums over those. */
 HARK_SIMD void hark_ridge_factor_group(float *c, int g) {
   const int lane = g / HARK_LANES * HARK_LANES;
   const hark_ridge_product p = {.a = c + lane,

@@ -1,21 +1,21 @@
 /* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
- * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are
- * long in units of sigma, so the first visible key is taken from keys and queries: rbf does not notice, and no row that sees a key stands
- * before it, so that nothing of the future comes in. Where that key is far from zero, it is taken from rows only that are nearer to it than
- * to zero, so that a first key that is far from all others spoils nothing. What is lost all the same, kernel_ridge_distances.c takes from
- * differences. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by the
- * lengths of queries and keys; only where those do not suffice, entry by entry. Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2
- * multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
+ * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. They lose digits if rows are long
+ * in units of sigma, so the first visible key is subtracted from keys and queries. This changes no distance, and every row that sees a key
+ * is at or after the first visible one, so no information comes from the future. If that key is far from zero, it is subtracted only from
+ * rows that are nearer to it than to zero, so that a first key far from all others does no harm. kernel_ridge_distances.c corrects
+ * remaining errors with differences. Squares are summed in the same way as products: equal rows have a kernel of exactly G. The lengths of
+ * queries and keys usually show that exponents are in range; otherwise they are checked entry by entry. Cost: Gram n^2 d / 2, factor n^3 /
+ * 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
 #include "kernel_ridge_tile.h"
 
-/* Half squares of the first key, in units of log 2, up to which it is taken from every row. */
+/* Half square of the first key, in units of log 2, up to which it is subtracted from every row. */
 #define RIDGE_SPLIT 128.0f
-/* Exponents of a distance to the centre whose products still fit into f32. */
+/* Largest exponent of a distance to the centre for which products fit into f32. */
 #define FARTHEST (FLT_MAX / 8)
-/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares, as many as
- * give every thread two at the first rows, at least. */
+/* Rows of tiles, and columns, that are factorised together: 256 KiB. Threads share such squares from RIDGE_LEAST_SHARED_SQUARES tiles of
+ * keys on, or from the number that gives every thread at least two at the first rows. */
 #define RIDGE_SQUARE 4
 #define RIDGE_LEAST_SHARED_SQUARES 32
 static int64_t least_shared_squares(const ridge_tiles *h) {
@@ -105,7 +105,7 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
   const hark_attention_desc *desc = &run->plan->desc;
   ridge_workspace w = {.records = run->scratch, .backward = backward};
   ridge_tiles h;
-  size_t partials = 0; /* sizes() has found that it does not overflow */
+  size_t partials = 0; /* sizes() has checked that it does not overflow */
   const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
   (void)status;
   w.per_worker = HARK_ISA(hark_cpu_ridge_carve)(desc, backward, NULL, &h);
@@ -115,16 +115,16 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
   return w;
 }
 
-/* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares as it was given, NaN or infinite when a
- * number is. *far: the exponent of what is kept, with rbf. places: where it is said how the row is kept, or NULL. */
+/* Reads a row of d numbers into dp: scaled to unit length if requested, minus the centre. Returns the given row's square, which is NaN or
+ * infinite if a number is. *far: the exponent of the stored row, with rbf. places: receives the data of the stored row, or NULL. */
 static double read_row(const ridge_tiles *h, const float *from, float *to, const ridge_places *places, int64_t row, double *far) {
   const int d = (int)h->desc->head_dim;
   double squares = 0, kept = 0, along = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
   const double length = h->desc->unit && squares > 0 ? sqrt(squares) : 1;
   const float gain = (float)(1 / length);
-  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* of lengths near the ends of f32 it may not be */
-  bool takes = true;                                        /* is the centre taken from it? */
+  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* false for lengths near the limits of f32 */
+  bool takes = true;                                        /* subtract the centre? */
   if (h->splits) {
     double product = 0, centre = 0;
     for (int c = 0; c < d; c++) {
@@ -149,7 +149,7 @@ static double read_row(const ridge_tiles *h, const float *from, float *to, const
   return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
 }
 
-/* 64 rows transposed, times scale2; with rbf half of their squares times scale2, by the sums that products make. */
+/* 64 rows transposed, times scale2; with rbf half of their squares times scale2, summed like products. */
 HARK_SIMD_NOINLINE void pack_lanes(const ridge_tiles *h, const float *rows, float *lanes, float *squares) {
   const int d = (int)h->desc->head_dim;
   const vf gain = vf_set(h->scale2);
@@ -223,7 +223,7 @@ static bool read_keys(ridge_tiles *h) {
   return true;
 }
 
-/* The exponent of two rows at a distance, in double; of exp alone, whose rows are as they were given. */
+/* The exponent of two rows at a distance, in double. Only for exp, whose rows are stored as given. */
 static double exponent(const ridge_tiles *h, const float *x, const float *y, int64_t distance) {
   double product = 0, square = 0;
   for (int c = 0; c < (int)h->desc->head_dim; c++) {
@@ -234,7 +234,7 @@ static double exponent(const ridge_tiles *h, const float *x, const float *y, int
   return (h->rbf ? -square * h->is.scale / 2 : h->is.scale * product - h->is.shift) + positional;
 }
 
-/* The largest that an exponent between a row of that length and the keys can be. */
+/* Upper bound of the exponents between a row of that length and the keys. */
 static double highest(const ridge_tiles *h, double length) {
   return (h->rbf ? 0 : h->is.scale * length * h->longest - h->is.shift) + h->is.top;
 }
@@ -301,7 +301,7 @@ HARK_SIMD void exponentiate(const ridge_tiles *h, const float *squares, const fl
       vf x = vf_load(at) - (rbf ? own + vf_load(squares + lane) : shift2);
       if (rbf) x = vf_min(x, vf_zero());
       if (positional) x = x + vf_load(table - i + lane);
-      vf_store(at, vf_exp2(vf_min(x, vf_set(127)))); /* hidden entries may be any number, and are multiplied by zero later */
+      vf_store(at, vf_exp2(vf_min(x, vf_set(127)))); /* hidden entries may be any number; they are multiplied by zero later */
     }
   }
 }
@@ -376,7 +376,7 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
     }
 }
 
-/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. The diagonal of M is where its reciprocals go. */
+/* Factorises a diagonal tile of M, updated with all tiles above it. h->reciprocal contains the diagonal of M, then the reciprocals. */
 static void factor_diagonal(const ridge_tiles *h, int64_t tile) {
   float *c = h->factor + ridge_tile(h, tile, tile);
   for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
@@ -397,7 +397,7 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile) {
   }
 }
 
-/* Tile (i, j) of M; its diagonal is kept. */
+/* Tile (i, j) of M; its diagonal is copied to h->reciprocal. */
 static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   float *c = h->factor + ridge_tile(h, i, j);
   HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c, NULL);
@@ -409,7 +409,7 @@ static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   }
 }
 
-/* Tile (i, j) of M less what row p accounts for. next: see hark_ridge_product. */
+/* Subtracts the contribution of row p from tile (i, j) of M. next: see hark_ridge_product. */
 static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j, const float *next) {
   const float *left = h->factor + ridge_tile(h, p, i), *right = h->factor + ridge_tile(h, p, j);
   float *c = h->factor + ridge_tile(h, i, j);
@@ -424,7 +424,7 @@ static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_ro
   hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, c_row, width);
 }
 
-/* Rows of tile i less what tiles [from, end) account for. */
+/* Subtracts the contributions of tiles [from, end) from the rows of tile i. */
 static void update_rows(const ridge_tiles *h, int64_t from, int64_t end, int64_t i, float *x, ptrdiff_t x_row, int width) {
   for (int64_t p = from; p < end; p++)
     hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
@@ -433,11 +433,11 @@ static void update_rows(const ridge_tiles *h, int64_t from, int64_t end, int64_t
 
 static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
 
-/* Rows [first, end) of tiles. Their columns are taken as many at a time: block 0 is on the diagonal, the last one the values.
+/* Rows [first, end) of tiles. They are processed in blocks of as many columns: block 0 is on the diagonal, the last one is the values.
  *
- *     p < first:   . . . b b b b a a a a      a square of C stays in the cache of the core, and every tile above it, a and b, comes there once
- *     first:             d d d d C C C C      for as many updates as the square is wide. Whatever its width, an element's sum has one order.
- *                          d d d C C C C
+ *     p < first:   . . . b b b b a a a a      a square of C stays in the cache of the core, which loads every tile above it, a and b,
+ *     first:             d d d d C C C C      once for as many updates as the square is wide.
+ *                          d d d C C C C      An element's sum has one order, whatever the width.
  *                            d d C C C C
  *                              d C C C C
  */
@@ -452,14 +452,14 @@ static bool factor_columns(const factor_rows *rows, int64_t index, int64_t *firs
   return *first < rows->h->tiles;
 }
 
-/* Tiles of row p, those above the rows and those above columns [first, end) in turn, asked for by every second one of the updates before
- * it; or NULL. Updates of tiles on the diagonal ask for nothing, so that some tiles are not asked for: it is a hint. */
+/* A tile of row p to prefetch, or NULL. Every second update of the previous row prefetches one: first the tiles above the rows, then those
+ * above columns [first, end). Updates of tiles on the diagonal do not prefetch, so that some tiles are left out: it is a hint. */
 static const float *next_tile(const factor_rows *rows, int64_t p, int64_t first, int64_t end, int64_t update) {
   const int64_t above = rows->end - rows->first, index = update / 2 < above ? rows->first + update / 2 : first + update / 2 - above;
   return update % 2 == 0 && p < rows->first && index < end ? rows->h->factor + ridge_tile(rows->h, p, index) : NULL;
 }
 
-/* A block of M less what the rows before `first` account for. */
+/* Computes a block of M and subtracts the contributions of the rows before `first`. */
 static void update_block(void *data, int64_t index, int worker) {
   const factor_rows *rows = data;
   const ridge_tiles *h = rows->h;
@@ -478,7 +478,7 @@ static void update_block(void *data, int64_t index, int worker) {
   }
 }
 
-/* The rest: a block becomes one of the factor, that on the diagonal first. */
+/* Completes a block of the factor; the diagonal block must be completed first. */
 static void close_block(void *data, int64_t index, int worker) {
   const factor_rows *rows = data;
   const ridge_tiles *h = rows->h;
@@ -509,7 +509,7 @@ static void open_block(void *data, int64_t index, int worker) {
 static void close_other(void *data, int64_t index, int worker) { close_block(data, index + 1, worker); }
 
 static void factorise(const ridge_tiles *h) {
-  /* the diagonal's block is the work of one thread: where threads share a short head, one row */
+  /* one thread computes the diagonal's block: one row if threads share a short head */
   const int64_t width = h->context != NULL && h->tiles < least_shared_squares(h) ? 1 : RIDGE_SQUARE;
   for (int64_t first = 0; first < h->tiles; first += width) {
     factor_rows rows = {h, first, hark_min(first + width, h->tiles), width};
@@ -543,7 +543,7 @@ static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, pt
   }
 }
 
-/* A solve whose columns are spread over the threads. */
+/* A solve whose columns are divided among the threads. */
 typedef struct solve_task {
   const ridge_tiles *h;
   void (*solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
@@ -595,7 +595,7 @@ void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdif
   }
 }
 
-/* log2 G in both directions, zero where it has no distances; its middle. */
+/* Fills log2 G in both directions, zero beyond its distances; returns its middle. */
 static const float *mirror_table(const ridge_tiles *h) {
   const hark_tensor *given = &h->run->args->log_kernel;
   const int64_t bound = hark_ridge_distances(h->desc), there = hark_min(bound, given->shape[1]);
@@ -633,7 +633,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
   factorise(h);
-  return record->system != h->system; /* a pivot that is no number */
+  return record->system != h->system; /* a pivot is not finite */
 }
 
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h) {

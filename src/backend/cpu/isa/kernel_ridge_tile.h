@@ -2,9 +2,9 @@
  *
  *     M = kappa(K, K) + lambda I = U'U,   X = U'^-1 V
  *
- * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it takes
- * no part. Tiles of kernels are [keys][lanes], lanes being keys or queries.
- * Legend: n keys, padded to `tiles` tiles; d head_dim, dv value_dim; dp, dvp the same padded to whole vectors.
+ * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it has
+ * no effect. Tiles of kernels are [keys][lanes]; lanes are keys or queries. Legend: n keys, padded to `tiles` tiles; d head_dim, dv
+ * value_dim; dp, dvp the same padded to whole vectors.
  */
 #ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_TILE_H
 #define HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_TILE_H
@@ -16,17 +16,17 @@
 #include "backend/ridge_terms.h"
 #include "kernel_ridge_products.h"
 
-/* Columns of a solve that a thread takes at a time, where threads share a head. */
+/* Columns of a solve that a thread processes at a time, if threads share a head. */
 #define RIDGE_BLOCK_LANES 32
-/* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
+/* At least so many tiles of keys let threads share a head: with fewer, they would wait longer than they compute. */
 #define RIDGE_LEAST_SHARED 3
 
-/* Rows as squared distances of rbf need them, a tile of 64 after another. */
+/* Data of rows for squared distances of rbf, in successive tiles of 64. */
 typedef struct ridge_places {
-  float *alongs;   /* scale2 row.centre of the row as it is kept, where the centre splits */
-  float *kept;     /* 1: the centre was taken from the row; 0: it was not */
-  float *longest;  /* a tile: root of its largest square */
-  float *mixed;    /* a tile: 0 or 1: `kept` of all its rows; 2: of some */
+  float *alongs;   /* scale2 row.centre of the stored row, if the centre splits */
+  float *kept;     /* 1: the centre was subtracted from the row; 0: it was not */
+  float *longest;  /* per tile: root of the largest square */
+  float *mixed;    /* per tile: 0 or 1: `kept` of all its rows; 2: differs among rows */
   double *lengths; /* 1 / |row| with unit rows, else 1 */
 } ridge_places;
 
@@ -35,19 +35,19 @@ typedef struct ridge_side {
   const float *lanes, *squares;
   bool keys;     /* keys, else queries */
   int64_t first; /* row of the sequence of the first one */
-  int count;     /* rows that there are */
+  int count;     /* number of existing rows */
 } ridge_side;
 
-/* Pairs of a tile whose distances were taken from differences: bit `lane` of word i. */
+/* Pairs of a tile whose gradients come from differences: bit `lane` of word i. */
 typedef struct ridge_apart {
   uint64_t lanes[HARK_RIDGE_TILE];
 } ridge_apart;
 
-/* The memory of one worker and what it holds. Arrays that a plan has no use for are NULL. */
+/* The memory of one worker and its contents. Arrays that a plan does not need are NULL. */
 typedef struct ridge_tiles {
   const hark_attention_call *run;
   const hark_attention_desc *desc;
-  hark_context *context; /* NULL, or where threads share the head */
+  hark_context *context; /* not NULL if threads share the head */
   const struct ridge_workspace *memory;
   const hark_attention_sequence *sequence;
   hark_ridge_record *record;
@@ -60,10 +60,10 @@ typedef struct ridge_tiles {
   const float *table;   /* log2 G(|t|) at t, which may be negative; or NULL */
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
-  float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, a tile [d][64] each; likewise queries */
+  float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, per tile [d][64]; likewise queries */
   float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
-  float *centre;               /* [dp]: the first visible key, which has been taken from keys and queries */
-  bool splits;                 /* only from those that it is nearer to than zero */
+  float *centre;               /* [dp]: the first visible key, which has been subtracted from keys and queries */
+  bool splits;                 /* only from those that are nearer to it than to zero */
   float centre_square;         /* scale2 / 2 |centre|^2 */
   ridge_places key_places, query_places;
   float *solved;         /* X or alpha, [n][dvp] */
@@ -77,13 +77,13 @@ typedef struct ridge_tiles {
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;       /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;           /* [64]; [128]: sums by distance in a tile */
-  float *lanes_solved, *lanes_dvalues;     /* a tile [dv][64] each; full */
+  float *lanes_solved, *lanes_dvalues;     /* per tile [dv][64]; full */
   ridge_apart *panel_apart, *matrix_apart; /* rbf: of a panel's tiles; of the upper tiles of M */
-  float *apart_dquery, *apart_dkeys;       /* rbf: what such pairs give, [64][dp], [n][dp] */
+  float *apart_dquery, *apart_dkeys;       /* rbf: contributions of such pairs, [64][dp], [n][dp] */
   double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
 
-/* Sets the arrays of h for a descriptor, from `memory` on (NULL: only the count); returns the floats. */
+/* Sets the arrays of h for a descriptor, from `memory` on (NULL: only counts); returns the number of floats. */
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h);
 
 /* Floats of one worker, or HARK_TOO_LARGE. */
@@ -99,13 +99,13 @@ typedef struct ridge_workspace {
 } ridge_workspace;
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_call *run, bool backward);
 
-/* Reads keys and values, factorises, solves for X, in a worker's memory. With a context by all its threads, for the same bits. False: there
- * was trouble, which has been noted. */
+/* Reads keys and values, factorises, solves for X, in a worker's memory. With a context, all its threads compute, for the same bits. False
+ * after trouble, which is in the record. */
 bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_call *run, const ridge_workspace *memory, int64_t sequence,
                                     int64_t head, int worker, ridge_tiles *h);
-/* The same head for a worker that helps: with its record and its memory for one tile of queries. */
+/* The same head for a helping worker, with that worker's record and memory for one tile of queries. */
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
-/* Whether there are fewer heads to compute than threads, which then share each of them: where any is long enough for that. */
+/* True if threads share each head: there are fewer heads to compute than threads, and one of them is long enough. */
 static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
   if (pieces >= hark_workers(context)) return false;
   for (int64_t s = 0; s < run->sequence_count; s++)
@@ -113,11 +113,11 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
   return false;
 }
 
-/* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
+/* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
-/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions after it. apart: NULL, or where it is said
- * which distances were taken from differences. */
+/* out[i][lane] = kappa of key `tile` 64 + i and a lane that is `delta` + lane - i positions after it. apart: NULL, or receives the pairs
+ * whose gradients come from differences. */
 void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
                                    ridge_apart *apart);
 /* Kernels of two tiles of keys, first <= second. */
@@ -125,16 +125,16 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
 ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count);
 ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile);
 
-/* rbf (kernel_ridge_distances.c). Fills in what belongs to 64 rows that have been read, of which `count` are there. */
+/* rbf (kernel_ridge_distances.c). Computes the data of 64 rows that have been read; `count` of them exist. */
 void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_places *places, int64_t tile, const float *seen, const float *squares,
                                     int count);
-/* Whether distances of the tile have to be looked at one by one. */
+/* True if distances of the tile must be checked one by one. */
 bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile);
-/* Exponents of 2 from products, of a tile that is loose: those that products would lose from differences. */
+/* Exponents of 2 of a loose tile: from products, or from differences if products are not exact enough. */
 void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_side *side, int64_t tile, float *out, ridge_apart *apart);
-/* Moves ds of pairs that are apart out of a copy of the tile. */
+/* Copies the tile with zeros for ds of pairs in `apart`. */
 void HARK_ISA(hark_cpu_ridge_without)(const float *ds, const ridge_apart *apart, float *copy);
-/* Gives ds of those pairs to rows of one side: turned: the side's, else the tile's keys; returns -sum of ds |x - y|^2. */
+/* Adds the gradients of those pairs to rows of one side (turned: the side's, otherwise the tile's keys); returns -sum of ds |x - y|^2. */
 double HARK_ISA(hark_cpu_ridge_give_apart)(const ridge_tiles *h, const ridge_side *side, int64_t tile, const float *ds,
                                            const ridge_apart *apart, bool turned, float *to);
 
@@ -142,11 +142,10 @@ double HARK_ISA(hark_cpu_ridge_give_apart)(const ridge_tiles *h, const ridge_sid
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
-/* Rows of tile `tile` of Z = U'^-1 Z, those of the tiles before being there; of rows i in lanes from i - above on, the others may be
- * changed. */
+/* Rows of tile `tile` of Z = U'^-1 Z; the tiles before are done. Of rows i, lanes from i - above on are computed; the others may change. */
 void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above);
 
-/* Zeros where key tile 64 + i stands after the position `first` + lane of a query, of `width` lanes. */
+/* Sets entries to zero whose key `tile` 64 + i is after the query's position `first` + lane, for `width` lanes. */
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run);
@@ -156,14 +155,14 @@ static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   return (ptrdiff_t)(i * h->tiles - i * (i - 1) / 2 + (j - i)) * HARK_RIDGE_TILE_FLOATS;
 }
 
-/* Keys that queries up to `row` of the sequence see, in tiles. */
+/* Tiles of keys that queries up to `row` of the sequence see. */
 static inline int64_t ridge_seen_tiles(const ridge_tiles *h, int64_t row) {
   if (!h->desc->causal) return h->tiles;
   const int64_t keys = hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1));
   return hark_ceil_div(keys, HARK_RIDGE_TILE);
 }
 
-/* Row i of a tile of keys is seen in lanes from i - above on by queries whose first one stands at `first`; HARK_RIDGE_TILE: by all. */
+/* Queries from position `first` on see row i of a tile of keys in lanes from i - above on. HARK_RIDGE_TILE: all lanes see it. */
 static inline int ridge_above(const ridge_tiles *h, int64_t tile, int64_t first) {
   const int64_t above = first - tile * HARK_RIDGE_TILE;
   return h->desc->causal && above < HARK_RIDGE_TILE - 1 ? (int)hark_max(above, -HARK_RIDGE_TILE) : HARK_RIDGE_TILE;

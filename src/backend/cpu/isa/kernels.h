@@ -1,4 +1,4 @@
-/* kernels.h - what the files of one compilation of isa/ give to its table. */
+/* kernels.h - the kernels of one compilation of isa/, for its table. */
 #ifndef HARK_BACKEND_CPU_ISA_KERNELS_H
 #define HARK_BACKEND_CPU_ISA_KERNELS_H
 
@@ -11,7 +11,7 @@ void HARK_ISA(hark_cpu_few_rows)(const hark_cpu_product *product);
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count);
 
-/* Kernels of the records of these names; NULL in the table where a record's own definition is as fast. */
+/* Kernels of the records of these names; NULL in the table if a record's own definition is as fast. */
 hark_kernel HARK_ISA(hark_cpu_layer_norm_forward), HARK_ISA(hark_cpu_layer_norm_backward);
 hark_kernel HARK_ISA(hark_cpu_rms_norm_forward), HARK_ISA(hark_cpu_rms_norm_backward);
 hark_kernel HARK_ISA(hark_cpu_gelu_forward), HARK_ISA(hark_cpu_gelu_backward);

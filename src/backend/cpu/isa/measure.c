@@ -1,4 +1,4 @@
-/* measure.c - what one thread can do at most: multiply-adds from registers, and reading memory. `hark bench machine` times them. */
+/* measure.c - the peak speed of one thread: multiply-adds from registers, and reading memory. `hark bench machine` times them. */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
@@ -20,7 +20,7 @@ double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions) {
   HARK_UNROLL
   for (int i = 0; i < SUMS; i++) total = total + sum[i];
   const double operations = OPERATIONS_A_LANE * SUMS * HARK_LANES * (double)repetitions;
-  return vf_sum(total) > 0 ? operations : 0; /* the sums are used, so that they are made */
+  return vf_sum(total) > 0 ? operations : 0; /* the sums are used, so that they are computed */
 }
 
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count) {

@@ -4,9 +4,9 @@
  *     rms_norm    y = gain xhat,        xhat = x r,          r = 1 / sqrt(mean(x^2) + epsilon)
  *     both        dx = r (g - mean(g) - xhat mean(g xhat)), g = gain dy (rms_norm: without mean(g));  dgain = sum dy xhat, dbias = sum dy
  *
- * x, y [N, D]; gain, bias [D]; saved: mean [N] (layer_norm), r [N]. A row stays in the first-level cache between its passes; memory sets
- * the pace: 8 bytes an element forward, 12 backward. The sums over rows are made in at most PARTIALS blocks of rows, which depend on N
- * alone, and the blocks are added in order in f64.
+ * x, y [N, D]; gain, bias [D]; saved: mean [N] (layer_norm), r [N]. A row stays in the first-level cache between its passes. Memory limits
+ * the speed: 8 bytes per element forward, 12 backward. The sums over rows are computed in at most PARTIALS blocks of rows, which depend on
+ * N alone, and the blocks are added in order in f64.
  * Ba, Kiros, Hinton, arXiv 1607.06450; Zhang, Sennrich, arXiv 1910.07467.
  */
 #include <float.h>
@@ -14,14 +14,14 @@
 
 #include "backend/cpu/isa/elements.h"
 
-#define PARTIALS 64 /* blocks of rows; the records ask for so many vectors of D doubles, which hold two of D floats each */
+#define PARTIALS 64 /* blocks of rows; the records request so many vectors of D doubles, each of which has room for two of D floats */
 
 enum { INPUT_X, INPUT_GAIN, INPUT_BIAS };
 
-/* What differs between the two norms. */
+/* The differences between the two norms. */
 typedef struct norm {
   bool centred;
-  int saved_inverse; /* number of the saved tensor that holds r; the mean is in number 0 when centred */
+  int saved_inverse; /* index of the saved tensor r; the mean is tensor 0 if centred */
 } norm;
 
 static const norm layer = {.centred = true, .saved_inverse = 1}, rms = {.centred = false, .saved_inverse = 0};
@@ -45,11 +45,11 @@ HARK_SIMD float row_sum(const float *x, int64_t width, float shift, const int po
   return total;
 }
 
-/* A mean so far from zero, in deviations, that its rounding to f32 and that of the sum which it comes from are seen. */
+/* From this mean on, in deviations, the rounding of the mean and of its sum to f32 is significant. */
 #define FAR_MEAN 16.0f
 static bool is_far(const norm *n, float mean, float inverse) { return n->centred && fabsf(mean) * inverse > FAR_MEAN; }
 
-/* What the mean of a row is off by: the mean of what is left, in float64. */
+/* The error of a row's mean: the mean of x - mean, in float64. */
 static float rest_of_mean(const float *x, int64_t width, float mean) {
   double sum = 0.0;
   for (int64_t d = 0; d < width; d++) sum += (double)x[d] - (double)mean;
@@ -66,14 +66,14 @@ static float far_variance(const float *x, int64_t width, float mean, float rest)
   return (float)(sum / (double)width);
 }
 
-/* A mean to f32, and 1 / sqrt(variance + epsilon) from it. */
+/* Corrects the mean, and 1 / sqrt(variance + epsilon) with it. */
 static void correct_far(const float *x, int64_t width, float epsilon, float *mean, float *rest, float *inverse) {
   *mean += rest_of_mean(x, width, *mean);
   *rest = rest_of_mean(x, width, *mean);
   *inverse = 1 / sqrtf(far_variance(x, width, *mean, *rest) + epsilon);
 }
 
-/* A row as its elements are normalised: xhat = (by x - mean - rest) inverse. */
+/* The normalisation of a row: xhat = (by x - mean - rest) inverse. */
 typedef struct row_scale {
   float by, mean, rest, inverse;
 } row_scale;
@@ -82,10 +82,10 @@ HARK_SIMD vf normalised(vf x, const row_scale *scale) {
   return (vf_set(scale->by) * x - vf_set(scale->mean) - vf_set(scale->rest)) * vf_set(scale->inverse);
 }
 
-/* Whether sums or squares of a row may be beyond f32; also of a row that is not finite. */
+/* True if sums or squares of a row may exceed f32, or if the row is not finite. */
 static bool is_huge(float mean, float inverse) { return !(fabsf(mean) <= 0x1p60f) || !(inverse >= 0x1p-58f); }
 
-/* What normalises such a row: it is made smaller first. *mean and *inverse are those of the row as it is, in float64. */
+/* The normalisation of such a row, which is first scaled down. *mean and *inverse are those of the given row, in float64. */
 static row_scale huge_scale(const norm *n, const float *x, int64_t width, float epsilon, double *mean, double *inverse) {
   const double by = 0x1p-80;
   double sum = 0.0, squares = 0.0;
@@ -165,7 +165,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
     if (gain_sums != NULL) give_lanes(gain_sums + d, gradient * normal, true, count);
     if (bias_sums != NULL) give_lanes(bias_sums + d, gradient, true, count);
   }
-  if (!hark_cpu_wanted(call, INPUT_X)) return;
+  if (!hark_cpu_requested(call, INPUT_X)) return;
   float *dx = (float *)call->input_gradients[INPUT_X].data + row * width;
   const vf mean_g = vf_set(n->centred ? vf_sum(sum_g) / (float)width : 0), mean_gx = vf_set(vf_sum(sum_gx) / (float)width);
   const bool add = hark_cpu_adds(call, INPUT_X);
@@ -176,7 +176,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   }
 }
 
-static bool wants_bias(const norm *n, const hark_call *call) { return n->centred && hark_cpu_wanted(call, INPUT_BIAS); }
+static bool bias_is_requested(const norm *n, const hark_call *call) { return n->centred && hark_cpu_requested(call, INPUT_BIAS); }
 
 static int64_t block_rows(int64_t rows) { return hark_ceil_div(rows, PARTIALS); }
 
@@ -186,8 +186,8 @@ static float *sums_of(const hark_call *call, int64_t block, int64_t width) { ret
 HARK_SIMD void backward_rows(const norm *n, const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
   const int64_t block = first / block_rows(hark_cpu_row_count(&call->inputs[INPUT_X]));
-  float *gain_sums = hark_cpu_wanted(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
-  float *bias_sums = wants_bias(n, call) ? sums_of(call, block, width) + width : NULL;
+  float *gain_sums = hark_cpu_requested(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
+  float *bias_sums = bias_is_requested(n, call) ? sums_of(call, block, width) + width : NULL;
   if (gain_sums != NULL) memset(gain_sums, 0, (size_t)width * sizeof(float));
   if (bias_sums != NULL) memset(bias_sums, 0, (size_t)width * sizeof(float));
   for (int64_t row = first; row < last; row++) backward_row(n, call, row, width, gain_sums, bias_sums);
@@ -217,8 +217,8 @@ static hark_status backward(hark_context *context, const norm *n, const hark_cal
   const int64_t rows = hark_cpu_row_count(x), width = hark_cpu_row_length(x), step = hark_max(1, block_rows(rows));
   hark_cpu_ranges(context, call, rows, step, 2 * HARK_CPU_GRAIN / width, rows_body);
   const int64_t blocks = hark_ceil_div(rows, step);
-  if (hark_cpu_wanted(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
-  if (wants_bias(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
+  if (hark_cpu_requested(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
+  if (bias_is_requested(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
   return HARK_OK;
 }
 hark_status HARK_ISA(hark_cpu_layer_norm_backward)(hark_context *context, const hark_call *call) {

@@ -4,7 +4,7 @@
  *                  w -= rate (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + epsilon) + decay w)
  *     sum_squares  the sum of x^2 in f64, in an order that depends on the number of elements alone
  *
- * Memory sets the pace: 28 and 4 bytes a number. Loshchilov, Hutter, arXiv 1711.05101.
+ * Limited by memory: 28 and 4 bytes per number. Loshchilov, Hutter, arXiv 1711.05101.
  */
 #include "backend/cpu/isa/elements.h"
 
@@ -50,7 +50,7 @@ hark_status HARK_ISA(hark_cpu_adamw_forward)(hark_context *context, const hark_c
 }
 
 /* ---- sum_squares ------------------------------------------------------------------------------------------------------------------- */
-#define PARTIALS 64 /* doubles of workspace that the record asks for */
+#define PARTIALS 64 /* doubles of workspace that the record requests */
 #define SUMS 16     /* independent sums in a range: whole vectors of doubles in every instruction set */
 
 static int64_t range_length(int64_t count) { return hark_max(HARK_CPU_GRAIN, hark_ceil_div(count, PARTIALS)); }

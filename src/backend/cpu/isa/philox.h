@@ -1,4 +1,4 @@
-/* philox.h - Philox 4x32-10 with one counter a lane: hark_random_words() of hark/random.h for HARK_LANES counters at a time.
+/* philox.h - Philox 4x32-10 with one counter per lane: hark_random_words() of hark/random.h for HARK_LANES counters at a time.
  *
  * Ten rounds of two 32 x 32 bit products. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  */

@@ -1,27 +1,27 @@
-/* positions.c - rotary, sinusoidal_positions and position_embedding: what gives a model the position of a token. x, y [B, L, D].
+/* positions.c - rotary, sinusoidal_positions and position_embedding: position encodings of tokens. x, y [B, L, D].
  *
- *     rotary      pair j of a head turns by a = p rate_j, p = first_position + l: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a;
- *                 the pair is (2j, 2j+1) or (j, j + d/2). Backward: the turn by -a.            (arXiv 2104.09864, eq. 34)
+ *     rotary      pair j of a head is rotated by a = p rate_j, p = first_position + l: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a;
+ *                 the pair is (2j, 2j+1) or (j, j + d/2). Backward: rotation by -a.            (arXiv 2104.09864, eq. 34)
  *                 drate_j = sum of p (dy1 y0 - dy0 y1), in double, in at most PARTS blocks of positions that are added in order.
  *     sinusoidal  y = x + s, s[2j] = sin a, s[2j+1] = cos a, with D in place of d. dx = dy.    (arXiv 1706.03762, section 3.5)
  *     learned     y = x + table[first_position + l]. dx = dy, dtable[p] = sum over the batch of dy.
  *
- * One piece of work takes POSITIONS positions of all sequences: sines and cosines are computed for the first of them and turned on in
- * double, c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double. Where positions are
- * given they are computed at multiples of POSITIONS, so that a row's bits depend on its position alone.
+ * One piece of work processes POSITIONS positions of all sequences: sines and cosines are computed for the first of them and then advanced
+ * in double, c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double. If positions are
+ * given, they are computed at multiples of POSITIONS, so that a row's bits depend on its position alone.
  */
 #include "backend/cpu/isa/elements.h"
 
 #define POSITIONS 16
 #define PAIRS 64 /* pairs whose angles are kept at a time */
-#define PARTS 64 /* of the sums for the rates; the record asks for so many vectors of doubles */
+#define PARTS 64 /* of the sums for the rates; the record requests so many vectors of doubles */
 
-/* Cosines and sines of PAIRS angles at one position, and of what they grow by from one position to the next. */
+/* Cosines and sines of PAIRS angles at one position, and of their differences between successive positions. */
 typedef struct angles {
   double cosine[PAIRS], sine[PAIRS], step_cosine[PAIRS], step_sine[PAIRS];
 } angles;
 
-/* At `position`, of pairs that turn by `rate` from one position to the next. */
+/* Angles at `position`, of pairs with these angles per position. */
 static void start(angles *a, const double *rate, int64_t pairs, int64_t position) {
   for (int64_t j = 0; j < pairs; j++) {
     const double angle = (double)position * rate[j];
@@ -40,7 +40,7 @@ static void advance(angles *a, int64_t pairs) {
   }
 }
 
-/* At row `first`: its position is positions[first], or without those first_position + first. */
+/* Angles at row `first`. Its position is positions[first], or first_position + first if positions is NULL. */
 static void start_row(angles *a, const double *rate, int64_t pairs, const int32_t *positions, int64_t first_position, int64_t first) {
   if (positions == NULL) {
     start(a, rate, pairs, first_position + first);
@@ -51,7 +51,7 @@ static void start_row(angles *a, const double *rate, int64_t pairs, const int32_
   for (int64_t i = 0; i < steps; i++) advance(a, pairs);
 }
 
-/* From row l - 1 to row l. */
+/* Advances the angles from row l - 1 to row l. */
 static void next_row(angles *a, const double *rate, int64_t pairs, const int32_t *positions, int64_t l) {
   if (positions == NULL || (positions[l] == positions[l - 1] + 1 && positions[l] % POSITIONS != 0))
     advance(a, pairs);
@@ -60,7 +60,7 @@ static void next_row(angles *a, const double *rate, int64_t pairs, const int32_t
 }
 
 /* ---- rotary ------------------------------------------------------------------------------------------------------------------------ */
-/* Pairs side by side: `to` and `from` at the first of `pairs` of them. */
+/* Adjacent numbers are a pair: `to` and `from` point to the first of `pairs` pairs. */
 HARK_SIMD void turn_interleaved(float *to, const float *from, const float *cosine, const float *sine, int64_t pairs, bool add) {
   float in[2 * PAIRS], out[2 * PAIRS];
   memcpy(in, from, (size_t)(2 * pairs) * sizeof *in);
@@ -84,19 +84,19 @@ HARK_SIMD void turn_halves(float *to, const float *from, const float *cosine, co
   }
 }
 
-/* What the turns of a call share. Without rates there is one row of them for all heads. */
+/* Common data of a call's rotations. Without `rates` there is one row of rates for all heads. */
 typedef struct rotation {
   const hark_rotary_attributes *rotary;
   const float *rates;       /* [rows, turned], or NULL */
   const int32_t *positions; /* [length], or NULL */
   int64_t batch, length, width;
-  int64_t features, turned; /* of a head: numbers, pairs that turn */
+  int64_t features, turned; /* per head: numbers, rotated pairs */
   int64_t rows, row_heads;
 } rotation;
 
 enum { ROTARY_X, ROTARY_RATES, ROTARY_POSITIONS };
 
-/* NULL where they are not given. */
+/* NULL if they are not given. */
 static const int32_t *positions_of(const hark_call *call, int input) {
   return call->input_count > input && call->inputs[input].type != HARK_NONE ? call->inputs[input].data : NULL;
 }
@@ -156,7 +156,7 @@ HARK_SIMD void pass_features(float *to, bool add, const float *from, int64_t cou
   }
 }
 
-/* The pairs that do not turn. */
+/* The pairs that are not rotated. */
 static void pass_pairs(const rotation *r, float *to, bool add, const float *from, int64_t first, int64_t last) {
   const int64_t half = r->features / 2, rest = half - r->turned;
   if (rest == 0 || (to == from && !add)) return;
@@ -173,7 +173,7 @@ static void pass_pairs(const rotation *r, float *to, bool add, const float *from
       }
 }
 
-/* to <- from turned by direction times the angle, at the positions [first, last) of all sequences */
+/* to <- from rotated by direction times the angle, at the positions [first, last) of all sequences */
 static void turn(const hark_call *call, float *to, bool add, const float *from, float direction, int64_t first, int64_t last) {
   const rotation r = rotation_of(call);
   for (int64_t row = 0; row < r.rows; row++)
@@ -202,7 +202,7 @@ static void add_rate_gradients(const rotation *r, double *sums, const float *y, 
   }
 }
 
-/* One part of the sums, [rows, turned], to its place in the workspace. */
+/* Computes one part of the sums, [rows, turned], in the workspace. */
 static void rotary_rates_positions(const hark_call *call, int64_t first, int64_t last) {
   const rotation r = rotation_of(call);
   const float *y = call->outputs[0].data, *dy = call->output_gradients[0].data;
@@ -244,8 +244,8 @@ hark_status HARK_ISA(hark_cpu_rotary_forward)(hark_context *context, const hark_
 hark_status HARK_ISA(hark_cpu_rotary_backward)(hark_context *context, const hark_call *call) {
   if (hark_cpu_no_gradient(call)) return HARK_OK;
   const hark_tensor *dy = &call->output_gradients[0];
-  if (hark_cpu_wanted(call, ROTARY_X)) run_positions(context, call, dy, rotary_backward_positions);
-  if (hark_cpu_wanted(call, ROTARY_RATES)) {
+  if (hark_cpu_requested(call, ROTARY_X)) run_positions(context, call, dy, rotary_backward_positions);
+  if (hark_cpu_requested(call, ROTARY_RATES)) {
     const int64_t length = dy->shape[1], numbers = hark_max(1, dy->shape[0] * dy->shape[2]);
     hark_cpu_ranges(context, call, length, part_positions(length), HARK_CPU_GRAIN / numbers, rotary_rates_positions);
     add_rate_parts(call);
@@ -299,7 +299,7 @@ static void pass_on(const hark_call *call, int64_t first, int64_t last) {
   map(same, NULL, call->input_gradients[0].data, hark_cpu_adds(call, 0), call->output_gradients[0].data, first, last);
 }
 static void backward_x(hark_context *context, const hark_call *call) {
-  if (hark_cpu_wanted(call, 0)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), pass_on);
+  if (hark_cpu_requested(call, 0)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), pass_on);
 }
 hark_status HARK_ISA(hark_cpu_sinusoidal_positions_backward)(hark_context *context, const hark_call *call) {
   if (!hark_cpu_no_gradient(call)) backward_x(context, call);
@@ -332,7 +332,7 @@ hark_status HARK_ISA(hark_cpu_position_embedding_forward)(hark_context *context,
   return HARK_OK;
 }
 
-/* y[b, l] = ... + table[first_position + l]: dtable[p] = sum_b dy[b, p - first_position], zero where no position of the batch is */
+/* y[b, l] = ... + table[first_position + l]: dtable[p] = sum_b dy[b, p - first_position], zero if the batch does not have the position */
 static void table_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_tensor *dy = &call->output_gradients[0];
   const int64_t batch = dy->shape[0], length = dy->shape[1], width = dy->shape[2];
@@ -352,7 +352,7 @@ static void table_rows(const hark_call *call, int64_t first, int64_t last) {
 hark_status HARK_ISA(hark_cpu_position_embedding_backward)(hark_context *context, const hark_call *call) {
   if (hark_cpu_no_gradient(call)) return HARK_OK;
   backward_x(context, call);
-  if (hark_cpu_wanted(call, INPUT_TABLE)) {
+  if (hark_cpu_requested(call, INPUT_TABLE)) {
     const hark_tensor *dy = &call->output_gradients[0];
     const int64_t numbers = hark_max(1, dy->shape[0] * dy->shape[2]);
     hark_cpu_ranges(context, call, call->input_gradients[INPUT_TABLE].shape[0], POSITIONS, HARK_CPU_GRAIN / numbers, table_rows);

@@ -1,6 +1,6 @@
-/* product.c - the matrix product of one thread: C = alpha op(A) op(B) + beta C + 1 bias^T, and row sums of op(A) along the way.
+/* product.c - the matrix product of one thread: C = alpha op(A) op(B) + beta C + 1 bias^T, and row sums of op(A).
  *
- * C [m, n], op(A) [m, k], op(B) [k, n], row-major. 2 m n k operations. The product is cut as in Goto and van de Geijn, "Anatomy of
+ * C [m, n], op(A) [m, k], op(B) [k, n], row-major. 2 m n k operations. The product is divided as in Goto and van de Geijn, "Anatomy of
  * high-performance matrix multiplication" (TOMS 34, 2008), with the roles of A and B exchanged because our C is row-major:
  *
  *     for every slice of k (BLOCK_INNER)                       a register tile:          <- TILE_COLUMNS ->
@@ -15,8 +15,8 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (32 with AVX-512, 16 otherwise). Rows that are left
- * over take a tile of fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
+/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (32 with AVX-512, 16 otherwise). Remaining rows use
+ * a tile of fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
 #if HARK_LANES == 16
 #define TILE_ROWS 12
 #define TILE_STEP 4
@@ -32,8 +32,8 @@
 #endif
 #define TILE_COLUMNS (TILE_VECTORS * HARK_LANES)
 
-/* A panel of rows is made for so many panels of columns at least; fewer read the rows as they lie, if these do not crowd in few sets of the
- * cache. */
+/* A panel of rows is packed only for at least so many panels of columns. With fewer, the rows are read without packing, if their stride
+ * does not exceed DIRECT_STRIDE: longer strides would use few sets of the cache. */
 #define PANELS_THAT_PAY 5
 #define DIRECT_STRIDE 512
 
@@ -46,7 +46,7 @@
 #define PACKED_A_FLOATS (BLOCK_INNER * TILE_ROWS + SLACK)
 #define PACKED_B_FLOATS (BLOCK_INNER * (BLOCK_COLUMNS + TILE_COLUMNS) + SLACK)
 
-/* What becomes of a tile's sums. */
+/* How a tile's sums are stored. */
 typedef struct update {
   float alpha;
   float beta;        /* 0: C is not read */
@@ -59,8 +59,8 @@ HARK_SIMD vf updated(const update *u, vf sum, vf before, vf bias) {
   return result;
 }
 
-/* c[0..rows, :] <- updated a b; element (i, p) of a lies at i a_row + p a_step, b [inner, ldb]. The constant number of rows comes from the
- * callers. */
+/* c[0..rows, :] <- updated a b; element (i, p) of a is at i a_row + p a_step, b [inner, ldb]. The callers pass the number of rows as a
+ * constant. */
 HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb, float *c,
                         int64_t ldc, const update *u) {
   vf sum[TILE_ROWS][TILE_VECTORS];
@@ -94,7 +94,7 @@ HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, int64_t a
   }
 }
 
-/* One function for each number of steps, so that the compiler knows the accumulators of each; of a panel, and of rows as they lie. */
+/* One function for each number of steps, so that the compiler knows the accumulators of each: for a panel, and for unpacked rows. */
 typedef void tile_function(int64_t inner, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u);
 
 #define TILE_FUNCTIONS(steps)                                                                                                              \
@@ -159,7 +159,7 @@ HARK_SIMD void pack_transposed(const int width, float *to, const float *from, in
           if (i < here) block[i] = vf_load_part(at + i * ld, depth);
       }
       vf_transpose(block);
-      /* In increasing order: where the width is no multiple of the lanes, a row's surplus is overwritten by the next row. */
+      /* In increasing order: if the width is not a multiple of the lanes, the next row overwrites a row's surplus. */
       float *out = to + p * width + first;
       HARK_UNROLL
       for (int i = 0; i < HARK_LANES; i++)
@@ -168,8 +168,8 @@ HARK_SIMD void pack_transposed(const int width, float *to, const float *from, in
   }
 }
 
-/* Panels of `width` columns each from rows that are contiguous: panel[j][p, i] = from[p ld + j width + i], zero beyond `count` columns.
- * Row after row, because that is the order in which memory delivers them fast. */
+/* Panels of `width` columns each from contiguous rows: panel[j][p, i] = from[p ld + j width + i], zero beyond `count` columns. Row after
+ * row, because memory is fastest in that order. */
 HARK_SIMD void pack_rows(const int width, float *to, const float *from, int64_t ld, int64_t count, int64_t inner) {
   const int64_t whole = count / width * width;
   for (int64_t p = 0; p < inner; p++) {
@@ -183,7 +183,7 @@ HARK_SIMD void pack_rows(const int width, float *to, const float *from, int64_t 
   }
 }
 
-/* sums[i] += sum over p of panel[p, i]; some p apart, because one sum waits for itself. */
+/* sums[i] += sum over p of panel[p, i]; separate sums for several p, because additions to one sum wait for each other. */
 static void add_panel_sums(float *sums, const float *panel, int64_t rows, int64_t inner) {
   enum { APART = 4 };
   float slice[APART * TILE_ROWS] = {0};
@@ -203,7 +203,7 @@ static void pack_a(const hark_cpu_product *x, float *to, int64_t row, int64_t ro
     pack_transposed(TILE_ROWS, to, x->a + row * x->lda + first, x->lda, rows, inner);
 }
 
-/* Asks for a part of a matrix that is going to be packed: of `rows` rows of `count` numbers, the rows [rows part / parts, ...). */
+/* Prefetches a part of a matrix that will be packed: of `rows` rows of `count` numbers, the rows [rows part / parts, ...). */
 static void fetch(const float *from, int64_t ld, int64_t rows, int64_t count, int64_t part, int64_t parts) {
   for (int64_t i = rows * part / parts; i < rows * (part + 1) / parts; i++)
     for (int64_t j = 0; j < count + LINE_FLOATS - 1; j += LINE_FLOATS) HARK_PREFETCH(from + i * ld + hark_min(j, count - 1));
@@ -235,17 +235,17 @@ static void pack_b(const hark_cpu_product *x, float *to, int64_t column, int64_t
   }
 }
 
-/* One slice of k and one block of columns, B packed. Between the tiles the next panel of A and the next slice of B are asked for, so that
+/* One slice of k and one block of columns, B packed. Between the tiles the next panel of A and the next slice of B are prefetched, so that
  * packing finds them in a cache. */
 static void multiply_block(const hark_cpu_product *x, float *packed_a, const float *packed_b, int64_t column, int64_t columns,
                            int64_t first, int64_t inner) {
   const int64_t panels = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS, tiles = (x->m + TILE_ROWS - 1) / TILE_ROWS * panels;
   const int64_t next = first + inner, next_inner = hark_min(inner, x->k - next);
-  const bool as_they_lie = !x->transpose_a && x->row_sums == NULL && panels < PANELS_THAT_PAY && x->lda <= DIRECT_STRIDE;
+  const bool unpacked = !x->transpose_a && x->row_sums == NULL && panels < PANELS_THAT_PAY && x->lda <= DIRECT_STRIDE;
   int64_t tile = 0;
   for (int64_t row = 0; row < x->m; row += TILE_ROWS) {
     const int64_t rows = hark_min(TILE_ROWS, x->m - row);
-    const bool direct = as_they_lie && rows % TILE_STEP == 0;
+    const bool direct = unpacked && rows % TILE_STEP == 0;
     const float *a = direct ? x->a + row * x->lda + first : packed_a;
     if (!direct) pack_a(x, packed_a, row, rows, first, inner);
     if (x->row_sums != NULL && column == 0) add_panel_sums(x->row_sums + row, packed_a, rows, inner);

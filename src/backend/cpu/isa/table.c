@@ -1,4 +1,4 @@
-/* table.c - collects what one compilation of isa/ exports. */
+/* table.c - collects the exports of one compilation of isa/. */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/products.h"
 #include "backend/cpu/simd.h"
