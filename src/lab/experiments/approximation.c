@@ -442,28 +442,30 @@ const hark_experiment hark_experiment_approximation = {
     .summary = "hierarchical attention against dense attention, over its choices and the smoothness of heads",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
-        "the error is nothing where no approximation is made, and falls with the block size, with exact queries, with the neighbour "
-        "partition and with the correlation of the tokens",
+        "the error is zero where nothing is approximated, and falls with larger blocks, with exact queries, with the neighbour "
+        "partition and with longer correlation of the tokens",
     .notes =
-        "How far hierarchical attention is from dense attention "
-        "([mathematics/hierarchical.md](mathematics/hierarchical.md)). For one head with outputs H and D of the two,\n\n"
+        "The difference between hierarchical and dense attention ([mathematics/hierarchical.md](mathematics/hierarchical.md)). "
+        "For one head, H is the output of hierarchical attention and D that of dense attention:\n\n"
         "    error = |H - D|_F / |D|_F,      row error = max_n |H_n - D_n| / sqrt(mean_n |D_n|^2)\n\n"
-        "over block sizes Nr = 4 .. 64, both partitions, coarse queries `mean`, `first` and `exact`, causal and not "
-        "(`mean` knows the future). Random heads are stationary walks with correlation exp(-|t - s| / tau), tau = 8, "
-        "64, 512 tokens, and white noise; half of a key's variance is its query's. L = 1024, 12 draws (quick 256, 4).\n\n"
-        "The margin of 1.05 is for a finite number of draws.\n\n"
-        "What came of it (seed 1): the error of `exact` is at most 0.41 (quick 0.20) of that of `first`; not the factor"
-        " of about 0.7 that two independent errors of one size would give. A first query stands at one end of its cell,"
-        " an error of first order; a key's mean is in the middle of its own, where the first order cancels. Means of "
-        "queries, where they are allowed, lie between on the walks. `neighbour` gains least where queries are `first`: "
-        "0.91 of the error with `sibling`, and with the few draws of `--quick` no gain at all in the worst case (1.03).\n\n"
+        "These errors are measured for block sizes Nr = 4 .. 64, both partitions, coarse queries `mean`, `first` and `exact`, "
+        "causal and not causal (`mean` not in causal attention, because it contains later tokens). Random heads are stationary "
+        "walks with correlation exp(-|t - s| / tau), tau = 8, 64, 512 tokens, and white noise; half of a key's variance comes "
+        "from the query of its token. L = 1024, 12 draws (quick 256, 4).\n\n"
+        "The margin of 1.05 allows for the finite number of draws.\n\n"
+        "Result (seed 1): the error of `exact` is at most 0.41 (quick 0.20) times that of `first`. Two independent errors of "
+        "the same size would give a factor of about 0.7. The first query is at one end of its cell, which is an error of first "
+        "order; the mean of the keys is in the middle of its cell, where the first order cancels. On the walks the error of "
+        "`mean`, where it is allowed, is between the two. `neighbour` reduces the error least with queries `first`: to 0.91 "
+        "times the error of `sibling`, and with the few draws of `--quick` not at all in the worst case (1.03).\n\n"
         "    hark lab approximation --run runs/book --text book.txt\n\n"
-        "also measures *trained* heads: q, k and v of every layer and head (as attention gets them, turned by their "
-        "positions) while the model reads the beginning of a text, at most 512 tokens. They come as a table of their "
-        "own, with two more criteria: one level is exact, and the mean error over heads falls with Nr. The model is a "
-        "run, a checkpoint or a file; models whose logits know more than queries and keys (positional kernels, forget "
-        "gates, a learned hierarchical bias) are refused.\n\n"
-        "*Figure.* Error over Nr, a panel for each kind of head and one for trained heads; causal dashed.",
+        "also measures *trained* heads: q, k and v of every layer and head (as attention receives them, rotated by their "
+        "positions) while the model reads the first tokens of a text, at most 512. They have a separate table and two more "
+        "criteria: one level is exact, and the mean error over heads falls with Nr. The model is a run, a checkpoint or a "
+        "file; models whose logits depend on more than queries and keys (positional kernels, forget gates, a learned "
+        "hierarchical bias) are refused.\n\n"
+        "*Figure.* Error over Nr, a panel for each kind of head and one for trained heads; the curves of causal attention are "
+        "dashed.",
     .check = check,
     .measure = measure,
     .judge = judge};

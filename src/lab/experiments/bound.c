@@ -342,30 +342,28 @@ const hark_experiment hark_experiment_bound = {
         "the generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
         "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T)",
     .printed =
-        "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the product "
-        "of rho / omega over the layers behind (C.19)",
+        "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the "
+        "product of rho / omega over the layers after it (C.19)",
     .corrected =
-        "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum (w^q + "
-        "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega),  R_trans with the layer's own rho / omega too, and the last "
-        "attention",
+        "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum "
+        "(w^q + w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega),  R_trans also with the layer's own rho / omega "
+        "and with the last attention",
     .notes =
-        "Norms are r-norms of the transposed matrices, `class` the bounds that training keeps by projection and `weights` the norms that "
-        "there are. The rows of layers without skips and with layer norm say what the same matrices would give in such a network: skips "
-        "add 1 to alpha and omega, layer norm puts the size of a normed row in the place of R, which otherwise grows as the product of "
-        "omega alpha. The last table has no rows with layer norm: it has no Lipschitz constant at rows that hardly vary, so that no net is "
-        "carried through it.\n\n"
-        "`bound` is the complexity term of C.4 without its constant, which is about the layers and takes an aggregation that is "
-        "1-Lipschitz "
-        "and has no weights (assumption C.2); the corrected one is twice that, because the loss is 2-Lipschitz where the proof takes 1. "
-        "`log "
-        "covering` is the log of the covering number at 1 / sqrt(n): as printed in C.9, and corrected for all weights that there are, the "
-        "class query's and the last matrix's too, with the Lipschitz constant `aggregation` that a class query has (1 for the mean). Two "
-        "things are missing in R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself, which (C.35) "
-        "has for the feed-forward and the resolutions of (C.42) give the attention. (C.20) has R where attention reads rows of size alpha "
-        "R. That a "
-        "network's output moves by no more than the corrected sum says is measured by `theorem-model`, for random networks, whose outputs "
-        "stay far below it: that finds a sum that is much too small, and no more.\n\n"
-        "The bound is an upper bound without its constant: it says how terms grow, not how large an error is.",
+        "Norms are r-norms of the transposed matrices: `class` is the bound that training keeps by projection, `weights` the "
+        "norm of the weights themselves. The rows of layers without skips and with layer norm report what the same matrices "
+        "would give in such a network: skips add 1 to alpha and omega, and layer norm replaces R, which otherwise grows as the "
+        "product of omega alpha, by the size of a normed row. The last table has no rows with layer norm: layer norm has no "
+        "Lipschitz constant at rows that hardly vary, so a net cannot be carried through it.\n\n"
+        "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation that is "
+        "1-Lipschitz and has no weights (assumption C.2). The corrected bound is twice as large, because the loss is "
+        "2-Lipschitz and the proof uses 1. `log covering` is the logarithm of the covering number at 1 / sqrt(n): as printed "
+        "in C.9, and corrected for all weights, including those of the class query and of the last matrix, with the Lipschitz "
+        "constant `aggregation` of the class query (1 for the mean). Two things are missing in R_trans of (C.19): the last "
+        "layer's attention, and the factor rho / omega of the layer itself. (C.35) has this factor for the feed-forward, and "
+        "the resolutions of (C.42) require it for the attention. (C.20) has R, although attention reads rows of size alpha R. "
+        "`theorem-model` measures, for random networks, that the output moves by no more than the corrected sum. Their outputs "
+        "stay far below it, so that measurement only detects a sum that is much too small.\n\n"
+        "The bound is an upper bound without its constant: it shows how its terms grow, not how large an error is.",
     .check = check,
     .measure = measure,
     .judge = judge,

@@ -213,28 +213,25 @@ const hark_experiment hark_experiment_calibration = {
     .summary = "intervals of CME attention with learned ridge and sigma hold what they say where the model is the truth",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that hold 50, 80 and 95 % "
-        "of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length that was learned from and at a longer one",
+        "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that contain "
+        "50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length used for "
+        "learning and at a longer one",
     .notes =
-        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
-        "\n"
-        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (known to the intervals, not to what is learned), functions from a "
-        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the "
-        "conditional "
-        "mean. Gradients are those of hark's operator. The column var + ridge takes the learned ridge for the noise, as one must where the "
-        "noise is not known; errors of a tenth in the ridge are errors of a tenth there.\n"
-        "\n"
-        "Three tasks whose truth is another one stand beside it without criteria: sines with a jump, noise of Student's distribution with "
-        "three degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Variances there are those of "
-        "the nearest process, right in the mean at best.\n"
-        "\n"
-        "*Figure.* Coverage minus what was said, for the four tasks.",
+        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n\n"
+        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (the intervals use its value, learning does not), "
+        "functions from a Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = "
+        "1/2, where m is the conditional mean. Gradients are those of hark's operator. The column var + ridge uses the learned "
+        "ridge as the variance of the noise, which is necessary where that is unknown; an error of a tenth in the ridge is an "
+        "error of a tenth there.\n\n"
+        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
+        "with three degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Their "
+        "variances are those of the nearest process, correct in the mean at best.\n\n"
+        "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",
     .failure =
-        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs go beyond by chance where all parameters are "
-        "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows "
-        "the "
-        "ridge badly (its second derivative by log ridge is .001 beside an error of .12), so that the learned ridge scatters by about an "
-        "eighth of itself, which moves E (r - m)^2 / (var + s2) by a hundredth.",
+        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs exceed them by chance if all "
+        "parameters are true. The same learned parameters are used in all rows that test them, so these rows fail together. "
+        "The mean square error determines the ridge poorly (its second derivative by log ridge is .001, with an error of .12), "
+        "so the learned ridge scatters by about an eighth of its value, which moves E (r - m)^2 / (var + s2) by a hundredth.",
     .measure = measure,
     .judge = judge};

@@ -295,8 +295,9 @@ const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention comes to the conditional mean as a ridge regression of its spectrum must, and faster than the bound says",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
-        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the kernel's "
-        "eigenvalues l_j, without a parameter: L^-.44 with lambda = 1, and a floor with lambda = L / 10",
+        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
+        "kernel's eigenvalues l_j, without a fitted parameter: it falls like L^-.44 with lambda = 1, and has a floor with "
+        "lambda = L / 10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean; it grows with L where "
         "lambda is fixed",
@@ -306,20 +307,16 @@ const hark_experiment hark_experiment_cme_rate = {
         "order lambda / L for means in the range of the kernel's operator",
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
-        "mu))^p,   mu = lambda / L\n"
-        "\n"
-        "with l_j = e^-2 I_j(2), the eigenvalues of exp(2 (cos - 1)) on the circle: v = q / 2 lives in the modes +-1, noise of "
-        "mean square 1/8 in all of them. Nothing is fitted. Here the printed bound holds, and says nothing where lambda is "
-        "constant: it grows, because its proof bounds the inverse and the kernel apart. It is no bound for every distribution: its second "
-        "term needs "
-        "a conditional mean in the range of the kernel's operator, and for v = sign(k_1) the error, a bias that falls like a logarithm of "
-        "L, "
-        "exceeds it. Its second term leaves out a constant 1 "
-        "/ l_1: at lambda = L / 10 it is .1 and the floor is .159. The interval [.9, 1.15] was fixed beforehand; short "
-        "sequences are judged from 256 tokens on, because K / L is the kernel's operator only for many keys. Derivation: "
-        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
-        "\n"
-        "*Figure.* Measured and predicted errors for four rules of lambda; the printed bound beside them for lambda = 1.",
+        "mu))^p,   mu = lambda / L\n\n"
+        "with l_j = e^-2 I_j(2), the eigenvalues of exp(2 (cos - 1)) on the circle: v = q / 2 is in the modes +-1, noise of "
+        "mean square 1/8 in all of them. Nothing is fitted. The printed bound holds here, but is useless where lambda is "
+        "constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold for every "
+        "distribution: its second term needs a conditional mean in the range of the kernel's operator. For v = sign(k_1) the "
+        "error, a bias that falls like a logarithm of L, exceeds the bound. The second term also leaves out a constant 1 / "
+        "l_1: at lambda = L / 10 it is .1 and the floor is .159. The interval [.9, 1.15] was fixed beforehand; it applies from "
+        "256 tokens on, because K / L is the kernel's operator only for many keys. Derivation: "
+        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "*Figure.* Measured and predicted errors for four rules of lambda; for lambda = 1 also the printed bound.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

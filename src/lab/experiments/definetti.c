@@ -158,16 +158,17 @@ const hark_experiment hark_experiment_definetti = {
     .summary = "exchangeable sequences are mixtures over a latent variable, finite ones nearly",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
-        "the predictive of a token that is left out of Polya's urn equals the integral over its latent variable; 8 draws without "
-        "replacement from L balls are within 28/L of a mixture in total variation, and that falls like 1/L",
+        "the predictive distribution of a token that is left out of Polya's urn equals the integral over its latent variable; "
+        "8 draws without replacement from L balls are within 28/L of a mixture in total variation, and this distance falls "
+        "like 1/L",
     .notes =
         "Polya's urn with one ball of each of two colours is exchangeable with a uniform latent z:\n\n"
         "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n\n"
         "with n1 ones among the L - 1 others. The left side is computed from the urn itself, as a quotient of products of the "
-        "probabilities of its draws, every token left out in turn; Gauss-Legendre with L/2 + 1 nodes is exact for the right one. "
-        "The proposition needs an infinite sequence. L balls drawn without replacement are exchangeable and finite: their first "
-        "k = 8 draws differ from independent ones by less than k (k - 1)/(2 L), the chance that draws with replacement would meet "
-        "a ball twice.\n\n"
+        "probabilities of its draws, with every token left out in turn; Gauss-Legendre quadrature with L/2 + 1 nodes is exact "
+        "for the right side. The proposition needs an infinite sequence. L balls drawn without replacement are exchangeable "
+        "and finite: their first k = 8 draws differ from independent ones by less than k (k - 1)/(2 L), the chance that draws "
+        "with replacement would meet a ball twice.\n\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,
     .measure = measure,

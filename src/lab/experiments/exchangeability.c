@@ -208,8 +208,8 @@ const hark_experiment hark_experiment_exchangeability = {
     .summary = "an encoder treats tokens with their positions as a set",
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
-        "permuting tokens together with their positions permutes the encoder's output and leaves its mean as it is, to rounding; "
-        "permuting tokens alone does not, nor does a positional kernel inside of attention allow it",
+        "permuting tokens together with their positions permutes the encoder's output and does not change its mean, up to "
+        "rounding; this does not hold if tokens alone are permuted, nor with a positional kernel inside of attention",
     .notes =
         "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
         "Two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a skip connection. The two "
@@ -217,10 +217,9 @@ const hark_experiment hark_experiment_exchangeability = {
         "row numbers is not part of the token.",
     .failure_of = "with a positional kernel",
     .failure =
-        "The least difference is that of four tokens. Their distances are 1, 2 and 3, the kernel's logarithms -1/4, -1/2 and -3/4, and a "
-        "permutation changes one of them by 1/2 at most: weights change by some tens of per cent, and outputs of size one to ten by some "
-        "tenths. The bound of 0.5 supposes more. What is shown is that the difference is not rounding: it stands eleven orders of "
-        "magnitude "
-        "above that of tokens permuted with their positions.",
+        "The least difference is that of four tokens. Their distances are 1, 2 and 3, the kernel's logarithms -1/4, -1/2 and "
+        "-3/4, and a permutation changes one of them by 1/2 at most: weights change by some tens of per cent, and outputs of "
+        "size one to ten by some tenths. The bound of 0.5 assumes larger changes. The experiment shows that the difference is "
+        "not rounding: it is eleven orders of magnitude above that of tokens permuted with their positions.",
     .measure = measure,
     .judge = judge};

@@ -310,22 +310,21 @@ const hark_experiment hark_experiment_generalisation = {
     .summary = "attention networks follow noise like n^-1/2, whatever the number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
-        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new sequences and on "
-        "those trained on, fall with the number of sequences n at least like n^-1/2 and do not grow with the number of tokens L; a mean "
-        "moves no more than its rows do, a class query without matrices by 1.5 times that at most, a sum by a factor of L",
+        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "
+        "sequences and on training sequences, fall with the number of sequences n at least like n^-1/2 and do not grow with "
+        "the number of tokens L; a mean moves no more than its rows do, a class query without matrices at most 1.5 times as "
+        "much, a sum L times as much",
     .notes =
-        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n"
-        "\n"
-        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. Suprema and "
-        "minimisers are searched by Adam, every step projected onto the norms (singular values cut at 3), so that what is found is a lower "
-        "bound of the complexity. The theorem is an upper bound: that the gap falls faster than n^-1/2 (a regular minimum has 1/n) agrees "
-        "with it, and nothing is said of its growth in heads or layers, which such a bound cannot be tested by.\n"
-        "\n"
-        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query is analytic, "
-        "1 "
-        "+ (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for the query of the class whose "
-        "norms are at most 3: with W^v = 3 I and scores that are all alike it is three times the mean, and moves so.\n"
-        "\n"
+        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n\n"
+        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. "
+        "Adam searches for suprema and minimisers, with every step projected onto the norms (singular values cut at 3), so the "
+        "result is a lower bound of the complexity. The theorem is an upper bound: a gap that falls faster than n^-1/2 (a "
+        "regular minimum has 1/n) agrees with it. The growth with heads or layers is not measured, because it cannot test an "
+        "upper bound.\n\n"
+        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query "
+        "is analytic, 1 + (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for "
+        "the class query with norms of at most 3: with W^v = 3 I and equal scores its output is three times the mean, and "
+        "moves three times as much.\n\n"
         "*Figures.* Complexity and gap over n and over L; the dashes have the theorem's slope.",
     .measure = measure,
     .judge = judge};

@@ -118,11 +118,12 @@ const hark_experiment hark_experiment_head_sum = {
     .summary = "heads concatenated and projected are a sum of heads",
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
-        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of heads "
-        "whose values have d/h, for both kernels: an identity, which output weights that are one row off break",
+        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of "
+        "heads whose values have d/h, for both kernels: an identity, which does not hold with output weights shifted by one row",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
-        "Attention is linear in its values. The W^v_i that come out have rank d/h at most, so the sum with free d x d matrices, as the "
-        "paper's section C uses it, is the larger class: every concatenation is such a sum, and not the reverse.",
+        "Attention is linear in its values. These W^v_i have rank d/h at most, so the sum with free d x d matrices, which the "
+        "paper's section C uses, is the larger class: every concatenation is such a sum, but not every such sum is a "
+        "concatenation.",
     .measure = measure,
     .judge = judge};

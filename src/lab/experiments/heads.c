@@ -216,17 +216,15 @@ const hark_experiment hark_experiment_heads = {
     .summary = "one head whose keys are the whole token is a linear map; a head that sees part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
-        "with an invertible W^k CME attention comes to q (W^k)^-1 W^v, whatever the tokens; with k = u, v = x_2 it comes to sin 2q, of "
-        "which "
-        "the best linear map explains 9 % (45 % within 1.7). For normal tokens every head is linear",
+        "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens; with k = u, v = "
+        "x_2 it approaches sin 2q, of which the best linear map explains 9 % (45 % within 1.7). For normal tokens every head "
+        "is linear",
     .notes =
-        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n"
-        "\n"
-        "The first holds for every distribution of tokens and is exact, because the key tells the token. How much of sin 2q a "
-        "line explains depends on where the queries are: .092 for those of the tokens, .445 within 1.7; both are compared with "
-        "their closed forms. The bounds .02 and .6 were fixed beforehand. Tokens are bounded because normal ones show nothing: "
-        "there every conditional mean is linear.\n"
-        "\n"
-        "*Figure.* What the head with k = u, v = x_2 makes of 400 queries from 256 tokens, and sin 2q.",
+        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n\n"
+        "The first holds for every distribution of tokens and is exact, because the key determines the token. How much of sin "
+        "2q a line explains depends on the queries: .092 for those of the tokens, .445 within 1.7; both are compared with "
+        "their closed forms. The bounds .02 and .6 were fixed beforehand. Tokens are bounded because normal tokens would show "
+        "nothing: with them every conditional mean is linear.\n\n"
+        "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,
     .judge = judge};

@@ -295,7 +295,7 @@ static hark_status measure_width(hark_lab *lab, hark_lab_table *table, int64_t w
 }
 
 static hark_status draw(hark_lab *lab) {
-  static const hark_lab_axes axes = {.title = "what linearisation leaves", .x = "width", .y = "mean", .log_x = true, .log_y = true};
+  static const hark_lab_axes axes = {.title = "error of linearisation", .x = "width", .y = "mean", .log_x = true, .log_y = true};
   static const hark_lab_axes points = {.title = "stationary points: E_opt and its bound", .x = "restart", .y = ""};
   static const hark_lab_drawn drawn[] = {{LINEARISATION, HARK_LAB_POINTS, "residual"}, {MOVED, HARK_LAB_LINE, "f moved by"}};
   static const hark_lab_drawn sides[] = {{LOST, HARK_LAB_POINTS, "E_opt"}, {RIGHT_SIDE, HARK_LAB_POINTS, "right side"}};
@@ -346,31 +346,24 @@ const hark_experiment hark_experiment_optimisation = {
     .summary = "a stationary point loses at most what its linearisation lacks of the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
-        "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - "
-        "theta^|; with f* for f~ the right side is zero for dead ReLUs and labels of noise, and the left is not; what linearisation about "
-        "the initial weights leaves falls with the width",
+        "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| "
+        "|theta - theta^|; with f* in place of f~ the right side is zero for dead ReLUs and labels of noise, but the left side "
+        "is not; the error of linearisation about the initial weights falls with the width",
     .printed = "E_opt <= 2 min over theta of E^ |f^ + grad f^.(theta - theta^) - f*| (5.13)",
     .corrected = "f~, the empirical minimiser, in place of f* = E[y | X]",
     .notes =
-        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n"
-        "\n"
-        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks have minima "
-        "on "
-        "kinks, where L-BFGS may end with a gradient that is not small: searches are to end with a norm of 1e-7, the table has the norm "
-        "that "
-        "each came to and what ended it (that norm, a line search that finds no lower point, or 2000 evaluations), and the norm stands in "
-        "the "
-        "bound, which holds for any theta, stationary or not. The right side is made small by reweighted least squares. The counterexample "
-        "has tokens with positive entries and a matrix "
-        "A "
-        "with negative ones: no ReLU passes anything, whatever nearby weights do, and the labels -1/2 and 1/2 are fitted by other "
-        "weights.\n"
-        "\n"
-        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are trained by "
-        "eight steps of gradient descent from normal weights, features and output divided by the root of the width, d_p = d_v = width, "
-        "the output not bent into Y; the table compares the network with its linearisation about the beginning. The paper states no rate; "
-        "-1/2 would be expected.\n"
-        "\n"
-        "*Figures.* E_opt and its bound at every point; what linearisation leaves over the width.",
+        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n\n"
+        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks "
+        "have minima on kinks, where L-BFGS may end with a gradient that is not small: a search should end with a gradient of "
+        "norm 1e-7; the table has the norm that each search reached and what ended it (that norm, a line search that finds no "
+        "lower point, or 2000 evaluations). The bound contains the norm and holds for any theta, stationary or not. The right "
+        "side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix A "
+        "with negative ones: no ReLU passes anything, with nearby weights either, while other weights fit the labels -1/2 and "
+        "1/2.\n\n"
+        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are "
+        "trained by eight steps of gradient descent from normal weights, with features and output divided by the square root "
+        "of the width, d_p = d_v = width, and the output not bent into Y; the table compares the network with its "
+        "linearisation about the initial weights. The paper states no rate; -1/2 would be expected.\n\n"
+        "*Figures.* E_opt and its bound at every point; the error of linearisation over the width.",
     .measure = measure,
     .judge = judge};

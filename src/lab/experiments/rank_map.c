@@ -203,17 +203,17 @@ const hark_experiment hark_experiment_rank_map = {
         "A = exp(2 exp(-(i-j)^2) - 1), 16 x 16: at tolerance 1e-3 the blocks on the diagonal have rank 4 and all others 2, so that 192 of "
         "256 entries are stored, though the whole matrix has rank 16 even at 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r for which the singular values behind the r-th sum"
-        " to less. Of\n\n"
+        "The numerical rank of a matrix at a tolerance is the least r for which the singular values after the r-th sum to "
+        "less. For the matrix\n\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n\n"
-        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those beside them (level 0) 2, the two 8 x 8 blocks "
-        "(level 1) 2; storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries; the whole "
-        "matrix has rank 16 even at 1e-1. These numbers are the criteria, each exactly.\n\n"
-        "The second table goes on where the paper stops: the same matrix at lengths up to 512 (quick 128). A block off "
-        "the diagonal differs from a constant only in the corner next to the diagonal, where all of them are alike, so "
-        "its rank must stay 2, and storage must be 4 L (1 + log2(L / 4)): both are criteria, and so is the full rank of"
-        " the whole matrix at 1e-1 at every length.\n\n"
-        "*Figure.* The rank map, blocks with their ranks; the singular values of the whole matrix, which hardly fall, "
-        "and those of its block of level 1, which fall at once.",
+        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 blocks "
+        "(level 1) rank 2. Storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries. The whole "
+        "matrix has rank 16 even at 1e-1. Each criterion requires one of these numbers exactly.\n\n"
+        "The second table continues where the paper stops: the same matrix at lengths up to 512 (quick 128). A block off the "
+        "diagonal differs from a constant only in the corner next to the diagonal, where all these blocks are equal, so its "
+        "rank must stay 2, and storage must be 4 L (1 + log2(L / 4)): both are criteria, and so is the full rank of the whole "
+        "matrix at 1e-1 at every length.\n\n"
+        "*Figure.* The rank map, blocks with their ranks; the singular values of the whole matrix, which hardly fall, and "
+        "those of its block of level 1, which fall at once.",
     .measure = measure,
     .judge = judge};

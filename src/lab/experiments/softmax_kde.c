@@ -187,8 +187,8 @@ const hark_experiment hark_experiment_softmax_kde = {
     .summary = "softmax attention on the sphere is the mean of a kernel density estimate, rescaled",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the identity) and Lemma B.2",
     .statement =
-        "for queries, keys and values on the sphere attention equals 1/A_d(1/g) times the mean of the conditional density estimate, "
-        "in dimensions 2, 3 and 8; with the constant that the paper's proof ends with it does not",
+        "for queries, keys and values on the sphere attention equals 1/A_d(1/g) times the mean of the conditional density "
+        "estimate, in dimensions 2, 3 and 8; with the constant at the end of the paper's proof it does not",
     .printed = "attention = C int v P^(v|q) dv with C = iota int (a.b) exp(a.b) da = A_d(1)",
     .corrected = "C = 1/A_d(1/g), A_d(x) = I_{d/2}(x)/I_{d/2-1}(x)",
     .notes =

@@ -503,24 +503,23 @@ const hark_experiment hark_experiment_theorem_model = {
         "moves by no more than the covering "
         "number's resolutions allow",
     .notes =
-        "Every row has sixteen networks of its kind, with weights drawn anew, and the largest of what they measured. A network without "
-        "skips may be "
-        "0 whatever its tokens are: attention makes them nearly one row, and where that row switches off all six rectifiers of a layer "
-        "nothing "
-        "comes out of the layers after it. Of such a network every difference is 0, and nothing is shown by it. The last column counts "
-        "those that "
-        "are not 0, and a row that has none fails.\n\n"
-        "Networks with weights far above their bounds, projected; in `single` the layers' rows are not measured, since there are none. "
-        "The column `sum` has the rows' sum where the network has a mean or a query: then the number of tokens matters, and the "
-        "aggregation is not 1-Lipschitz (assumption C.2). The column `moved` is what covering numbers rest on: weights W + x (V - W), x = "
-        "0.01 and V another draw, are in the class too and move by at most 2 x times their bounds, the output by at most 2 x M, with the M "
-        "of `bound` as corrected. Drawn directions are far from the worst, so that the ratios are small.\n\n"
-        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in float64 by "
-        "L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they need the gradient of "
-        "every single "
-        "output (the G of `optimisation`), thousands of sequences with a mask of their own each, widths of queries and values that are not "
-        "those of the model, the scaling of wide networks, and an output that is bent into Y smoothly, where the model's ball has a kink. "
-        "Attention is the same operator in both; the second table has both networks with the same weights.",
+        "Every row has sixteen networks of its kind, each with newly drawn weights, and reports the largest of their "
+        "measurements. The output of a network without skips may be 0 for all tokens: attention makes their rows nearly equal, "
+        "and where this row switches off all six rectifiers of a layer, the output of the layers after it is 0. For such a "
+        "network every difference is 0 and shows nothing. The last column counts the networks that are not 0, and a row "
+        "without one fails.\n\n"
+        "The networks have weights far above their bounds, projected; in `single` no rows of layers are measured, since there "
+        "are none. In the column `sum` the sum of the rows replaces the network's mean or query: then the number of tokens "
+        "matters, and the aggregation is not 1-Lipschitz (assumption C.2). The column `moved` measures what covering numbers "
+        "are based on: weights W + x (V - W), x = 0.01 and V another draw, are in the class too and move by at most 2 x times "
+        "their bounds, the output by at most 2 x M, with the corrected M of `bound`. Random directions are far from the worst, "
+        "so the ratios are small.\n\n"
+        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in "
+        "float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they "
+        "need the gradient of every single output (the G of `optimisation`), thousands of sequences, each with its own mask, "
+        "widths of queries and values that are not those of the model, the scaling of wide networks, and an output that is "
+        "bent into Y smoothly, where the model's ball has a kink. Attention is the same operator in both; the second table has "
+        "both networks with the same weights.",
     .measure = measure,
     .judge = judge,
 };

@@ -296,15 +296,15 @@ const hark_experiment hark_experiment_transfer = {
         "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and z_2 that is mu = 100, with rows "
         "0.69, and the inequality fails",
     .notes =
-        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 "
-        "eps_agg^2\n\n"
-        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of rank one "
-        "keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor in front of the frozen feature is "
-        "trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. E_PT is the excess risk of "
-        "the predictor that was trained (reduced-rank regression), not of the best one. In the second table targets are bent by "
-        "a sin 3z, whence eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when the downstream mask has another "
-        "covariate than that of pre-training, no function of it equals the pre-training target, and the largest difference over |z| <= R "
-        "is sqrt(2) R sin(angle), which has no bound.\n\n"
+        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 "
+        "eps_g^2 + 3 eps_agg^2\n\n"
+        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of "
+        "rank one keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor of the frozen "
+        "feature is trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. "
+        "E_PT is the excess risk of the predictor that was trained (reduced-rank regression), not of the best one. In the "
+        "second table targets are bent by a sin 3z, so eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when "
+        "the downstream mask has a different covariate from that of pre-training, no function of it equals the pre-training "
+        "target, and the largest difference over |z| <= R is sqrt(2) R sin(angle), which has no bound.\n\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,
     .measure = measure,

@@ -199,13 +199,11 @@ const hark_experiment hark_experiment_variance = {
         "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
         "t2 var + s2 is the variance of a new response; var alone is that of the function",
     .notes =
-        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var r(q) "
-        "= t2 var + s2\n"
-        "\n"
+        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
+        "r(q) = t2 var + s2\n\n"
         "Functions are drawn from the Gaussian process itself, 40 for every set of covariates, side by side as columns of the "
         "values. The smoother is softmax attention with an RBF; its width is the best of sixteen for the true functions, which "
-        "nobody knows in practice. [.9, 1.1] was fixed beforehand and is three deviations of 2000 draws.\n"
-        "\n"
+        "are unknown in practice. [.9, 1.1] was fixed beforehand and is three deviations of 2000 draws.\n\n"
         "*Figure.* Errors of CME attention, of the best smoother, and the mean of CME's own variance.",
     .measure = measure,
     .judge = judge};
