@@ -1,9 +1,8 @@
-/* bound.c - the terms of the generalisation bound of X (theorem C.4), of a network that is drawn, and of a trained one.
+/* bound.c - the terms of the generalisation bound of X (theorem C.4), for a randomly drawn network and for a trained one.
  *
- * The class of networks has the bounds of the configuration; the weights of a checkpoint have norms of their own, which are smaller.
- * bound_terms.h has the formulas, as printed and corrected. A run that is no model.architecture latent with bounds is refused: decoders and
- * encoders have layer norm and matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2,
- * C.4.
+ * The class of networks has the bounds of the configuration; the weights of a checkpoint have smaller norms. bound_terms.h has the
+ * formulas, as printed and corrected. A run without model.architecture latent and bounds is refused: decoders and encoders have layer norm
+ * and matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2, C.4.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,7 +80,7 @@ static const hark_lab_column sum_columns[S_COLUMNS] = {{"of", NULL, SOURCE_WORDS
                                                        {"log covering", NULL, NULL},
                                                        {"aggregation", "Lipschitz", NULL}};
 
-/* What stands before and after a network that is measured. */
+/* The input and output of a measured network. */
 typedef struct measurement {
   hark_lab *lab;
   hark_network_config config;
@@ -182,7 +181,7 @@ static hark_status add_layers(measurement *m, hark_lab_table *layers, hark_lab_t
                                    l->kappa_printed, l->kappa, l->zeta_printed, l->zeta,   l->rho_printed, l->rho};
     HARK_TRY(hark_lab_add_row(m->lab, layers, row));
   }
-  if (layer_norm) return HARK_OK; /* the terms say what its layers would be; nothing bounds how errors pass through it */
+  if (layer_norm) return HARK_OK; /* the terms describe its layers only; nothing bounds how errors pass through layer norm */
   const hark_bound_sum s = hark_bound_all(network, terms, last, (double)v->examples);
   const double row[S_COLUMNS] = {source,     skip,         s.gamma, s.kappa, s.zeta, s.printed, s.corrected, s.covering_printed,
                                  s.covering, s.aggregation};
@@ -253,7 +252,7 @@ static hark_status check_model(hark_context *context, const char *path, const ha
   return HARK_OK;
 }
 
-/* Numbers that are to be told: the rows of the last matrix in the file. */
+/* Numbers to predict: the rows of the last matrix in the file. */
 static hark_status read_responses(hark_context *context, const hark_run *run, const char *checkpoint, int64_t *out) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file;
@@ -277,7 +276,7 @@ static hark_status measure_checkpoint(hark_lab *lab, const hark_config *config, 
   return status;
 }
 
-/* With the run's configuration, or the first mistake in it. */
+/* Reads the run's configuration, or reports the first mistake in it. */
 static hark_status read_run(hark_context *context, const char *path, hark_lab *lab) {
   hark_run run;
   hark_config config;

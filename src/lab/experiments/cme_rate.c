@@ -1,18 +1,18 @@
-/* cme_rate.c - how fast CME attention comes to the conditional mean, and what the printed bound says.
+/* cme_rate.c - how fast CME attention approaches the conditional mean, compared with the printed bound.
  *
  *     out = V^T (K + lambda I)^-1 kappa(K, q),   keys uniform on the circle, kappa = exp((cos - 1) / g) = RBF of variance g = 1/2,
  *     v = k / 2 + a uniform point of the disc of radius 1/2,      E[V | K = q] = q / 2,      |v| <= 1
  *
- * In the kernel's modes (circle.h) and with mu = lambda / L the ridge lets l_j / (l_j + mu) of mode j through. The mean lives in the modes
- * +-1, the noise, of mean square 1/8, in all of them:
+ * In the kernel's modes (circle.h) and with mu = lambda / L the ridge passes the fraction l_j / (l_j + mu) of mode j. The mean is in the
+ * modes +-1, the noise, of mean square 1/8, in all of them:
  *
  *     E |out - q / 2|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),      N_p(mu) = sum_j (l_j / (l_j + mu))^p
  *
- * without a parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the noise stand
- * side by side as columns of the values.
+ * without a fitted parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the
+ * noise are columns of the values.
  *
- * The printed bound needs a mean that lies in the range of the kernel's operator. v = sign(k_1) is none: its modes c_j = 2 / (pi |j|), j
- * odd, fall too slowly, and
+ * The printed bound needs a mean in the range of the kernel's operator. The mean of v = sign(k_1) is outside: its modes c_j = 2 / (pi |j|),
+ * j odd, fall too slowly, and
  *
  *     E |out - sign(q_1)|^2 >= sum over odd j of (c_j mu / (l_j + mu))^2,
  *
@@ -26,7 +26,7 @@
 
 #define QUERIES 64
 #define LEAST_LENGTH 64
-#define JUDGED_LENGTH 256 /* the prediction is that of many keys */
+#define JUDGED_LENGTH 256 /* the prediction holds for many keys */
 #define QUICK_LONGEST 512
 #define FULL_LONGEST 4096
 #define TWO_PI 6.28318530717958647693
@@ -54,7 +54,7 @@ static const hark_lab_column sign_columns[SIGN_COLUMNS] = {
     {"tokens", NULL, NULL},      {"key sets", NULL, NULL},      {"error", "root mean square", NULL},  {"standard error", NULL, NULL},
     {"bias", "predicted", NULL}, {"printed bound", NULL, NULL}, {"error / printed bound", NULL, NULL}};
 #define SIGN_RULE THREE_QUARTERS
-#define SIGN_MODES 41 /* that the kernel lets through at all: l_41 is 1e-50 */
+#define SIGN_MODES 41 /* that the kernel passes at all: l_41 is 1e-50 */
 
 typedef struct sample {
   hark_lab *lab;
@@ -174,7 +174,7 @@ static hark_status sign_square(const sample *s, int64_t length, double *out) {
   return HARK_OK;
 }
 
-/* Of each mode, the part that does not get through; modes whose eigenvalue is nothing are what is left of the mean square, which is 1. */
+/* The part of each mode that does not pass; the modes whose eigenvalue is zero have the rest of the mean square, which is 1. */
 static double sign_bias(double mu) {
   double sum = 0, left = 1;
   for (int j = 1; j <= SIGN_MODES; j += 2) {
@@ -259,9 +259,9 @@ static hark_status judge_sign(hark_lab *lab) {
                           "v = sign(k_1): error / printed bound at the most tokens: it is no bound");
 }
 
-/* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the keys' own scatter; about 20 directions
+/* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the scatter of the keys; about 20 directions
  * of noise, 16 draws and 4 sets leave 3 %: the interval [.9, 1.15] holds for --quick too. The predicted slope over lengths is -.435 (quick:
- * -.42), and the floor with lambda = L / 10 is .1588, of which one set of L keys hits about 1 / sqrt(L): 3 % of it in a full run, 6 % in a
+ * -.42), and the floor with lambda = L / 10 is .1588. One set of L keys deviates from it by about 1 / sqrt(L): 3 % in a full run, 6 % in a
  * quick one. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];

@@ -1,17 +1,18 @@
-/* decomposition.c - the excess risk of a trained network is approximation, generalisation and optimisation, each over what it depends on.
+/* decomposition.c - the excess risk of a trained network is the sum of approximation, generalisation and optimisation, each measured over
+ * the quantity that it depends on.
  *
  *     E_gen    = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0)        f^ trained, f~ the empirical minimiser, f0 that of the population,
  *     E_approx = E L(f0) - E L(f*)                              both of the class;  f* = E[y | X]
  *     E_opt    = E^ L(f^) - E^ L(f~)                            sum = E L(f^) - E L(f*) = E (f^ - f*)^2                        (X 5.3)
  *
  * A latent angle z ~ U(-1, 1); four tokens of an alphabet of four points x_k on the circle, P(x_k | z) ~ exp(1.5 cos(phi_k - pi z)); y =
- * -1/2 or 1/2 with E[y | z] = g(z). A network of X 5.1 cannot tell orders apart, so the 35 multisets are all there is, and expectations are
- * sums:
+ * -1/2 or 1/2 with E[y | z] = g(z). A network of X 5.1 does not depend on the order of tokens, so there are only 35 multisets, and
+ * expectations are sums:
  *
  *     E L(f) = sum over X and y of (y - f(X))^2 int P(X | z) P(y | z) dz / 2,        f*(X) = int g P(X | z) dz / int P(X | z) dz
  *
- * The left one takes losses with labels, the right one, by another quadrature, the regression function: that the three terms add up to E
- * (f^ - f*)^2 says that f* is the conditional mean and that no term was taken twice. Minimisers are the lowest that L-BFGS finds from many
+ * The left formula uses losses with labels, the right one, by another quadrature, the regression function. If the three terms add up to E
+ * (f^ - f*)^2, then f* is the conditional mean and no term is counted twice. Minimisers are the lowest points that L-BFGS finds from many
  * random weights, from f0 and from f^. Source: X equation 5.3.
  */
 #include <string.h>
@@ -84,7 +85,7 @@ typedef struct model {
   hark_lab_network network;
   hark_lab_sequences sequences;
   hark_lab_descent descent;
-  masses sample;        /* that is trained on */
+  masses sample;        /* for training */
   const masses *target; /* whose risk is minimised */
   double scratch[SEQUENCES];
   double *best, *trained, *lowest; /* weights of f0, f^, f~ */
@@ -213,7 +214,7 @@ static hark_status risk(void *user, const double *weights, double *value, double
 
 static hark_lab_objective objective_of(model *m) { return (hark_lab_objective){.dims = m->network.weights, .evaluate = risk, .user = m}; }
 
-/* L-BFGS from descent->x; weights and *least where it finds less. */
+/* L-BFGS from descent->x; updates weights and *least where it finds less. */
 static hark_status go_down(model *m, double *weights, double *least) {
   const hark_lab_objective objective = objective_of(m);
   HARK_TRY(hark_lab_quasi_newton(&objective, EVALUATIONS, TOLERANCE, &m->descent));
@@ -280,7 +281,7 @@ static hark_status make_model(world *w, int64_t width, const model *smaller, mod
 
 /* ---- the terms ---- */
 
-/* What one sample, one training and one long search give. */
+/* The terms from one sample, one training and one long search. */
 static hark_status add_terms(model *m, int64_t n, int steps, uint32_t stream, hark_lab_mean terms[3], hark_lab_mean *excess,
                              double *difference) {
   const world *const w = m->world;
@@ -374,7 +375,8 @@ static double slope_of(const hark_lab_table *table, int sweep, int column) {
   return hark_lab_line_fit(&line).slope;
 }
 
-/* The power of n in E_gen. A mean of E_gen over few samples may be negative, see `notes`: it has no logarithm, and counts by its error. */
+/* The power of n in E_gen. A mean of E_gen over few samples may be negative, see `notes`: it has no logarithm, and is weighted by its
+ * error. */
 static double power_of_generalisation(const hark_lab_table *table) {
   double n[MOST_POINTS], mean[MOST_POINTS], error[MOST_POINTS];
   int64_t count = 0;
@@ -388,7 +390,7 @@ static double power_of_generalisation(const hark_lab_table *table) {
   return hark_lab_power(count, n, mean, error);
 }
 
-/* Wider networks contain the narrower ones, whose minimiser is where one search begins, so that E_approx cannot rise. The gap of a
+/* Wider networks contain the narrower ones, and one search begins at the minimiser of those, so E_approx cannot rise. The gap of a
  * minimiser is of order n^-1/2 at most (Theorem 5.3): slope -.4 as in `generalisation`. With p = 10 free directions a sample's term has a
  * relative deviation of sqrt(2 / 10); the means of 20 samples have .1, slopes over six n .035; of 6 samples (quick) .18, over five n .08:
  * .25 is three of these. */

@@ -1,10 +1,13 @@
-/* downstream.c - a network is trained to predict masked tokens, frozen, and given a new aggregation for another task: what that costs.
+/* downstream.c - a network is trained to predict masked tokens, then frozen, and a new aggregation is fitted for another task: the
+ * generalisation gap.
  *
  *     z ~ N(0, I_2),  tokens x_l = (cos t_l, sin t_l, r_l),  r_l = z.(cos t_l, sin t_l) + 0.3 N,  t_l ~ U(0, 2 pi),  l = 1 .. 8
- *     pre-training:  msk = (cos t, sin t, 0) of a ninth token whose r is the target; networks of X 5.1 (latent_network.h), all weights trained
- *     downstream:    y = tanh z_1 + N(0, 1);  msk = (1, 0, 0);  y^ = theta.o,  o [8] the frozen attention, theta [8] by least squares on n tokens
+ *     pre-training:  msk = (cos t, sin t, 0) of a ninth token whose r is the target;
+ *                    networks of X 5.1 (latent_network.h), all weights trained
+ *     downstream:    y = tanh z_1 + N(0, 1);  msk = (1, 0, 0);  y^ = theta.o,
+ *                    o [8] the frozen attention, theta [8] by least squares on n tokens
  *
- * The gap (aggregation.h) belongs to least squares on p = 8 features, whatever the width of what was frozen. With a file of reviews the
+ * The gap (aggregation.h) is that of least squares on p = 8 features, for every width of the frozen network. With a file of reviews the
  * same is done with bytes (reviews.h). Source: X section 6 (equation 6.2), Theorem 5.3 for the aggregation alone.
  */
 #include <string.h>
@@ -48,7 +51,7 @@ static const hark_lab_column columns[COLUMNS] = {{"width", "frozen", NULL},
 static const hark_lab_gap_columns gap_columns = {WIDTH, COUNT, GAP, EXPECTED};
 
 typedef struct sizes {
-  int64_t pre_training, pool; /* sequences; the pool is trained on downstream, in pieces, and as many more are the population */
+  int64_t pre_training, pool; /* sequences; pieces of the pool are fitted downstream, as many more sequences are the population */
   int steps;
 } sizes;
 static const sizes quick_sizes = {512, 12288, 120}, full_sizes = {2048, 49152, 400};
@@ -61,7 +64,7 @@ typedef struct problem {
   double *tokens, *masks, *targets, *scratch, *normal, *uniform;
 } problem;
 
-/* Sequences with a mask of their own each and the masked response, of streams stream .. stream + 1; latent [count, 2] may be NULL. */
+/* Sequences, each with its own mask, and the masked response, of streams stream .. stream + 1; latent [count, 2] may be NULL. */
 static void draw_sequences(problem *p, uint32_t stream, int64_t count, double *latent) {
   enum { NORMAL = LATENT + LENGTH + 1 };
   hark_lab_normal(p->lab, stream, count * NORMAL, p->normal);
@@ -182,10 +185,10 @@ static hark_status check(hark_context *context, const void *values) {
 }
 
 /* [.8, 1.25] and [-1.2, -.4] were fixed beforehand. A gap is a sum of two squares of the same p = 8 directions: its relative deviation is
- * about sqrt(2 / 8) = .5 a piece, .05 for 96 pieces of 512 (49152 sequences), and the widths see the same sequences. 24 pieces (quick) have
- * .1: the ratio of two that were independent .14; [.65, 1.5] is three of these beyond 1, a slope over five n moves by .05 at most: it keeps
- * its interval. The masked response has the variance 1.09, whose mean of 512 has a deviation of .06 in proportion: a loss below .9 of that
- * of zero, on the same new sequences, is something learned. */
+ * about sqrt(2 / 8) = .5 per piece and .05 for 96 pieces of 512 (49152 sequences), and all widths use the same sequences. For 24 pieces
+ * (quick) it is .1, and .14 for the ratio of two independent gaps; [.65, 1.5] is three of these around 1. A slope over five n moves by .05
+ * at most and keeps its interval. The masked response has the variance 1.09, and a mean over 512 has a relative deviation of .06: a loss
+ * below .9 of that of the prediction zero, on the same new sequences, shows that something was learned. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);

@@ -1,10 +1,10 @@
-/* exchangeability.c - an encoder does not see the order of its tokens once their positions are part of them.
+/* exchangeability.c - the output of an encoder does not depend on the order of tokens that contain their positions.
  *
  *     x_l = token_l + position_l;     X <- X + sum over heads attn(X W^q, X W^k, X W^v),   X <- X + relu(X A) B,   some layers
  *     encoder(P X) = P encoder(X)  for every permutation P of the rows
  *
- * Not so when the tokens alone are permuted and positions stay in place: then order matters, which is what positions are for; nor with a
- * positional kernel inside of attention, which reads the row numbers themselves. Source: X section 3, figure 1.
+ * This does not hold when the tokens alone are permuted and positions stay in place, because positions represent the order; nor with a
+ * positional kernel inside of attention, which depends on the row numbers. Source: X section 3, figure 1.
  */
 #include "lab/attention.h"
 #include "lab/matrix.h"
@@ -14,7 +14,7 @@
 #define HEAD_DIM (WIDTH / HEADS)
 #define HIDDEN 32
 #define LAYERS 2
-#define FIRST_ORDER_STREAM 1000 /* one for each length, and as far apart as that for each order that is drawn again */
+#define FIRST_ORDER_STREAM 1000 /* one for each length; each order that is drawn again is as far from the previous one */
 #define ORDER_STREAMS 65536
 
 enum { LENGTH, KERNEL, TOGETHER, MEAN, TOKENS_ALONE, WITH_KERNEL, COLUMNS };
@@ -110,7 +110,7 @@ static double difference_of_means(const encoder *e, const double *a, const doubl
   return largest;
 }
 
-/* Neither the order as it was nor its reverse, which kernels of the distance do not tell from it. */
+/* Neither the original order nor its reverse, which kernels of the distance do not distinguish from it. */
 static bool moves_tokens(const int64_t *order, int64_t length) {
   bool same = true, reversed = true;
   for (int64_t l = 0; l < length; l++) {

@@ -1,15 +1,15 @@
-/* finite.c - the finite-dimensional example: a Bayesian linear regression inside one sequence, and which ridge it takes.
+/* finite.c - the finite-dimensional example: a Bayesian linear regression inside one sequence, and its ridge.
  *
  *     r_l = z c_l + N(0, s2),   z [dr, dc] ~ N(0, t2),   c_l ~ N(0, I);      zbar = R^T C (C^T C + rho I)^-1  (= R^T (C C^T + rho I)^-1 C)
  *
- * The posterior mean has rho = s2 / t2. With G = C^T C, of eigenvalues e_i, any rho leaves at a new c ~ N(0, I)
+ * The posterior mean has rho = s2 / t2. With G = C^T C, of eigenvalues e_i, any rho has at a new c ~ N(0, I) the excess error
  *
  *     E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,      for rho = s2 / t2:  dr s2 E sum_i 1 / (e_i + rho)
  *
- * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda, whatever the noise; and a variance of y that does not depend on X (3.8), where it
- * is s2 (1 + c^T (G + rho I)^-1 c). Measured by a recursion over the tokens (recursive least squares), which has every length on its way;
- * expected from the eigenvalues of the same C. Predictors (c_theta, r_theta) that were trained: finite_trained.h. Source: X (Zhang et al.),
- * section 3.1.
+ * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda for any noise, and a variance of y that does not depend on X (3.8); it is s2 (1 +
+ * c^T (G + rho I)^-1 c). The error is measured by a recursion over the tokens (recursive least squares), which passes through every length;
+ * the expected error is computed from the eigenvalues of the same C. Trained predictors (c_theta, r_theta): finite_trained.h. Source: X
+ * (Zhang et al.), section 3.1.
  */
 #include "lab/finite_trained.h"
 #include "lab/fit.h"
@@ -27,7 +27,7 @@ enum { RESPONSES = HARK_FINITE_RESPONSES, COVARIATES = HARK_FINITE_COVARIATES, T
 #define LENGTHS 9 /* at most: 4, 8, .. 1024 */
 #define QUICK_DRAWS 2000
 #define FULL_DRAWS 20000
-#define NORMAL_975 1.959963984540054 /* where a standard normal number lies between it and its negative with probability .95 */
+#define NORMAL_975 1.959963984540054 /* a standard normal number is between its negative and it with probability .95 */
 
 enum { BAYES, PRINTED, RIDGES };
 static const double ridges[RIDGES] = {NOISE / PRIOR, PRIOR};
@@ -47,7 +47,7 @@ typedef struct posterior {
   double mean[RESPONSES * COVARIATES], covariance[COVARIATES * COVARIATES];
 } posterior;
 
-/* What was seen at one length. */
+/* The measurements at one length. */
 typedef struct tally {
   hark_lab_mean excess[RIDGES], expected[RIDGES];
   double covered, covered_constant;
@@ -180,10 +180,10 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* An excess is a square with two degrees of freedom times a factor that scatters as much again with few tokens: its relative deviation is
- * 1.2 for long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed
- * beforehand) and four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06
- * over 64 .. 512. 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
+/* An excess is a square with two degrees of freedom times a factor that scatters as much with few tokens: its relative deviation is 1.2 for
+ * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
+ * four of these. The slope's deviation is .006 and .017; the expected 1 / (L - 9) has the slope -1.04 over 64 .. 1024 and -1.06 over 64 ..
+ * 512. The coverage of 40000 responses has a deviation of .0011, that of 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
  * The quick interval was not: 1.33, then 1.4, 1.8 and 1.3, each set after a run with the sizes and the search of that time. The history of
  * the sizes: notes. */
 static hark_status judge(hark_lab *lab) {

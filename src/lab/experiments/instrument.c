@@ -4,15 +4,14 @@
  *
  * The structural function is linear in psi(X) = (1, X, X^2), Y = b psi(X) + e with b = (0, 1, 1/2), so that E[Y | W] = b E[psi(X) | W] (X
  * B.4): attention with keys W and values psi(X) on one half of the sequence, a linear regression of Y on its output at the W of the other
- * half. Errors are |b - (0, 1, 1/2)| without the constant, as root mean squares over seeds. Beside it
+ * half. Errors are |b - (0, 1, 1/2)| without the constant, as root mean squares over seeds. For comparison
  *
  *     naive     Y on psi(X): comes to 1 + E s / (E W^2 + E s^2) = 1 + 1 / 2.45333 of X, a distance of .4076
  *     plug-in   Y on (1, m, m^2) with m = E[X | W], a non-linear map of the conditional mean (X below B.4: g_theta of attention): comes to
  *               1/2 + (.18 + .24 * 15/32) of X^2, a distance of .2925, because E[X^2 | W] is not m^2
  *     linear    X = W + U, Y = 1.5 X + e, the same e: naive comes to 1.5 + 3/7
  *
- * and what the two stages leave with h = L / 2 pairs in each of the halves, to first order in 1 / h
- * (docs/mathematics/conditional-expectation.md):
+ * and the error of the two stages with h = L / 2 pairs in each half, to first order in 1 / h (docs/mathematics/conditional-expectation.md):
  *
  *     cov b = A^-1 E[p p^T (v_2 + v_1)] A^-1 / h,   p = E[psi | W],  A = E p p^T,  v_1 = var(b psi | W),  v_2 = var(Y | W)
  *
@@ -28,7 +27,7 @@
 #define KERNEL_VARIANCE 0.5
 #define RIDGE 1.
 #define REACH 2.      /* of W */
-#define OWN_NOISE 0.3 /* of Y, besides U */
+#define OWN_NOISE 0.3 /* of Y, in addition to U */
 #define LINEAR_SLOPE 1.5
 #define QUICK_LEAST 125
 #define QUICK_LONGEST 500
@@ -107,7 +106,7 @@ static double structural_error(int64_t count, const double *x, const double *y) 
   return (b[1] - structural[1]) * (b[1] - structural[1]) + (b[2] - structural[2]) * (b[2] - structural[2]);
 }
 
-/* slope - 1.5 of y on (x [., 0], x [., 3]), rows of VALUES: a constant and the linear check's X. */
+/* slope - 1.5 of y on (x [., 0], x [., 3]), rows of VALUES: a constant and the X of the linear check. */
 static double linear_error(const sample *s, int64_t count, const double *rows, const double *y) {
   double b[2];
   for (int64_t i = 0; i < count; i++) {
@@ -220,12 +219,11 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) and final error < .3 naive were fixed beforehand, for 250 .. 4000
- * tokens; the first-order prediction is .246 naive there. An error has about 1.5 degrees of freedom a seed, so that a root mean square of
- * 40 seeds has a relative deviation of .09, of 60 seeds .075, and a slope over three lengths .1: quick asks for -.4 + .2. At L^(-1/2), .3
- * at 4000 tokens is .85 at 500. The limits of the biased ones are met within 5 % by the naive ones (their own deviation is about 1 / sqrt(L
- * seeds)) and within 25 % by the plug-in one, whose error was taken to have the scatter of a two-stage estimate too: sqrt(.2925^2 + .1^2) /
- * .2925 = 1.06 at 4000 tokens, sqrt(.2925^2 + .28^2) / .2925 = 1.4 at 500, whence 1.75. Its own scatter is larger, see `failure`: 1.10 and
- * 1.65. */
+ * tokens; the first-order prediction is .246 naive there. An error has about 1.5 degrees of freedom per seed, so a root mean square of 40
+ * seeds has a relative deviation of .09, of 60 seeds .075, and a slope over three lengths .1: quick requires -.4 + .2. At L^(-1/2), .3 at
+ * 4000 tokens is .85 at 500. The naive estimates must meet their limits within 5 % (their deviation is about 1 / sqrt(L seeds)), the
+ * plug-in estimate within 25 %: its error was assumed to scatter like that of a two-stage estimate: sqrt(.2925^2 + .1^2) / .2925 = 1.06 at
+ * 4000 tokens, sqrt(.2925^2 + .28^2) / .2925 = 1.4 at 500, hence 1.75. Its scatter is larger, see `failure`: 1.10 and 1.65. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double *const last = hark_lab_row(table, hark_lab_row_count(table) - 1);

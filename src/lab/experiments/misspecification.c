@@ -1,4 +1,4 @@
-/* misspecification.c - what a predictor loses that is linear in the latent variable when the target is not.
+/* misspecification.c - the loss of a predictor that is linear in the latent variable when the target is not.
  *
  *     r_l = z c_l + sigma N,  l = 1 .. L;   z, c_l ~ N(0, 1);   y = g*(z) + N/10,  g*(z) = z + a sin 3z
  *     P(z | X) = N(m, v),   m = r.c / (c.c + sigma^2),   v = sigma^2 / (c.c + sigma^2)
@@ -17,7 +17,7 @@ enum { TOKENS = 4, PER_SAMPLE = 2 * TOKENS + 2, Z_AT = 2 * TOKENS, NOISE_AT };
 #define FREQUENCY 3
 #define NOISE 0.1
 #define BATCH 4096
-#define LARGEST_SQUARE 120. /* of t: the rest has a weight of 1e-24 */
+#define LARGEST_SQUARE 120. /* of t: larger values have a weight of 1e-24 */
 #define NODES 400
 #define WITHIN 3 /* standard errors */
 
@@ -59,7 +59,7 @@ static double integrate_sine(const hark_lab_rule *rule, double m, double v) {
   return sum / all;
 }
 
-/* One draw of everything: the squared distance of the two predictors, and the difference of their squared losses. */
+/* One draw of all variables: the squared distance of the two predictors, and the difference of their squared losses. */
 static void sample(const double normal[PER_SAMPLE], double a, double *between, double *risk) {
   const double z = normal[Z_AT], *const c = normal, *const noise = normal + TOKENS;
   double cc = 0, rc = 0;

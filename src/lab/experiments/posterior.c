@@ -1,11 +1,12 @@
 /* posterior.c - CME attention is a mean over the posterior of the latent variable.
  *
- *     psi(z, q) = z phi(q) [2],   z [2, 32] ~ N(0, I),   r_l = psi(z, c_l) + N(0, s2),   kappa(x, y) = phi(x) . phi(y) = RBF of variance 1/4
+ *     psi(z, q) = z phi(q) [2],   z [2, 32] ~ N(0, I),   r_l = psi(z, c_l) + N(0, s2),
+ *     kappa(x, y) = phi(x) . phi(y) = RBF of variance 1/4
  *     f_W(X, q) = W^T attn_CME(q, c, r) = E[W^T psi(z, q) | X],      lambda = s2                                              (X 5.7, 5.8)
  *
- * The left side is attention on the tokens; the right side is worked out in the space of the latent variable (gaussian_process.h), where
- * the posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: draws of z, and the mean and the
- * variance that they scatter about. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
+ * The left side is attention on the tokens. The right side is computed in the space of the latent variable (gaussian_process.h), where the
+ * posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: from draws of z, and from the exact
+ * mean and variance. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -15,7 +16,7 @@
 #define WIDTH 0.5 /* of the kernel: its square is 1/4 */
 #define NOISE 0.1 /* s2 = lambda */
 #define QUERIES 20
-#define REACH 0.95 /* of the queries; covariates lie in [-1, 1] */
+#define REACH 0.95 /* of the queries; covariates are in [-1, 1] */
 #define QUICK_DRAWS 2000
 #define FULL_DRAWS 10000
 #define ROUNDING 1e-9
@@ -205,8 +206,8 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Draws: three standard errors at every query, as fixed beforehand (20 queries of a function with about six degrees of freedom: one
- * sequence in fifty goes beyond by chance). The exact means are the same numbers by another way, apart from rounding: a system with a
- * condition of up to L / s2 = 2560 on both sides, so 1e-9 is far. */
+ * sequence in fifty exceeds them by chance). The exact means are the same numbers up to rounding, computed in another way: both systems
+ * have a condition of up to L / s2 = 2560, so 1e-9 is a wide bound. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double means = 0, variances = 0;

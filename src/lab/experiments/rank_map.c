@@ -1,9 +1,9 @@
-/* rank_map.c - a matrix of full rank whose blocks away from the diagonal have almost none.
+/* rank_map.c - a matrix of full rank whose blocks away from the diagonal have a very low rank.
  *
  *     A[i, j] = exp(2 exp(-(i - j)^2) - 1)                                                                    (H eq. 11, 12)
  *
- * is cut as H eq. 9 has it: blocks of 4 x 4 on and beside the diagonal (level 0), and for every larger pair of siblings two blocks of twice
- * the size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
+ * is divided as in H eq. 9: blocks of 4 x 4 on and next to the diagonal (level 0), and for every larger pair of siblings two blocks of
+ * twice the size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
  *
  *       4 2 |  2
  *       2 4 |
@@ -46,10 +46,10 @@ typedef struct block {
   int64_t row, column, size, level;
 } block;
 
-/* What is done with each block. */
+/* Called for each block. */
 typedef hark_status block_visitor(void *user, const block *b);
 
-/* The diagonal's blocks, and of every level the two that siblings make; coarser levels later. */
+/* The blocks of the diagonal, and on every level the two blocks of each pair of siblings; coarser levels later. */
 static hark_status visit_blocks(int64_t length, block_visitor *visit, void *user) {
   for (int64_t at = 0; at < length; at += LEAF) HARK_TRY(visit(user, &(block){at, at, LEAF, DIAGONAL}));
   int64_t level = 0;
@@ -70,7 +70,7 @@ static void decompose(const block *b, double *matrix, double *values) {
 
 static int64_t storage_of(int64_t size, int64_t rank) { return hark_min(size * size, 2 * rank * size); }
 
-/* One length: what its blocks have in common. */
+/* One length: data shared by its blocks. */
 typedef struct map {
   hark_lab *lab;
   hark_lab_table *table; /* NULL: no rows */
@@ -138,8 +138,8 @@ static hark_status measure_paper(hark_lab *lab) {
   return draw_values(&m);
 }
 
-/* The same matrix at more lengths. Blocks that touch the diagonal differ from a constant in one corner only, where all of them are alike:
- * their rank does not grow with them, each level takes 4 L entries, and all of it 4 L (1 + log2(L / 4)). */
+/* The same matrix at more lengths. Blocks next to the diagonal differ from a constant in one corner only, where all of them are equal:
+ * their rank does not grow with their size, each level takes 4 L entries, and all levels 4 L (1 + log2(L / 4)). */
 static hark_status measure_lengths(hark_lab *lab) {
   const int64_t longest = lab->quick ? 128 : 512;
   hark_lab_table *table;

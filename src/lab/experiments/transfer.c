@@ -1,16 +1,16 @@
-/* transfer.c - what is lost by a frozen pre-trained predictor is lost in a new task times a condition number.
+/* transfer.c - the loss of a frozen pre-trained predictor appears in a new task multiplied by a condition number.
  *
  *     r_l = z c_l + N/2, l = 1 .. 8,  z in R^2, c_l scalar;  posterior mean m = sum r_l c_l / (c.c + 1/4), variance v = 1/4 / (c.c + 1/4)
  *     pre-training:  y = M z + N/10,  M = diag(1.2, s),  f*_PT = M m;  its trained predictor has a value of rank one: y^ = p (w.m)
  *     downstream:    y = z_2 + N/10,  f*_DS = m_2;      only u in y^ = u (w.m) is trained, w frozen
- *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                       (X eq. 6.10)
+ *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                    (X eq. 6.10)
  *
- * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. Columns of
- * W are the w_i, as X's text says; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
+ * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. The w_i
+ * are columns of W, as in the text of X; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
  *
  * The general inequality  E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 eps_agg^2  is measured with random M and a target that is not
- * linear. eps_SSL asks that the pre-training target be a function of what the downstream mask sees: with other covariates it is infinite.
- * Source: X Theorem 6.3, Assumptions 6.1, 6.2.
+ * linear. eps_SSL is finite only if the pre-training target is a function of the downstream mask's values: with other covariates it is
+ * infinite. Source: X Theorem 6.3, Assumptions 6.1, 6.2.
  */
 #include "lab/fit.h"
 #include "lab/matrix.h"
