@@ -42,7 +42,7 @@ const hark_command *hark_command_find(const char *name); /* NULL: none */
 int hark_main(int count, const char *const *words);
 
 /* Makes a call of a subcommand with all its options at their defaults: its own tables and those that every subcommand has. `base` is kept
- * as the call's context. *call is to be ended also after a failure. */
+ * as the call's context. The caller ends *call also after a failure. */
 HARK_MUST_CHECK hark_status hark_call_begin(hark_context *base, const hark_command *command, hark_invocation *call);
 void hark_call_end(hark_context *base, hark_invocation *call);
 

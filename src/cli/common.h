@@ -1,4 +1,4 @@
-/* common.h - what subcommands share: how one is declared, what it is given, how it ends.
+/* common.h - shared by all subcommands: declaration, input and exit code.
  *
  * A subcommand is one file with a hark_command hark_command_NAME, and one row in commands.h. main() reads the command line and --config
  * into the structs of the command's option tables, calls check, reports all problems at once, calls run, prints the message of a failure
@@ -13,7 +13,7 @@
 #define HARK_COMMAND_TABLES 40 /* of options, at most: an experiment of the laboratory may have one */
 #define HARK_ANY_NUMBER (-1)
 
-/* Exit codes of hark, with what --help and the manual say of them: the only list. The numbers are an interface and never change. */
+/* Exit codes of hark, with their descriptions in --help and the manual: the only list. The numbers are an interface and never change. */
 #define HARK_EXIT_CODES(X)                                                                                                                 \
   X(HARK_EXIT_DONE, 0, "done")                                                                                                             \
   X(HARK_EXIT_FAILED, 1, "failed at run time")                                                                                             \
@@ -34,8 +34,8 @@ enum {
       HARK_EXIT_SIGNAL = 128 /* plus the signal's number */
 };
 
-/* Before `bytes` are allocated: whether the machine and the limits of this process have them left. Errors: HARK_OUT_OF_MEMORY, in a line
- * that begins with `what`. */
+/* Called before `bytes` are allocated: checks that the machine and the limits of this process have them left. Errors: HARK_OUT_OF_MEMORY,
+ * in a line that begins with `what`. */
 HARK_MUST_CHECK hark_status hark_command_check_memory(hark_context *context, const char *what, double bytes);
 
 typedef struct hark_command hark_command;
@@ -55,22 +55,22 @@ typedef struct hark_common_values {
 
 /* A call of a subcommand. */
 typedef struct hark_invocation {
-  hark_context *context; /* for options and messages; hark_command_open() puts the one to work with here */
+  hark_context *context; /* for options and messages; hark_command_open() replaces it by the context of the computation */
   const hark_command *command;
   hark_options *options;
   void *values[HARK_COMMAND_TABLES]; /* the structs of the command's tables, filled */
   hark_common_values common;
   bool json;                              /* --json: one object (or one a line) on stdout and nothing else there */
   char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
-  int exit_code;                          /* set by run to end with another code than the status says: signals */
+  int exit_code;                          /* set by run to exit with a code that differs from that of the status: signals */
 } hark_invocation;
 
 struct hark_command {
   const char *name;
-  const char *arguments; /* "RUN..."; "" when there are none. RUN, FILE, PATH and FOLDER are paths to the completion of shells */
-  const char *words;     /* what the first argument may be, "bash|zsh|fish", for completion and the answer to a wrong one; NULL: anything */
+  const char *arguments; /* "RUN..."; "" when there are none. Shells complete RUN, FILE, PATH and FOLDER as paths */
+  const char *words;     /* choices of the first argument, "bash|zsh|fish", for completion and messages; NULL: anything */
   const char *summary;   /* one line for hark --help */
-  const char *notes;     /* lines behind the options in --help: examples, files; NULL: none */
+  const char *notes;     /* lines after the options in --help: examples, files; NULL: none */
   int argument_minimum;
   int argument_maximum;                                 /* HARK_ANY_NUMBER */
   bool has_json;                                        /* --json is understood */
@@ -82,35 +82,35 @@ struct hark_command {
   hark_status (*run)(hark_invocation *call);
 };
 
-/* Makes the context to work with, which then is call->context and is destroyed by main. Warnings go to stderr. */
+/* Creates the context of the computation as call->context, which main destroys. Warnings go to stderr. */
 HARK_MUST_CHECK hark_status hark_command_open(hark_invocation *call, const char *backend, int64_t threads, uint64_t seed,
                                               bool deterministic);
 
-/* The exit code of a status: the only place that knows. */
+/* The exit code of a status: the only place that defines it. */
 int hark_exit_code(hark_status status);
 
 /* stderr is a terminal, and neither --no-color nor NO_COLOR nor TERM=dumb forbids colours there. */
 bool hark_command_may_color(const hark_invocation *call);
 
-/* Writes "hark NAME: " to stderr, in front of a message. */
+/* Writes "hark NAME: " to stderr, before a message. */
 void hark_command_print_name(const hark_invocation *call, bool warning);
 
-/* One line on stderr: "hark NAME: ...", and in front of the text "warning: ". */
+/* One line on stderr: "hark NAME: warning: ...". */
 void hark_command_warn(const hark_invocation *call, const char *format, ...) HARK_PRINTF(2, 3);
 
-/* Whether someone has said what an option is to be. */
+/* Whether an option was set by the command line or a configuration. */
 bool hark_command_is_given(const hark_invocation *call, const char *name);
 
-/* Writes a text to stdout and frees it; the text's own failure comes back. */
+/* Writes a text to stdout and frees it; returns the text's own failure if it has one. */
 HARK_MUST_CHECK hark_status hark_command_print(hark_invocation *call, hark_text *text);
 
-/* The same for words about a file that was written; on stderr where that file is stdout itself (--output /dev/stdout). */
+/* The same for a report about a file that was written; on stderr where that file is stdout itself (--output /dev/stdout). */
 HARK_MUST_CHECK hark_status hark_command_print_about(hark_invocation *call, const char *file, hark_text *text);
 
-/* Flushes stdout. HARK_IO_ERROR when that fails, or anything that was written to it before did. */
+/* Flushes stdout. HARK_IO_ERROR when that or an earlier write to it failed. */
 HARK_MUST_CHECK hark_status hark_command_flush(hark_context *context);
 
-/* How wide stdout is, 80 where that is not known. */
+/* The width of stdout in columns; 80 where it is unknown. */
 int hark_terminal_columns(void);
 
 /* "12.3 M", "1.50 GB" style numbers for people: three digits and a factor of 1000. `text` of HARK_HUMAN_BYTES. */

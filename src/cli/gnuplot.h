@@ -1,6 +1,6 @@
-/* gnuplot.h - pictures by gnuplot. It is given a script with the data in it and gives back the picture, both through a stream: what it
- * could not write it does not report, and we do. Where it fails or is not there, the data and a script are left beside the picture, with a
- * word about it. It is started without a shell.
+/* gnuplot.h - pictures by gnuplot. Gnuplot reads a script that contains the data and writes the picture, both through streams: it does not
+ * report a failed write, so hark writes the file. Where gnuplot fails or is missing, the data and a script are written next to the picture,
+ * with a message. It is started without a shell.
  *
  *     hark_picture picture;
  *     HARK_TRY(hark_picture_begin(context, "loss.svg", false, 1000, 600, &picture));
@@ -18,7 +18,7 @@
 typedef struct hark_picture {
   char path[HARK_PATH_BYTES], data_path[HARK_PATH_BYTES], script_path[HARK_PATH_BYTES];
   int curves;
-  bool optional; /* without gnuplot a warning is enough: the picture is not what the command is there for */
+  bool optional; /* without gnuplot a warning is enough: the picture is not the command's main result */
   hark_text data, script;
 } hark_picture;
 
@@ -28,11 +28,11 @@ HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char
 /* Points x0, y0, x1, y1, ... of the next curve. */
 void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count);
 
-/* Text that is shown, in gnuplot's single quotes; what a plot command says of curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
+/* Text in gnuplot's single quotes, for display; the part of a plot command for curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 
-/* Draws the picture and prints its name (not beside JSON); the texts are released, whatever happens. */
+/* Draws the picture and prints its name (not with JSON); the texts are released also after a failure. */
 HARK_MUST_CHECK hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture);
 void hark_picture_free(hark_picture *picture);
 

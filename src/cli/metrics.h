@@ -1,11 +1,11 @@
-/* metrics.h - curves: points out of metrics.jsonl or made otherwise, and drawing them with letters. */
+/* metrics.h - curves: points, for example from metrics.jsonl, and drawing them with letters. */
 #ifndef HARK_CLI_METRICS_H
 #define HARK_CLI_METRICS_H
 
 #include "core/core.h"
 #include "io/files.h"
 
-/* What one metric of a run did: points (x, y) in the order of the file; lines that lack either of the two are left out. */
+/* One metric of a run: points (x, y) in the order of the file; lines that lack either of the two are left out. */
 typedef struct hark_series {
   char label[HARK_PATH_BYTES]; /* "run train/loss" */
   double *points;              /* x0, y0, x1, y1, .. */
@@ -20,7 +20,7 @@ HARK_MUST_CHECK hark_status hark_series_read(hark_context *context, const char *
 /* Adds a point; a series begins as zeros. */
 HARK_MUST_CHECK hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y);
 void hark_series_free(hark_context *context, hark_series *series);
-/* Points by rising x; of several at one x the last stays. */
+/* Sorts the points by x; of several with the same x only the last remains. */
 void hark_series_sort(hark_series *series);
 
 /* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. `logarithmic`: over log x, x > 0. */

@@ -1,4 +1,4 @@
-/* model.h - what subcommands share that read a trained run: its configuration, its vocabulary and one of its checkpoints. */
+/* model.h - shared by subcommands that read a trained run: its configuration, its vocabulary and one of its checkpoints. */
 #ifndef HARK_CLI_MODEL_H
 #define HARK_CLI_MODEL_H
 
@@ -13,11 +13,12 @@ typedef struct hark_opened_run {
   hark_tokenizer *tokenizer; /* NULL: trained on labelled examples */
 } hark_opened_run;
 
-/* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) below everything that is given. */
+/* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) with lower priority than all options
+ * that were set. */
 HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_config *config);
 
-/* Reads a configuration alone, without what the command line says: *stored, with its strings, lives until *options is destroyed by the
- * caller, also after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
+/* Reads only a configuration, without the command line: *stored, with its strings, lives until *options is destroyed by the caller, also
+ * after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
 HARK_MUST_CHECK hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options);
 
 /* Visits the options in which `config`, which the set `now` fills, differs from the configuration in `path`, and that have an effect in one
@@ -27,21 +28,20 @@ typedef hark_status hark_difference_visitor(hark_invocation *call, const hark_op
 HARK_MUST_CHECK hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_options *now,
                                                            const hark_config *config, hark_difference_visitor *visit, void *user);
 
-/* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the one that is asked for
- * ("best", "last", "step-N"), or with "" the best, or else the last. Warnings and errors as ever. The caller closes. */
+/* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the requested one
+ * ("best", "last", "step-N"), or with "" the best, or else the last. The caller closes the run. */
 HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint,
                                                   hark_opened_run *out);
 void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
 
-/* HARK_BAD_FILE: what lies at the paths of a run's data is not what the run was trained on. */
+/* HARK_BAD_FILE: the data at the paths of a run are not those that the run was trained on. */
 hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_list *paths);
 
-/* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that says itself what it
- * is. */
+/* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that describes itself. */
 bool hark_command_names_run(hark_invocation *call);
 
 /* For run, after hark_command_open_run(): loads the run's model, its checkpoint compared with the manifest. What checkpoints of early
- * versions do not carry comes from the run. The caller destroys it. */
+ * versions lack comes from the run. The caller destroys it. */
 HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                                   hark_model **out);
 

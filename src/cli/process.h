@@ -1,5 +1,4 @@
-/* process.h - what the program hark sets up for itself as a process, and what it leaves. A test that calls hark_main() in its own process
- * does without. */
+/* process.h - set-up and end of the process of the program hark. A test that calls hark_main() in its own process does not use it. */
 #ifndef HARK_CLI_PROCESS_H
 #define HARK_CLI_PROCESS_H
 
@@ -7,19 +6,20 @@
 
 #include "io/temporary.h"
 
-/* What the handlers of signals remove. */
+/* The files that the handlers of signals remove. */
 extern hark_temporaries hark_process_temporaries;
 
 /* Before anything else:
- * - standard streams that are closed become /dev/null, so that no file gets their place and messages with it;
- * - the end of the space that a process may write (SIGXFSZ, ulimit -f) is an error of the call that met it, as a full disk is;
- * - SIGINT, SIGTERM and SIGHUP, where whoever started us has not set them to be ignored, remove our temporary files and end the process. */
+ * - standard streams that are closed become /dev/null, so that no other file gets their number and receives messages;
+ * - exceeding the file size limit (SIGXFSZ, ulimit -f) is an error of the failing call, like a full disk;
+ * - SIGINT, SIGTERM and SIGHUP, unless the parent process had set them to be ignored, remove our temporary files and end the process. */
 void hark_process_begin(void);
 
-/* Closes stdout. Returns the exit code: HARK_EXIT_DISK, after a line on stderr, where what was printed has not arrived and `code` is 0. */
+/* Closes stdout. Returns the exit code: HARK_EXIT_DISK, after a line on stderr, where the output was not written completely and `code` is
+ * 0. */
 int hark_process_end(int code);
 
-/* Adds those signals that another program is to find as we did, not ignored. */
+/* Adds the signals that must be restored for another program: those that were not ignored when hark started. */
 void hark_process_add_restored(sigset_t *signals);
 
 #endif

@@ -1,4 +1,4 @@
-/* threads.h - what the command says of its threads: where their number comes from, and when there are more of them than cores. */
+/* threads.h - reports of the command about its threads: the source of their number, and a warning when they exceed the cores. */
 #ifndef HARK_CLI_THREADS_H
 #define HARK_CLI_THREADS_H
 
@@ -6,14 +6,13 @@
 
 #define HARK_THREAD_WORDS_BYTES 96
 
-/* "2, by affinity; 2 cores, no CPU quota": number, what it comes from, and what there is. */
+/* "2, by affinity; 2 cores, no CPU quota": number, its source, and the available cores. */
 const char *hark_thread_words(const hark_context *context, char text[HARK_THREAD_WORDS_BYTES]);
 
 /* Adds "threads", "threads_from", "cores" (null: not known) and "cpu_quota" (null: none) as members of an object: \"threads\": 2, ... */
 void hark_thread_members(const hark_context *context, hark_text *out);
 
-/* One line on stderr where the threads are more than the cores that they may run on, or than the CPU quota gives time for: they would wait
- * for each other. */
+/* One line on stderr where there are more threads than allowed cores or than the CPU quota has time for: they would wait for each other. */
 void hark_command_warn_of_shared_cores(const hark_invocation *call);
 
 #endif

@@ -1,11 +1,11 @@
-/* aggregation.h - a linear aggregation of eight frozen features, fitted by least squares to n sequences: what its loss on new ones is above
- * that.
+/* aggregation.h - a linear aggregation of eight frozen features, fitted by least squares to n sequences: the gap between its loss on new
+ * sequences and on those n.
  *
  *     y^ = theta.o,   o [8];     gap = E (y - y^)^2 - (1/n) sum (y_i - y^_i)^2       (X section 6)
  *
- * Expectations are means over another pool of sequences. The loss of the best theta there is taken from both losses: its mean difference is
- * zero, and its scatter, which is larger than the gap, goes. For normal features that are right up to noise of variance s2:  gap = s2 (p/n
- * + p/(n - p - 1)),  p = 8.
+ * Expectations are means over another pool of sequences. The loss of the best theta there is subtracted from both losses: this does not
+ * change their mean difference, and removes its scatter, which is larger than the gap. For normal features that predict y up to noise of
+ * variance s2:  gap = s2 (p/n + p/(n - p - 1)),  p = 8.
  */
 #ifndef HARK_LAB_AGGREGATION_H
 #define HARK_LAB_AGGREGATION_H
@@ -15,16 +15,16 @@
 
 enum { HARK_LAB_AGGREGATION = 8 }; /* p */
 
-/* Frozen features of many sequences and what is asked of them. */
+/* Frozen features of many sequences, and their targets. */
 typedef struct hark_lab_pool {
   int64_t count;
-  double *features, *means, *y; /* [count, p], [count] what is known of y beforehand, [count] */
+  double *features, *means, *y; /* [count, p], [count] the part of y that is known, [count] */
   double noise;                 /* E (y - mean)^2; 0 where nothing is known and means are y */
 } hark_lab_pool;
 HARK_MUST_CHECK hark_status hark_lab_make_pool(hark_lab *lab, int64_t count, double noise, hark_lab_pool *out);
 
-/* Least squares of y on features, by eigenvectors of F'F: directions below `count` eps of the largest do not exist. Returns their
- * number. */
+/* Least squares of y on features, by eigenvectors of F'F: directions below `count` eps of the largest are left out. Returns the number of
+ * the others. */
 int hark_lab_fit_aggregation(int64_t count, const double *features, const double *y, double theta[HARK_LAB_AGGREGATION]);
 
 /* Second moments of a pool, so that its loss costs p^2 instead of its sequences: E (m - theta.o)^2 = E m^2 - 2 b.theta + theta'G theta */
@@ -42,8 +42,8 @@ static inline double hark_lab_expected_gap(double loss, double n) {
   return loss * (HARK_LAB_AGGREGATION / n + HARK_LAB_AGGREGATION / (n - HARK_LAB_AGGREGATION - 1));
 }
 
-/* Columns of a table of gaps over widths and n (expected: the one of hark_lab_expected_gap()). Least and largest ratio to those of the
- * least width with the same n; slopes in n of each width. */
+/* Columns of a table of gaps over widths and n (expected: the one of hark_lab_expected_gap()). The verdict: least and largest ratio to the
+ * gap of the least width with the same n; least and largest slope in n of the widths. */
 typedef struct hark_lab_gap_columns {
   int width, count, gap, expected;
 } hark_lab_gap_columns;

@@ -15,22 +15,22 @@ typedef struct hark_lab_head {
   const double *log_kernel; /* log G at the distances that the choice needs, [L] where it is dense and N <= L; NULL: none */
   const uint8_t *mask;      /* [N, L], 0 hides; NULL: none */
   int64_t queries;          /* N; 0: L */
-  double *log_sum_exp;      /* [N], written; NULL: not wanted */
-  double *variance;         /* [N], written by CME; NULL: not wanted */
+  double *log_sum_exp;      /* [N], written; NULL: not needed */
+  double *variance;         /* [N], written by CME; NULL: not needed */
 } hark_lab_head;
 
 /* CME attention with the kernel exp(-|q - k|^2 / (2 variance)): kernel ridge regression of the values on the keys. */
 hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 
-/* out [N, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
+/* out [N, value_dim]. `choice` has structure, kernel and the rest; type and extents are those of the head. Errors: those of attention. */
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 
-/* Many sequences of one length, one head, with gradients: at most `batch` sequences in a call, whose arrays lie one behind the other. */
+/* Many sequences of one length, one head, with gradients: at most `batch` sequences in a call, whose arrays follow one another. */
 typedef struct hark_lab_batch {
   int64_t batch, queries, length, head_dim, value_dim;
   double *query, *key, *value, *out;     /* [B, N, d], [B, L, d], [B, L, dv], [B, N, dv]; all arrays are those of hark_lab_make_batch() */
-  double *dquery, *dkey, *dvalue, *dout; /* dout is the caller's to fill, the others are written */
+  double *dquery, *dkey, *dvalue, *dout; /* the caller fills dout, the others are written */
   double *log_sum_exp;                   /* [B, N], softmax */
   double *variance;                      /* [B, N], CME */
   double ridge, sigma, dridge, dsigma;   /* of a choice with has_ridge, has_sigma: summed over the batch */

@@ -1,9 +1,9 @@
-/* finite_trained.h - the finite-dimensional example with features that are learned, and the constants that it shares with finite.c.
+/* finite_trained.h - the finite-dimensional example with learned features, and the constants that it shares with finite.c.
  *
  *     zbar_theta(X) c_theta(msk),   zbar_theta(X) = r_theta(X)' (c_theta(X) c_theta(X)' + I)^-1 c_theta(X)            (X 3.10)
  *
- * Tokens x_l = (c_l, r_l / spread) M and masks msk = c M' with mixing matrices M [10, 10] and M' [8, 8] that are unknown; c_theta, r_theta
- * and that of the mask are linear maps, all of whose entries are trained on the square error of y. The ridge is in the scale of c_theta.
+ * Tokens x_l = (c_l, r_l / spread) M and masks msk = c M' with unknown mixing matrices M [10, 10] and M' [8, 8]; c_theta, r_theta and the
+ * map of the mask are linear, and all their entries are trained on the square error of y. The scale of c_theta contains the ridge.
  */
 #ifndef HARK_LAB_FINITE_TRAINED_H
 #define HARK_LAB_FINITE_TRAINED_H
@@ -14,7 +14,7 @@ enum { HARK_FINITE_RESPONSES = 2, HARK_FINITE_COVARIATES = 8 }; /* dr, dc */
 #define HARK_FINITE_NOISE 0.25                                  /* s2 */
 #define HARK_FINITE_PRIOR 4.                                    /* t2 */
 
-/* Trains at HARK_FINITE_TRAINED_LENGTH tokens and adds a table of what the predictor loses at other lengths, with these columns. */
+/* Trains at HARK_FINITE_TRAINED_LENGTH tokens and adds a table of the predictor's excess error at other lengths, with these columns. */
 #define HARK_FINITE_TRAINED_LENGTH 32
 enum {
   HARK_FINITE_TOKENS,

@@ -1,9 +1,9 @@
-/* gaussian_process.h - functions on a line with a Gaussian kernel for their covariance, as the sums that they are.
+/* gaussian_process.h - functions on a line whose covariance is a Gaussian kernel, as sums of features.
  *
  *     exp(-(x - y)^2 / (2 w^2)) = sum_n phi_n(x) phi_n(y),      phi_n(x) = exp(-x^2 / (2 w^2)) (x / w)^n / sqrt(n!),      n = 0, 1, ..
  *
- * so that f = sum_n z_n phi_n with independent normal z_n is a draw, and z is the latent variable of r = z phi(c) + noise (X eq. 4.1). The
- * sum comes from exp(x y / w^2) = sum_n (x y / w^2)^n / n!; for |x|, |y| <= 2 w the terms behind the first 32 add up to less than 1e-17.
+ * so f = sum_n z_n phi_n with independent normal z_n is a draw, and z is the latent variable of r = z phi(c) + noise (X eq. 4.1). The sum
+ * comes from exp(x y / w^2) = sum_n (x y / w^2)^n / n!; for |x|, |y| <= 2 w the terms after the first 32 add up to less than 1e-17.
  */
 #ifndef HARK_LAB_GAUSSIAN_PROCESS_H
 #define HARK_LAB_GAUSSIAN_PROCESS_H

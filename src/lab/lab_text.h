@@ -1,4 +1,4 @@
-/* lab_text.h - a text for experiments that read one: a file, or the laboratory's own words, as numbers of its letters. */
+/* lab_text.h - a text for experiments that read one, as numbers of its letters: a file, or the texts of the laboratory's experiments. */
 #ifndef HARK_LAB_LAB_TEXT_H
 #define HARK_LAB_LAB_TEXT_H
 
@@ -10,14 +10,14 @@ typedef struct hark_lab_text {
   int64_t letters;           /* distinct */
   int32_t *numbers;          /* [length], 0 .. letters - 1, in the order of first occurrence */
   unsigned char letter[256]; /* of a number */
-  double entropy;            /* of single letters of what is held out, nats: what the best guess loses that sees nothing */
+  double entropy;            /* of single letters of the held-out part, nats: the least loss of a prediction without context */
 } hark_lab_text;
 
-/* `path` "" gives what the experiments of hark lab say of themselves, statements and notes. Errors: those of files; HARK_BAD_FILE for a
- * text of fewer than `least` letters held out. */
+/* `path` "" reads the texts of the experiments of hark lab: their statements and notes. Errors: those of files; HARK_BAD_FILE for a text of
+ * fewer than `least` letters held out. */
 HARK_MUST_CHECK hark_status hark_lab_text_read(hark_lab *lab, const char *path, int64_t least, hark_lab_text *out);
 
-/* Where a window of `length` letters begins: of those held out, or of the others. Consumes one word of the stream. */
+/* The first letter of a random window of `length` letters, held out or not. Consumes one word of the stream. */
 int64_t hark_lab_text_window(const hark_lab_text *text, bool held_out, int64_t length, const hark_random_stream *words, uint64_t *drawn);
 
 #endif

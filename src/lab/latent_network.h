@@ -4,9 +4,9 @@
  *     N(x) = a relu(A' x),   q = W^q' N(msk),   k_l = W^k' N(x_l),   v_l = W^v' N(x_l)                        (X eq. 4.7, 5.1)
  *     o = attn(q, K, V),  kernel exp(-|q - k|^2 / (2 s2)),      t = b u.o,      f = tanh(2 t) / 2  in (-1/2, 1/2), or t
  *
- * The aggregation u.o with |u| <= 1, bent into Y = [-1/2, 1/2], is 1-Lipschitz (Theorem 5.3). a, b: 1, or 1/sqrt(width) in the scaling in
- * which networks become linear in their parameters as they grow (X 5.3). Legend: n sequences, L tokens, d their features, m width, d_p of
- * queries and keys, d_v of values. Cost O(n L m (d + d_p + d_v)).
+ * The aggregation u.o with |u| <= 1, bent into Y = [-1/2, 1/2], is 1-Lipschitz (Theorem 5.3). a, b: 1, or 1/sqrt(width) in the scaling
+ * where wide networks become linear in their parameters (X 5.3). Legend: n sequences, L tokens, d their features, m width, d_p of queries
+ * and keys, d_v of values. Cost O(n L m (d + d_p + d_v)).
  */
 #ifndef HARK_LAB_LATENT_NETWORK_H
 #define HARK_LAB_LATENT_NETWORK_H
@@ -25,7 +25,7 @@ typedef struct hark_lab_network {
   double *slopes, *of_mask_slopes;
 } hark_lab_network;
 
-/* Sequences, and what is asked about each. */
+/* Sequences, and the mask of each. */
 typedef struct hark_lab_sequences {
   int64_t count;
   const double *tokens; /* [n, L, d] */
@@ -33,7 +33,7 @@ typedef struct hark_lab_sequences {
   bool one_mask;
 } hark_lab_sequences;
 
-/* Where the weights stand in a vector of all of them: A [d, m], W^q, W^k [m, d_p], W^v [m, d_v], u [d_v], one behind the other. */
+/* The places of the weights in a vector of all of them: A [d, m], W^q, W^k [m, d_p], W^v [m, d_v], u [d_v], one after the other. */
 typedef enum hark_lab_weight { HARK_LAB_A, HARK_LAB_WQ, HARK_LAB_WK, HARK_LAB_WV, HARK_LAB_U, HARK_LAB_WEIGHTS } hark_lab_weight;
 typedef struct hark_lab_place {
   int64_t first, rows, columns;
@@ -55,7 +55,7 @@ HARK_MUST_CHECK hark_status hark_lab_network_loss(hark_context *context, hark_la
                                                   const double *y, const double *weights, double *residuals, double *loss,
                                                   double *gradient);
 
-/* The 2-norm of A and of every W cut at `bound`, that of u at 1: the parameters of Assumption 5.1. */
+/* Cuts the 2-norm of A and of every W at `bound`, and that of u at 1: the parameters of Assumption 5.1. */
 void hark_lab_network_project(const hark_lab_network *network, double bound, double *weights);
 
 #endif

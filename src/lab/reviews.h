@@ -1,8 +1,9 @@
-/* reviews.h - masked pre-training on bytes of labelled texts, frozen, and a new aggregation: the real text of the experiment downstream.
+/* reviews.h - masked pre-training on bytes of labelled texts, freezing, and a new aggregation: real text for the experiment downstream.
  *
- *     x_l = E[byte l] + P[l],  l = 1 .. 64;   networks of X 5.1:  N(x) = relu(A' x),  k_l = W^k' N(x_l),  v_l = W^v' N(x_l),  q = W^q' N(P[place])
- *     pre-training:  eight bytes are hidden, and each is told from o = attn(q, K, V) at its place, by a linear layer and cross-entropy
- *     downstream:    y^ = theta.o at the middle place, nothing hidden, against the label, -1/2 or 1/2
+ *     x_l = E[byte l] + P[l],  l = 1 .. 64;
+ *     networks of X 5.1:  N(x) = relu(A' x),  k_l = W^k' N(x_l),  v_l = W^v' N(x_l),  q = W^q' N(P[position])
+ *     pre-training:  eight bytes are masked; a linear layer predicts each from o = attn(q, K, V) at its position, with cross-entropy
+ *     downstream:    y^ = theta.o at the middle position, nothing masked, against the label, -1/2 or 1/2
  *
  * Source: X section 6; the gap: aggregation.h.
  */
@@ -11,11 +12,11 @@
 
 #include "lab/lab.h"
 
-/* Refuses a file in one line: HARK_BAD_FILE where a line has no label 0 or 1 in front of a tab, or where too few texts are of 64 bytes or
- * more. */
+/* Refuses a file in one line: HARK_BAD_FILE where a line does not begin with a label 0 or 1 and a tab, or where too few texts have 64 bytes
+ * or more. */
 HARK_MUST_CHECK hark_status hark_lab_check_reviews(hark_context *context, const char *path);
 
-/* Adds a table of gaps over the widths of what is frozen and n, and the criteria about it. Errors: those of the check. */
+/* Adds a table of gaps over the widths of the frozen networks and n; the second function adds its criteria. Errors: those of the check. */
 HARK_MUST_CHECK hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path);
 HARK_MUST_CHECK hark_status hark_lab_judge_reviews(hark_lab *lab, const hark_lab_table *table);
 

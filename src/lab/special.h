@@ -1,6 +1,7 @@
-/* special.h - special functions and quadrature, by GSL: what experiments compare estimates with is computed by other code than theirs.
+/* special.h - special functions and quadrature, by GSL: expected values come from other code than the estimates that are compared with
+ * them.
  *
- * An experiment that calls any of these says `.needs_gsl = true`: a build without GSL then refuses it, and `hark lab all` leaves it out.
+ * An experiment that calls any of these sets `.needs_gsl = true`: a build without GSL then refuses it, and `hark lab all` leaves it out.
  */
 #ifndef HARK_LAB_SPECIAL_H
 #define HARK_LAB_SPECIAL_H

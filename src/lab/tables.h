@@ -15,7 +15,7 @@ typedef struct hark_lab_drawn {
 HARK_MUST_CHECK hark_status hark_lab_draw_columns(hark_lab *lab, const hark_lab_table *table, hark_lab_axes axes, int x,
                                                   const hark_lab_drawn *drawn, int count);
 
-#define HARK_LAB_ALONE (-1) /* as `over`: the column itself */
+#define HARK_LAB_ALONE (-1) /* as `over`: the column itself, without a ratio */
 
 /* Least and largest number of a column, or of its ratio to the column `over`, over all rows; NaN where one is. */
 typedef struct hark_lab_range {
@@ -23,7 +23,7 @@ typedef struct hark_lab_range {
 } hark_lab_range;
 hark_lab_range hark_lab_column_range(const hark_lab_table *table, int column, int over);
 
-/* Two criteria: the least and the largest lie in [low, high]. `name` is followed by which of the two it is. */
+/* Two criteria: the least and the largest are in [low, high]. ", least" or ", largest" follows `name`. */
 HARK_MUST_CHECK hark_status hark_lab_require_range(hark_lab *lab, hark_lab_range range, double low, double high, const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* trained_heads.h - queries, keys and values of the heads of a trained model, as its attention gets them while it reads a text. */
+/* trained_heads.h - queries, keys and values of the heads of a trained model, as its attention receives them while the model reads a
+ * text. */
 #ifndef HARK_LAB_TRAINED_HEADS_H
 #define HARK_LAB_TRAINED_HEADS_H
 
@@ -11,7 +12,7 @@ typedef struct hark_trained_heads {
   hark_attention_desc *similarities; /* [layers]: kernel with its scale or width */
 } hark_trained_heads;
 
-/* HARK_OK for a model that can be read so, before anything is computed. Errors: as below, but for the text's. */
+/* HARK_OK for a model that can be read this way, before anything is computed. Errors: as below, except those of the text. */
 HARK_MUST_CHECK hark_status hark_trained_heads_check(hark_context *context, const char *model);
 
 /* Reads the first tokens of a text, as many as the model's context has and at most `longest`, with the model of a run, a checkpoint or a

@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "cli/common.h"
 
-/* In the order of the options' words; structures, and the words of a hierarchy, in that of attention.h too. */
+/* In the order of the options' words; structures and the words of a hierarchy are also in the order of attention.h. */
 enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL };
 enum { HARK_ATTEND_EXP, HARK_ATTEND_RBF };
 enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME };
@@ -21,7 +21,7 @@ typedef struct hark_attend_values {
   hark_string_list positional;
 } hark_attend_values;
 
-/* Tensors of the input file, what comes of them, and what lies in between. Absent ones have type HARK_NONE or are NULL. */
+/* Tensors of the input file, intermediate tensors and results. Absent ones have type HARK_NONE or are NULL. */
 typedef struct hark_attend_tensors {
   hark_tensor query, key, value, dout, bias, mask, log_kernel, forget, hierarchical_bias, query_mask;
   int64_t *key_lengths, *segments;
@@ -33,9 +33,9 @@ typedef struct hark_attend_tensors {
 
 /* Reads and checks the tensors of a file; free them also after a failure. Errors: HARK_BAD_FILE "PATH: tensor ...", those of files. */
 hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out);
-/* Writes the results that are there. */
+/* Writes the results that exist. */
 hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *tensors);
-/* d loss / d sigma of kernel rbf with softmax, from the rows that attention saw and their gradients. */
+/* d loss / d sigma of kernel rbf with softmax, from the rows that attention read and their gradients. */
 hark_status hark_attend_sigma_gradient(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key,
                                        hark_attend_tensors *t);
 void hark_attend_free(hark_context *context, hark_attend_tensors *tensors);

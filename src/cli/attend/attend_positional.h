@@ -4,11 +4,11 @@
 
 #include "cli/attend/attend.h"
 
-/* Reads every --positional for its mistakes alone. */
+/* Reads every --positional only to report mistakes. */
 hark_status hark_attend_positional_check(hark_invocation *call);
 
-/* tensors->log_kernel <- log G of the expressions, one for all heads or one for each, with the values that they give and initial ones, at
- * the distances that the plan needs. */
+/* tensors->log_kernel <- log G of the expressions, one for all heads or one for each, with the parameters in the expressions or else
+ * initial ones, at the distances that the plan needs. */
 hark_status hark_attend_positional_table(hark_context *context, const hark_attend_values *values, const hark_attention_plan *plan,
                                          hark_attend_tensors *tensors);
 

@@ -1,7 +1,7 @@
-/* bench.h - what the benchmarks share: cases as strings, measuring in turn with the machine's peak, results as lines.
+/* bench.h - shared by the benchmarks: cases as strings, measurements that alternate with the machine's peak, results as lines.
  *
  * A case is a piece of work with a forward and perhaps a backward. It is measured in rounds; each round runs the machine's multiply-add
- * peak, its memory bandwidth, the forward and the backward one after the other, because clocks drift within minutes. What is reported are
+ * peak, its memory bandwidth, the forward and the backward one after the other, because clock frequencies drift within minutes. Reports are
  * medians over the rounds.
  */
 #ifndef HARK_CLI_BENCH_BENCH_H
@@ -22,7 +22,7 @@ typedef enum hark_bench_field_type {
   HARK_BENCH_FLAG    /* causal */
 } hark_bench_field_type;
 
-/* One thing that may stand in a case. Exactly one of the pointers is set, by type. */
+/* One possible part of a case. Exactly one of the pointers is set, by type. */
 typedef struct hark_bench_field {
   const char *name;
   hark_bench_field_type type;
@@ -34,25 +34,25 @@ typedef struct hark_bench_field {
 /* Length of the name before the colon. */
 size_t hark_bench_case_head(const char *text);
 
-/* Reads what stands behind the colon into the fields. Errors: HARK_INVALID_ARGUMENT; the message says what was expected. */
+/* Reads the text after the colon into the fields. Errors: HARK_INVALID_ARGUMENT; the message says what was expected. */
 hark_status hark_bench_case_read(hark_context *context, const char *text, const hark_bench_field *fields, int count);
 
 /* ---- the machine ---- */
 
 typedef struct hark_bench_machine hark_bench_machine;
 
-/* A measurement of the peak takes `seconds_each` and at most twice as long. Without `memory` no buffer for measuring the bandwidth is made.
- * *out is to be destroyed also after a failure. */
+/* A measurement of the peak takes `seconds_each` and at most twice as long. Without `memory` no buffer for measuring the bandwidth is
+ * allocated. The caller destroys *out also after a failure. */
 hark_status hark_bench_machine_create(hark_context *context, double seconds_each, bool memory, hark_bench_machine **out);
 void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **machine);
 
-/* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a
- * second. */
+/* One measurement, a few hundredths of a second long: operations per second of all threads from registers; bytes per second read from
+ * memory. */
 double hark_bench_machine_peak(hark_context *context, hark_bench_machine *machine);
 double hark_bench_machine_memory(hark_context *context, hark_bench_machine *machine);
-/* How many times one thread's peak that is: about the number of threads, or of cores where they share them. */
+/* The ratio of `peak` to one thread's peak: about the number of threads, or of cores where threads share them. */
 double hark_bench_machine_scaling(hark_bench_machine *machine, double peak);
-/* "1.98 times one thread's peak", and what follows from too small a number: nothing, or that threads share cores or the machine is busy. */
+/* "1.98 times one thread's peak", and, where that is too small, that threads share cores or the machine is busy. */
 #define HARK_BENCH_SCALING_BYTES 128
 const char *hark_bench_scaling_words(const hark_context *context, double scaling, char text[HARK_BENCH_SCALING_BYTES]);
 /* The instruction set that the peak was measured with: the best of this machine. */
@@ -75,7 +75,7 @@ typedef struct hark_bench_work {
   void *data;
   double forward_operations, backward_operations; /* useful ones; 0: not counted */
   double forward_bytes, backward_bytes;           /* read and written, each tensor once */
-  double tensor_bytes, workspace_bytes;           /* held: operands, results and their gradients; what they need besides; 0: not counted */
+  double tensor_bytes, workspace_bytes;           /* held: operands, results and their gradients; workspace; 0: not counted */
   bool single;                                    /* f32: operations are compared with the peak */
 } hark_bench_work;
 
@@ -89,10 +89,10 @@ typedef struct hark_bench_summary {
 } hark_bench_summary;
 hark_bench_summary hark_bench_summarise(double *values, int64_t count);
 
-/* Bytes of those of `count` tensors that are there. */
+/* Bytes of those of `count` tensors that exist. */
 double hark_bench_bytes(const hark_tensor *tensors, int count);
 
-/* Seconds of a clock that only goes forward. */
+/* Seconds of a monotonic clock. */
 double hark_bench_now(void);
 
 /* Prints an object as one line and releases it. */

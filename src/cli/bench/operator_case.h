@@ -1,10 +1,10 @@
-/* operator_case.h - cases of hark bench operator: which record, on which inputs.
+/* operator_case.h - cases of hark bench operator: a record of the table of operators and its inputs.
  *
  *     rotary:positions,x64              a sample of the record, every extent times 64
  *     softplus:odd,257=1048576          a sample, with another extent in every place where it has 257
  *     linear:M4096,N512,K512,bias       extents by letter, for some records (the table in operator_case.c)
  *
- * Every record has samples, which its tests run, so that whatever is in the table of operators can be measured.
+ * Every record has samples, which its tests run, so every operator of the table can be measured.
  */
 #ifndef HARK_CLI_BENCH_OPERATOR_CASE_H
 #define HARK_CLI_BENCH_OPERATOR_CASE_H
@@ -33,7 +33,7 @@ typedef struct hark_operator_case {
   char expression[48]; /* of own.positional */
 } hark_operator_case;
 
-/* Reads a case, which stays where it is: attributes point into it. Errors: HARK_INVALID_ARGUMENT, with what was expected. */
+/* Reads a case. *out must not be moved afterwards: attributes point into it. Errors: HARK_INVALID_ARGUMENT, with what was expected. */
 HARK_MUST_CHECK hark_status hark_operator_case_read(hark_context *context, const char *text, hark_operator_case *out);
 
 /* "NAME:SAMPLE" of a record's largest sample, for hark bench operator all. */
@@ -41,7 +41,8 @@ HARK_MUST_CHECK hark_status hark_operator_case_read(hark_context *context, const
 const char *hark_operator_case_largest(const hark_operator *op, char text[HARK_OPERATOR_CASE_BYTES]);
 
 /* Makes the tensors of a call: inputs filled, results, what is saved between forward and backward, gradients where there is a backward,
- * workspace. `workspace` holds the latter's memory. To be closed also after a failure. Errors: those of infer, HARK_OUT_OF_MEMORY. */
+ * workspace. `workspace` owns the memory of the last one. The caller closes the call also after a failure. Errors: those of infer,
+ * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_operator_call_open(hark_context *context, const hark_operator_case *c, hark_call *call,
                                                     hark_tensor *workspace);
 void hark_operator_call_close(hark_context *context, hark_call *call, hark_tensor *workspace);

@@ -11,7 +11,7 @@ HARK_MUST_CHECK hark_status hark_data_print_info(hark_context *context, const ha
 typedef struct hark_data_sheet {
   hark_split split;
   int64_t count, columns; /* images, and how many in a row */
-  int64_t scale;          /* points a pixel */
+  int64_t scale;          /* points per pixel */
 } hark_data_sheet;
 
 /* The first images of a split as SVG, each with its class below. Errors: HARK_BAD_CONFIGURATION (no images). */

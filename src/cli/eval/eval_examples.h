@@ -4,10 +4,10 @@
 
 #include "cli/model.h"
 
-/* Measures a split of the run's examples, or of those that --data names, and prints loss, accuracy and, where there are classes, how many
- * of each class the model takes for which. `exchanged`: what of the attention was (JSON members, may be empty). Of a folder that --data
- * names the split is measured, or refused where it has none; of files all examples. `decisions`: how many examples of an ahca model are
- * told one by one. */
+/* Measures a split of the run's examples, or of those that --data names, and prints loss, accuracy and, where there are classes, the
+ * confusion matrix. `exchanged`: the replaced parts of the attention (JSON members, may be empty). In a folder that --data names the split
+ * is measured, and a folder without it is refused; of files all examples are measured. `decisions`: the number of examples of an ahca model
+ * that are reported one by one. */
 HARK_MUST_CHECK hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
                                                hark_split split, bool other_data, const char *exchanged, int64_t decisions);
 

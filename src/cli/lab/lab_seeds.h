@@ -1,4 +1,4 @@
-/* lab_seeds.h - one experiment with several seeds: which, and what came of them. */
+/* lab_seeds.h - one experiment with several seeds: the seeds and their results. */
 #ifndef HARK_CLI_LAB_LAB_SEEDS_H
 #define HARK_CLI_LAB_LAB_SEEDS_H
 
@@ -13,10 +13,10 @@ typedef struct hark_lab_seeds {
   int64_t list[HARK_LAB_SEEDS];
 } hark_lab_seeds;
 
-/* Reads "1-10" or "1,3,7-9": whole numbers from 0 on and ranges of them, none twice. False with what is wrong, in a line, otherwise. */
+/* Reads "1-10" or "1,3,7-9": whole numbers from 0 on and ranges of them, none twice. Otherwise false, with the reason in one line. */
 bool hark_lab_seeds_read(const char *text, hark_lab_seeds *out, char complaint[HARK_LAB_COMPLAINT_BYTES]);
 
-/* What an experiment measured with each seed. Starts with `context` alone; hark_lab_outcomes_end() frees all of it. */
+/* What an experiment measured with each seed. Initialised with `context` alone; hark_lab_outcomes_end() frees all of it. */
 typedef struct hark_lab_outcomes {
   hark_context *context;
   hark_lab_seeds seeds; /* those that have been run */
@@ -24,8 +24,8 @@ typedef struct hark_lab_outcomes {
   hark_text measured;   /* doubles [seeds.count, first->criterion_count] */
 } hark_lab_outcomes;
 
-/* Adds what has been run with another seed; takes *lab, and keeps the first one alone. HARK_INTERNAL_ERROR where its criteria are not those
- * of the first one. */
+/* Adds the results of another seed; takes ownership of *lab, and keeps only the first one. HARK_INTERNAL_ERROR where its criteria differ
+ * from those of the first one. */
 HARK_MUST_CHECK hark_status hark_lab_outcomes_add(hark_lab_outcomes *outcomes, int64_t seed, hark_lab **lab);
 void hark_lab_outcomes_end(hark_lab_outcomes *outcomes);
 
@@ -41,13 +41,13 @@ typedef struct hark_lab_summary {
 } hark_lab_summary;
 hark_lab_summary hark_lab_summarise(const hark_lab_outcomes *outcomes, int criterion);
 
-/* Those that have been run, and those with which a criterion fails, as hark_lab_seeds_read() takes them: "1-3,7". */
+/* The seeds that have been run, and those with which a criterion fails, in the form that hark_lab_seeds_read() reads: "1-3,7". */
 void hark_lab_append_seeds(const hark_lab_outcomes *outcomes, hark_text *text);
 void hark_lab_append_failing_seeds(const hark_lab_outcomes *outcomes, hark_text *text);
 
 /* For people: every criterion's bound, in how many seeds it passed, and what was measured; in the last line, how many seeds passed. */
 void hark_lab_print_seeds_text(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text);
-/* One object in one line; arrays have an item for each seed, what is not finite is null. */
+/* One object in one line; arrays have an item for each seed, numbers that are not finite are null. */
 void hark_lab_print_seeds_json(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* learned_kernels.h - positional kernels as text, and those of a checkpoint with the values that were learned. */
+/* learned_kernels.h - positional kernels as text, and those of a checkpoint with their learned values. */
 #ifndef HARK_CLI_PLOT_LEARNED_KERNELS_H
 #define HARK_CLI_PLOT_LEARNED_KERNELS_H
 
@@ -7,17 +7,17 @@
 #include "io/safetensors.h"
 #include "io/text.h"
 
-/* Appends the canonical form of an expression, as it was written (parameters NULL) or with the values of all parameters; as JSON a
+/* Appends the canonical form of an expression, as it was written (parameters NULL) or with the values of all parameters; with `json` as a
  * string. */
 void hark_append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text);
 
-/* Appends to `text`, where the file has a positional kernel: for people lines of their own, "  positional ...\n"; as JSON a member,
- * ", \"positional\": {...}"; likewise the learned ridges and sigmas of kernel ridge attention. Errors: HARK_BAD_FILE where expression and
+/* Appends to `text`, where the file has a positional kernel: separate lines, "  positional ...\n", or with `json` a member, ",
+ * \"positional\": {...}"; likewise the learned ridges and sigmas of kernel ridge attention. Errors: HARK_BAD_FILE where expression and
  * tensors of the file do not fit together, those of files and memory. */
 HARK_MUST_CHECK hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json,
                                                         hark_text *text);
 
-/* Numbers of positions that a file holds: row `row` of a tensor of `rows`. Good during the visit. */
+/* Numbers of positions that a file holds: row `row` of a tensor of `rows`. Valid during the visit. */
 typedef struct hark_learned_kernel {
   const char *tensor;
   int64_t row, rows, count;

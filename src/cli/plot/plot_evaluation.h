@@ -11,7 +11,7 @@ typedef struct hark_evaluation_plot {
 } hark_evaluation_plot;
 
 /* Draws the lines of hark eval --json in the files that are the call's arguments: a curve over context for each model (run, checkpoint,
- * what was exchanged, stride), one over position for each model and context; of two lines of the same the later one counts. Warns where
+ * replaced parts, stride), one over position for each model and context; of two lines about the same the later one counts. Warns where
  * lines were measured on different numbers of targets. Errors: HARK_BAD_FILE (another line, none at all, more than can be drawn), those of
  * files. */
 HARK_MUST_CHECK hark_status hark_plot_evaluation(hark_invocation *call, const hark_evaluation_plot *plot);

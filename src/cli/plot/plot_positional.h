@@ -1,5 +1,4 @@
-/* plot_positional.h - what a checkpoint has learned of positions: kernels as curves over the distance, rotary rates as curves over the
- * pairs. */
+/* plot_positional.h - learned positions of a checkpoint: kernels as curves over the distance, rotary rates as curves over the pairs. */
 #ifndef HARK_CLI_PLOT_PLOT_POSITIONAL_H
 #define HARK_CLI_PLOT_PLOT_POSITIONAL_H
 
@@ -14,9 +13,9 @@ typedef struct hark_positional_plot {
   int columns, rows;
 } hark_positional_plot;
 
-/* A panel for each kernel: log G(distance / stretch), and thinner the terms of its outermost sum. A panel for each row of learned rates:
- * the angle of a token by pair, without its sign, and thinner where it started. Errors: HARK_BAD_FILE (neither is there, more than can be
- * drawn), those of hark_model_find_file() and of files. */
+/* A panel for each kernel: log G(distance / stretch), and with thinner lines the terms of its outermost sum. A panel for each row of
+ * learned rates: the angle per token by pair, without its sign, and with a thinner line the initial one. Errors: HARK_BAD_FILE (neither is
+ * there, more than can be drawn), those of hark_model_find_file() and of files. */
 HARK_MUST_CHECK hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot);
 
 #endif

@@ -1,4 +1,4 @@
-/* sweep_plan.h - what a sweep is to run: variants and a grid of values, each with all seeds, over one configuration.
+/* sweep_plan.h - the runs of a sweep: variants and a grid of values, each with all seeds, over one configuration.
  *
  *     config: rotary.yaml              the configuration that all begin with, beside this file; optional
  *     out: runs/positions              the sweep's folder
@@ -32,7 +32,7 @@
 
 typedef struct hark_sweep_setting {
   char key[HARK_SWEEP_NAME_BYTES], value[HARK_SWEEP_VALUE_BYTES];
-  int variant; /* whose; -1: of all */
+  int variant; /* index of its variant; -1: of all */
   int line;
   enum { HARK_SWEEP_VALUE, HARK_SWEEP_LIST, HARK_SWEEP_ITEM } kind; /* of a list: its beginning, then an item each */
 } hark_sweep_setting;
@@ -64,13 +64,13 @@ int hark_sweep_value(const hark_sweep_plan *plan, int cell, int axis);
 void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]);
 void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_VALUE_BYTES]);
 
-/* The options of a run, complete and checked; *config is filled. What has no effect in this run is put back to its default: settings may be
- * for other runs of the sweep. The caller destroys the options, also after a failure. Errors: HARK_BAD_CONFIGURATION with the first
+/* The options of a run, complete and checked; *config is filled. Options without an effect in this run get their defaults, because settings
+ * may be for other runs of the sweep. The caller destroys the options, also after a failure. Errors: HARK_BAD_CONFIGURATION with the first
  * problem. */
 HARK_MUST_CHECK hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed,
                                                  hark_config *config, hark_options **out);
 
-/* Refuses what is asked for and has no effect in any run. Errors: as hark_sweep_configure(). */
+/* Refuses settings that have no effect in any run. Errors: as hark_sweep_configure(). */
 HARK_MUST_CHECK hark_status hark_sweep_refuse_idle(hark_context *context, const hark_sweep_plan *plan);
 
 #endif

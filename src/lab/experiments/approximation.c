@@ -1,4 +1,5 @@
-/* approximation.c - how far hierarchical attention is from dense attention, over its choices and over the smoothness of what it is given.
+/* approximation.c - the difference between hierarchical and dense attention, over the options of the hierarchy and the smoothness of the
+ * heads.
  *
  *     error = |H - D|_F / |D|_F,        row error = max_n |H_n - D_n| / sqrt(mean_n |D_n|^2)
  *
@@ -6,9 +7,9 @@
  *
  *     x_t = r x_{t-1} + sqrt(1 - r^2) N,   r = exp(-1 / tau),      correlation exp(-|t - s| / tau), variance 1;   tau = 0: white noise
  *
- * of queries, keys and values; half of a key's variance is its query's, so that a token attends to those like itself. Errors of several
- * draws are joined as root mean squares. Heads of a trained model are what its layers give to attention for a text. What is said of the
- * operator: docs/mathematics/hierarchical.md. Source: Zhu, Soricut, "H-Transformer-1D", sections 5 to 7 and appendix A.5.
+ * of queries, keys and values; half of a key's variance comes from its query, so a token attends to similar tokens. Errors of several draws
+ * are combined as root mean squares. Heads of a trained model are the inputs of its attention for a text. The operator is described in
+ * docs/mathematics/hierarchical.md. Source: Zhu, Soricut, "H-Transformer-1D", sections 5 to 7 and appendix A.5.
  */
 #include <math.h>
 #include <string.h>
@@ -24,7 +25,7 @@
 #define LEAST_BLOCK 4
 #define LARGEST_BLOCK 64
 #define ROUNDING 1e-12
-#define MARGIN 1.05 /* in comparisons of two errors: draws are finite */
+#define MARGIN 1.05 /* in comparisons of two errors, because the number of draws is finite */
 #define TRAINED_LENGTH 512
 
 typedef struct approximation_values {
@@ -47,7 +48,7 @@ typedef struct way {
   hark_coarse_query query;
 } way;
 
-/* All there are: mean queries know the future. Words of the columns in the order of the enums of attention.h. */
+/* All of them, except causal mean queries, which contain later tokens. Words of the columns in the order of the enums of attention.h. */
 static const way ways[] = {
     {false, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_MEAN},  {false, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_FIRST},
     {false, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_EXACT}, {false, HARK_PARTITION_SIBLING, HARK_COARSE_QUERY_MEAN},
@@ -136,13 +137,13 @@ static const double taus[] = {0, 8, 64, 512};
 #define TAU_WORDS "white noise|walk, tau 8|walk, tau 64|walk, tau 512"
 enum { KINDS = sizeof taus / sizeof taus[0] };
 
-/* Makes [rows, HEAD_DIM] normal numbers a walk. */
+/* Turns [rows, HEAD_DIM] normal numbers into a walk. */
 static void walk(double tau, int64_t rows, double *x) {
   const double r = tau > 0 ? exp(-1 / tau) : 0, fresh = sqrt(1 - r * r);
   for (int64_t i = HEAD_DIM; i < rows * HEAD_DIM; i++) x[i] = r * x[i - HEAD_DIM] + fresh * x[i];
 }
 
-/* Query, key and value of draw number `draw`, one behind the other in `numbers`; every draw and kind of head has numbers of its own. */
+/* Query, key and value of draw number `draw`, one after the other in `numbers`; every draw and kind of head has its own numbers. */
 static void draw_head(const hark_lab *lab, int kind, int draw, int64_t length, double *numbers) {
   const int64_t count = length * HEAD_DIM;
   for (int part = 0; part < 3; part++) {
@@ -217,7 +218,7 @@ static hark_status add_way(hark_lab *lab, hark_lab_panel *panel, const way *w, h
                             w->partition == HARK_PARTITION_SIBLING ? "sibling" : "neighbour", query_names[w->query]);
 }
 
-/* A panel a kind of head, a curve a way. */
+/* A panel per kind of head, a curve per way. */
 static hark_status show_figure(hark_lab *lab, const study *s) {
   static const char *const titles[KINDS] = {"white noise", "walk, tau = 8 tokens", "walk, tau = 64 tokens", "walk, tau = 512 tokens"};
   for (int kind = 0; kind < KINDS; kind++) {
@@ -253,13 +254,13 @@ static hark_status measure_exactness(const bench *b, int kind, const way *w, int
   return hark_lab_add_row(b->lab, &b->lab->tables[1], row);
 }
 
-/* The rows become those of the first token of their cell of `cell` tokens. */
+/* Replaces every row by that of the first token of its cell of `cell` tokens. */
 static void make_constant(int64_t length, int64_t cell, double *rows) {
   for (int64_t t = 0; t < length; t++) memmove(rows + t * HEAD_DIM, rows + t / cell * cell * HEAD_DIM, HEAD_DIM * sizeof *rows);
 }
 
-/* On white noise: blocks of half the length, which are one level; and queries and keys that are constant on the cells of the coarsest
- * level, which with L = Nr 2^M have 2^(M-1) tokens. */
+/* On white noise: blocks of half the length, which make one level; and queries and keys that are constant on the cells of the coarsest
+ * level, which have 2^(M-1) tokens for L = Nr 2^M. */
 static hark_status study_exactness(bench *b, double *numbers) {
   const int64_t length = b->head.length, count = length * HEAD_DIM;
   hark_lab_table *table;
@@ -300,7 +301,7 @@ static hark_status study_head(const bench *b, int64_t layer, int64_t head, hark_
   return HARK_OK;
 }
 
-/* Mean over the heads, of the rows with this way and block. */
+/* Mean over the heads, from the rows with this way and block. */
 static double mean_error(const hark_lab_table *table, const way *w, int64_t block) {
   double sum = 0;
   int64_t count = 0;
@@ -384,7 +385,7 @@ static hark_status measure(hark_lab *lab) {
 
 /* ---- criteria ---- */
 
-/* The way that differs from ways[w] in the partition or in the query at most. */
+/* The way with this partition and query that otherwise equals ways[w]. */
 static int way_like(int w, hark_hierarchy_partition partition, hark_coarse_query query) {
   int other = 0;
   while (ways[other].causal != ways[w].causal || ways[other].partition != partition || ways[other].query != query) other++;
@@ -411,9 +412,9 @@ static hark_status judge_trained(hark_lab *lab) {
   return hark_lab_require(lab, largest, 0, MARGIN, "trained heads: mean error with 2 Nr / with Nr, largest");
 }
 
-/* Why these. One level computes every pair; constant cells lose nothing by being merged (docs/mathematics/hierarchical.md). Exact queries
- * leave out one of two errors that are made independently. Every pair is covered by neighbours on the same level as by siblings or a finer
- * one, and with larger blocks on the same or a finer one. The longer the correlation, the less varies inside a cell. */
+/* The reasons: one level computes every pair, and merging constant cells loses nothing (docs/mathematics/hierarchical.md). Exact queries
+ * avoid one of two independent errors. Neighbours cover every pair on the same level as siblings or a finer one; so do larger blocks. With
+ * longer correlation a cell varies less. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double exact = 0, partition = 0, blocks = 0, smoothness = 0;
@@ -442,28 +443,30 @@ const hark_experiment hark_experiment_approximation = {
     .summary = "hierarchical attention against dense attention, over its choices and the smoothness of heads",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
-        "the error is nothing where no approximation is made, and falls with the block size, with exact queries, with the neighbour "
-        "partition and with the correlation of the tokens",
+        "the error is zero where nothing is approximated, and falls with larger blocks, with exact queries, with the neighbour "
+        "partition and with longer correlation of the tokens",
     .notes =
-        "How far hierarchical attention is from dense attention "
-        "([mathematics/hierarchical.md](mathematics/hierarchical.md)). For one head with outputs H and D of the two,\n\n"
+        "The difference between hierarchical and dense attention ([mathematics/hierarchical.md](mathematics/hierarchical.md)). "
+        "For one head, H is the output of hierarchical attention and D that of dense attention:\n\n"
         "    error = |H - D|_F / |D|_F,      row error = max_n |H_n - D_n| / sqrt(mean_n |D_n|^2)\n\n"
-        "over block sizes Nr = 4 .. 64, both partitions, coarse queries `mean`, `first` and `exact`, causal and not "
-        "(`mean` knows the future). Random heads are stationary walks with correlation exp(-|t - s| / tau), tau = 8, "
-        "64, 512 tokens, and white noise; half of a key's variance is its query's. L = 1024, 12 draws (quick 256, 4).\n\n"
-        "The margin of 1.05 is for a finite number of draws.\n\n"
-        "What came of it (seed 1): the error of `exact` is at most 0.41 (quick 0.20) of that of `first`; not the factor"
-        " of about 0.7 that two independent errors of one size would give. A first query stands at one end of its cell,"
-        " an error of first order; a key's mean is in the middle of its own, where the first order cancels. Means of "
-        "queries, where they are allowed, lie between on the walks. `neighbour` gains least where queries are `first`: "
-        "0.91 of the error with `sibling`, and with the few draws of `--quick` no gain at all in the worst case (1.03).\n\n"
+        "These errors are measured for block sizes Nr = 4 .. 64, both partitions, coarse queries `mean`, `first` and `exact`, "
+        "causal and not causal (`mean` not in causal attention, because it contains later tokens). Random heads are stationary "
+        "walks with correlation exp(-|t - s| / tau), tau = 8, 64, 512 tokens, and white noise; half of a key's variance comes "
+        "from the query of its token. L = 1024, 12 draws (quick 256, 4).\n\n"
+        "The margin of 1.05 allows for the finite number of draws.\n\n"
+        "Result (seed 1): the error of `exact` is at most 0.41 (quick 0.20) times that of `first`. Two independent errors of "
+        "the same size would give a factor of about 0.7. The first query is at one end of its cell, which is an error of first "
+        "order; the mean of the keys is in the middle of its cell, where the first order cancels. On the walks the error of "
+        "`mean`, where it is allowed, is between the two. `neighbour` reduces the error least with queries `first`: to 0.91 "
+        "times the error of `sibling`, and with the few draws of `--quick` not at all in the worst case (1.03).\n\n"
         "    hark lab approximation --run runs/book --text book.txt\n\n"
-        "also measures *trained* heads: q, k and v of every layer and head (as attention gets them, turned by their "
-        "positions) while the model reads the beginning of a text, at most 512 tokens. They come as a table of their "
-        "own, with two more criteria: one level is exact, and the mean error over heads falls with Nr. The model is a "
-        "run, a checkpoint or a file; models whose logits know more than queries and keys (positional kernels, forget "
-        "gates, a learned hierarchical bias) are refused.\n\n"
-        "*Figure.* Error over Nr, a panel for each kind of head and one for trained heads; causal dashed.",
+        "also measures *trained* heads: q, k and v of every layer and head (as attention receives them, rotated by their "
+        "positions) while the model reads the first tokens of a text, at most 512. They have a separate table and two more "
+        "criteria: one level is exact, and the mean error over heads falls with Nr. The model is a run, a checkpoint or a "
+        "file; models whose logits depend on more than queries and keys (positional kernels, forget gates, a learned "
+        "hierarchical bias) are refused.\n\n"
+        "*Figure.* Error over Nr, a panel for each kind of head and one for trained heads; the curves of causal attention are "
+        "dashed.",
     .check = check,
     .measure = measure,
     .judge = judge};

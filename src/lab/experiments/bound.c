@@ -1,9 +1,8 @@
-/* bound.c - the terms of the generalisation bound of X (theorem C.4), of a network that is drawn, and of a trained one.
+/* bound.c - the terms of the generalisation bound of X (theorem C.4), for a randomly drawn network and for a trained one.
  *
- * The class of networks has the bounds of the configuration; the weights of a checkpoint have norms of their own, which are smaller.
- * bound_terms.h has the formulas, as printed and corrected. A run that is no model.architecture latent with bounds is refused: decoders and
- * encoders have layer norm and matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2,
- * C.4.
+ * The class of networks has the bounds of the configuration; the weights of a checkpoint have smaller norms. bound_terms.h has the
+ * formulas, as printed and corrected. A run without model.architecture latent and bounds is refused: decoders and encoders have layer norm
+ * and matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2, C.4.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,7 +80,7 @@ static const hark_lab_column sum_columns[S_COLUMNS] = {{"of", NULL, SOURCE_WORDS
                                                        {"log covering", NULL, NULL},
                                                        {"aggregation", "Lipschitz", NULL}};
 
-/* What stands before and after a network that is measured. */
+/* The input and output of a measured network. */
 typedef struct measurement {
   hark_lab *lab;
   hark_network_config config;
@@ -182,7 +181,7 @@ static hark_status add_layers(measurement *m, hark_lab_table *layers, hark_lab_t
                                    l->kappa_printed, l->kappa, l->zeta_printed, l->zeta,   l->rho_printed, l->rho};
     HARK_TRY(hark_lab_add_row(m->lab, layers, row));
   }
-  if (layer_norm) return HARK_OK; /* the terms say what its layers would be; nothing bounds how errors pass through it */
+  if (layer_norm) return HARK_OK; /* the terms describe its layers only; nothing bounds how errors pass through layer norm */
   const hark_bound_sum s = hark_bound_all(network, terms, last, (double)v->examples);
   const double row[S_COLUMNS] = {source,     skip,         s.gamma, s.kappa, s.zeta, s.printed, s.corrected, s.covering_printed,
                                  s.covering, s.aggregation};
@@ -253,7 +252,7 @@ static hark_status check_model(hark_context *context, const char *path, const ha
   return HARK_OK;
 }
 
-/* Numbers that are to be told: the rows of the last matrix in the file. */
+/* Numbers to predict: the rows of the last matrix in the file. */
 static hark_status read_responses(hark_context *context, const hark_run *run, const char *checkpoint, int64_t *out) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file;
@@ -277,7 +276,7 @@ static hark_status measure_checkpoint(hark_lab *lab, const hark_config *config, 
   return status;
 }
 
-/* With the run's configuration, or the first mistake in it. */
+/* Reads the run's configuration, or reports the first mistake in it. */
 static hark_status read_run(hark_context *context, const char *path, hark_lab *lab) {
   hark_run run;
   hark_config config;
@@ -342,30 +341,28 @@ const hark_experiment hark_experiment_bound = {
         "the generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
         "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T)",
     .printed =
-        "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the product "
-        "of rho / omega over the layers behind (C.19)",
+        "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the "
+        "product of rho / omega over the layers after it (C.19)",
     .corrected =
-        "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum (w^q + "
-        "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega),  R_trans with the layer's own rho / omega too, and the last "
-        "attention",
+        "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum "
+        "(w^q + w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega),  R_trans also with the layer's own rho / omega "
+        "and with the last attention",
     .notes =
-        "Norms are r-norms of the transposed matrices, `class` the bounds that training keeps by projection and `weights` the norms that "
-        "there are. The rows of layers without skips and with layer norm say what the same matrices would give in such a network: skips "
-        "add 1 to alpha and omega, layer norm puts the size of a normed row in the place of R, which otherwise grows as the product of "
-        "omega alpha. The last table has no rows with layer norm: it has no Lipschitz constant at rows that hardly vary, so that no net is "
-        "carried through it.\n\n"
-        "`bound` is the complexity term of C.4 without its constant, which is about the layers and takes an aggregation that is "
-        "1-Lipschitz "
-        "and has no weights (assumption C.2); the corrected one is twice that, because the loss is 2-Lipschitz where the proof takes 1. "
-        "`log "
-        "covering` is the log of the covering number at 1 / sqrt(n): as printed in C.9, and corrected for all weights that there are, the "
-        "class query's and the last matrix's too, with the Lipschitz constant `aggregation` that a class query has (1 for the mean). Two "
-        "things are missing in R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself, which (C.35) "
-        "has for the feed-forward and the resolutions of (C.42) give the attention. (C.20) has R where attention reads rows of size alpha "
-        "R. That a "
-        "network's output moves by no more than the corrected sum says is measured by `theorem-model`, for random networks, whose outputs "
-        "stay far below it: that finds a sum that is much too small, and no more.\n\n"
-        "The bound is an upper bound without its constant: it says how terms grow, not how large an error is.",
+        "Norms are r-norms of the transposed matrices: `class` is the bound that training keeps by projection, `weights` the "
+        "norm of the weights themselves. The rows of layers without skips and with layer norm report what the same matrices "
+        "would give in such a network: skips add 1 to alpha and omega, and layer norm replaces R, which otherwise grows as the "
+        "product of omega alpha, by the size of a normed row. The last table has no rows with layer norm: layer norm has no "
+        "Lipschitz constant at rows that hardly vary, so a net cannot be carried through it.\n\n"
+        "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation that is "
+        "1-Lipschitz and has no weights (assumption C.2). The corrected bound is twice as large, because the loss is "
+        "2-Lipschitz and the proof uses 1. `log covering` is the logarithm of the covering number at 1 / sqrt(n): as printed "
+        "in C.9, and corrected for all weights, including those of the class query and of the last matrix, with the Lipschitz "
+        "constant `aggregation` of the class query (1 for the mean). Two things are missing in R_trans of (C.19): the last "
+        "layer's attention, and the factor rho / omega of the layer itself. (C.35) has this factor for the feed-forward, and "
+        "the resolutions of (C.42) require it for the attention. (C.20) has R, although attention reads rows of size alpha R. "
+        "`theorem-model` measures, for random networks, that the output moves by no more than the corrected sum. Their outputs "
+        "stay far below it, so that measurement only detects a sum that is much too small.\n\n"
+        "The bound is an upper bound without its constant: it shows how its terms grow, not how large an error is.",
     .check = check,
     .measure = measure,
     .judge = judge,

@@ -1,12 +1,14 @@
-/* calibration.c - do the intervals that kernel ridge (CME) attention gives hold what they say, with ridge and sigma learned?
+/* calibration.c - coverage of the intervals of kernel ridge (CME) attention with learned ridge and sigma.
  *
- *     r_l = f(c_l) + noise,   m, var = CME attention over l = 1 .. L at a new c,   interval m +- x sqrt(var + s2),  P(|N(0, 1)| <= x) = 50, 80, 95 %
+ *     r_l = f(c_l) + noise,   m, var = CME attention over l = 1 .. L at a new c,
+ *     interval m +- x sqrt(var + s2),  P(|N(0, 1)| <= x) = 50, 80, 95 %
  *
- * f from a Gaussian process (RBF of width 1/2, scale 1) and normal noise of variance s2 = 1/10 are the model itself: with ridge = s2 and
- * sigma = 1/2 the response is N(m, var + s2), so that an interval's coverage is binomial and E (r - m)^2 / (var + s2) = 1. Learned ones
- * minimise the mean square error of new responses over many sequences, by the operator's own gradients, from ridge = sigma = 1; its minimum
- * over all is at the true ones, because their m is the conditional mean. Where the model is not the truth (jumps, heavy-tailed noise, noise
- * that depends on c) nothing is promised, and no criterion is set. Source: X (Zhang et al.), equations 4.1 to 4.3, appendix B.1.
+ * f from a Gaussian process (RBF of width 1/2, scale 1) and normal noise of variance s2 = 1/10 agree with the model: with ridge = s2 and
+ * sigma = 1/2 the response is N(m, var + s2), so an interval's coverage is binomial and E (r - m)^2 / (var + s2) = 1. The learned
+ * parameters minimise the mean square error of new responses over many sequences, with the operator's own gradients, from ridge = sigma =
+ * 1; its global minimum is at the true parameters, because their m is the conditional mean. Where the data do not follow the model (jumps,
+ * heavy-tailed noise, noise that depends on c) no coverage is expected, and there is no criterion. Source: X (Zhang et al.), equations 4.1
+ * to 4.3, appendix B.1.
  */
 #include <string.h>
 
@@ -18,7 +20,7 @@
 #define WIDTH 0.5 /* of the process's kernel */
 #define NOISE 0.1 /* s2 */
 #define LENGTH 32
-#define QUERIES 8 /* of a sequence that is learned from; one that is tested has one, so that responses are independent */
+#define QUERIES 8 /* per training sequence; a test sequence has one, so that responses are independent */
 #define EVALUATIONS 60
 #define TOLERANCE 1e-7
 enum { N = HARK_GAUSSIAN_FEATURES, LEVELS = 3, PER_NOISE = 4, LEARNED = 2 };
@@ -73,10 +75,10 @@ static double noise_of(task kind, double c, const double normal[PER_NOISE]) {
   if (kind == UNEQUAL_NOISE) return sqrt(NOISE * (1 + 0.9 * c)) * normal[0];
   if (kind != HEAVY_NOISE) return sqrt(NOISE) * normal[0];
   const double squares = normal[1] * normal[1] + normal[2] * normal[2] + normal[3] * normal[3];
-  return sqrt(NOISE) * normal[0] / sqrt(squares); /* Student's of three degrees, whose variance is 3, over its root */
+  return sqrt(NOISE) * normal[0] / sqrt(squares); /* Student's distribution with three degrees, over the root of its variance 3 */
 }
 
-/* `shape`: two uniform numbers of a sequence, where its jump and its phase are. */
+/* `shape`: two uniform numbers of a sequence, for its phase and the place of its jump. */
 static double function_of(task kind, double c, const double *z, const double shape[2]) {
   double features[N];
   if (kind == JUMPS) return sin(4 * c + 6 * shape[0]) + (c > 2 * shape[1] - 1 ? 0.7 : -0.7);
@@ -134,7 +136,7 @@ static hark_status test(problem *p, task kind, bool learned, const double parame
   double row[COLUMNS] = {
       [TASK] = kind,           [PARAMETERS] = learned, [TOKENS] = (double)p->batch.length, [RESPONSES] = (double)p->count,
       [RIDGE] = parameters[0], [SIGMA] = parameters[1]};
-  draw(p, kind, (UINT32_C(1) << 20) + ((uint32_t)kind << 16)); /* the same for true and learned ones */
+  draw(p, kind, (UINT32_C(1) << 20) + ((uint32_t)kind << 16)); /* the same for true and learned parameters */
   p->batch.ridge = parameters[0];
   p->batch.sigma = parameters[1];
   HARK_TRY(hark_lab_batch_forward(p->lab->context, &p->batch, p->count));
@@ -183,13 +185,14 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* Rows of the process alone. Coverage p of n independent responses has the standard error sqrt(p (1 - p) / n), the mean of n squares of
- * normal numbers sqrt(2 / n): three of these, with true and with learned parameters, at two lengths. Twelve comparisons: all hold in 97 of
- * 100 runs. Learned parameters move the variance a little: the error is flat in the ridge, d^2 E / d(log ridge)^2 = 2 sum s^2 (1 - s)^2 (l
- * + ridge) / L with the filter s = l / (l + ridge) of the kernel matrix' eigenvalues l, about .001, of which one is near the ridge: from n
- * independent responses its logarithm has a deviation of sqrt(.12 / .0005 n), .24 with 4096 and .12 with 16384, and a calibration is off by
- * a tenth of that: half a standard error at most. Two learned parameters cost 2 / n of the error, and the ratio of errors on the same N
- * test sequences scatters by 2 sqrt(2 / n N): 1.0005 +- .0030 (three deviations; quick) and 1.0001 +- .0008. */
+/* Only rows of the process count. Coverage p of n independent responses has the standard error sqrt(p (1 - p) / n), and the mean of n
+ * squares of normal numbers sqrt(2 / n): the bounds are three of these, with true and with learned parameters, at two lengths. Twelve
+ * comparisons: all hold in 97 of 100 runs. Learned parameters change the variance a little: the error is flat in the ridge, d^2 E / d(log
+ * ridge)^2 = 2 sum s^2 (1 - s)^2 (l + ridge) / L with the filter s = l / (l + ridge) of the kernel matrix' eigenvalues l, about .001, of
+ * which one is near the ridge: from n independent responses its logarithm has a deviation of sqrt(.12 / .0005 n), .24 with 4096 and .12
+ * with 16384, and a calibration is off by a tenth of that: half a standard error at most. Two learned parameters cost 2 / n of the error,
+ * and the ratio of errors on the same N test sequences scatters by 2 sqrt(2 / n N): 1.0005 +- .0030 (three deviations; quick) and 1.0001 +-
+ * .0008. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double away[LEVELS] = {0}, calibration = 0, errors[2] = {NAN, NAN};
@@ -213,28 +216,25 @@ const hark_experiment hark_experiment_calibration = {
     .summary = "intervals of CME attention with learned ridge and sigma hold what they say where the model is the truth",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that hold 50, 80 and 95 % "
-        "of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length that was learned from and at a longer one",
+        "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that contain "
+        "50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length used for "
+        "learning and at a longer one",
     .notes =
-        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
-        "\n"
-        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (known to the intervals, not to what is learned), functions from a "
-        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the "
-        "conditional "
-        "mean. Gradients are those of hark's operator. The column var + ridge takes the learned ridge for the noise, as one must where the "
-        "noise is not known; errors of a tenth in the ridge are errors of a tenth there.\n"
-        "\n"
-        "Three tasks whose truth is another one stand beside it without criteria: sines with a jump, noise of Student's distribution with "
-        "three degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Variances there are those of "
-        "the nearest process, right in the mean at best.\n"
-        "\n"
-        "*Figure.* Coverage minus what was said, for the four tasks.",
+        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n\n"
+        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (the intervals use its value, learning does not), "
+        "functions from a Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = "
+        "1/2, where m is the conditional mean. Gradients are those of hark's operator. The column var + ridge uses the learned "
+        "ridge as the variance of the noise, which is necessary where that is unknown; an error of a tenth in the ridge is an "
+        "error of a tenth there.\n\n"
+        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
+        "with three degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Their "
+        "variances are those of the nearest process, correct in the mean at best.\n\n"
+        "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",
     .failure =
-        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs go beyond by chance where all parameters are "
-        "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows "
-        "the "
-        "ridge badly (its second derivative by log ridge is .001 beside an error of .12), so that the learned ridge scatters by about an "
-        "eighth of itself, which moves E (r - m)^2 / (var + s2) by a hundredth.",
+        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs exceed them by chance if all "
+        "parameters are true. The same learned parameters are used in all rows that test them, so these rows fail together. "
+        "The mean square error determines the ridge poorly (its second derivative by log ridge is .001, with an error of .12), "
+        "so the learned ridge scatters by about an eighth of its value, which moves E (r - m)^2 / (var + s2) by a hundredth.",
     .measure = measure,
     .judge = judge};

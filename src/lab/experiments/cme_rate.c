@@ -1,18 +1,18 @@
-/* cme_rate.c - how fast CME attention comes to the conditional mean, and what the printed bound says.
+/* cme_rate.c - how fast CME attention approaches the conditional mean, compared with the printed bound.
  *
  *     out = V^T (K + lambda I)^-1 kappa(K, q),   keys uniform on the circle, kappa = exp((cos - 1) / g) = RBF of variance g = 1/2,
  *     v = k / 2 + a uniform point of the disc of radius 1/2,      E[V | K = q] = q / 2,      |v| <= 1
  *
- * In the kernel's modes (circle.h) and with mu = lambda / L the ridge lets l_j / (l_j + mu) of mode j through. The mean lives in the modes
- * +-1, the noise, of mean square 1/8, in all of them:
+ * In the kernel's modes (circle.h) and with mu = lambda / L the ridge passes the fraction l_j / (l_j + mu) of mode j. The mean is in the
+ * modes +-1, the noise, of mean square 1/8, in all of them:
  *
  *     E |out - q / 2|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),      N_p(mu) = sum_j (l_j / (l_j + mu))^p
  *
- * without a parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the noise stand
- * side by side as columns of the values.
+ * without a fitted parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the
+ * noise are columns of the values.
  *
- * The printed bound needs a mean that lies in the range of the kernel's operator. v = sign(k_1) is none: its modes c_j = 2 / (pi |j|), j
- * odd, fall too slowly, and
+ * The printed bound needs a mean in the range of the kernel's operator. The mean of v = sign(k_1) is outside: its modes c_j = 2 / (pi |j|),
+ * j odd, fall too slowly, and
  *
  *     E |out - sign(q_1)|^2 >= sum over odd j of (c_j mu / (l_j + mu))^2,
  *
@@ -26,7 +26,7 @@
 
 #define QUERIES 64
 #define LEAST_LENGTH 64
-#define JUDGED_LENGTH 256 /* the prediction is that of many keys */
+#define JUDGED_LENGTH 256 /* the prediction holds for many keys */
 #define QUICK_LONGEST 512
 #define FULL_LONGEST 4096
 #define TWO_PI 6.28318530717958647693
@@ -54,7 +54,7 @@ static const hark_lab_column sign_columns[SIGN_COLUMNS] = {
     {"tokens", NULL, NULL},      {"key sets", NULL, NULL},      {"error", "root mean square", NULL},  {"standard error", NULL, NULL},
     {"bias", "predicted", NULL}, {"printed bound", NULL, NULL}, {"error / printed bound", NULL, NULL}};
 #define SIGN_RULE THREE_QUARTERS
-#define SIGN_MODES 41 /* that the kernel lets through at all: l_41 is 1e-50 */
+#define SIGN_MODES 41 /* that the kernel passes at all: l_41 is 1e-50 */
 
 typedef struct sample {
   hark_lab *lab;
@@ -174,7 +174,7 @@ static hark_status sign_square(const sample *s, int64_t length, double *out) {
   return HARK_OK;
 }
 
-/* Of each mode, the part that does not get through; modes whose eigenvalue is nothing are what is left of the mean square, which is 1. */
+/* The part of each mode that does not pass; the modes whose eigenvalue is zero have the rest of the mean square, which is 1. */
 static double sign_bias(double mu) {
   double sum = 0, left = 1;
   for (int j = 1; j <= SIGN_MODES; j += 2) {
@@ -259,9 +259,9 @@ static hark_status judge_sign(hark_lab *lab) {
                           "v = sign(k_1): error / printed bound at the most tokens: it is no bound");
 }
 
-/* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the keys' own scatter; about 20 directions
+/* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the scatter of the keys; about 20 directions
  * of noise, 16 draws and 4 sets leave 3 %: the interval [.9, 1.15] holds for --quick too. The predicted slope over lengths is -.435 (quick:
- * -.42), and the floor with lambda = L / 10 is .1588, of which one set of L keys hits about 1 / sqrt(L): 3 % of it in a full run, 6 % in a
+ * -.42), and the floor with lambda = L / 10 is .1588. One set of L keys deviates from it by about 1 / sqrt(L): 3 % in a full run, 6 % in a
  * quick one. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
@@ -295,8 +295,9 @@ const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention comes to the conditional mean as a ridge regression of its spectrum must, and faster than the bound says",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
-        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the kernel's "
-        "eigenvalues l_j, without a parameter: L^-.44 with lambda = 1, and a floor with lambda = L / 10",
+        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
+        "kernel's eigenvalues l_j, without a fitted parameter: it falls like L^-.44 with lambda = 1, and has a floor with "
+        "lambda = L / 10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean; it grows with L where "
         "lambda is fixed",
@@ -306,20 +307,16 @@ const hark_experiment hark_experiment_cme_rate = {
         "order lambda / L for means in the range of the kernel's operator",
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
-        "mu))^p,   mu = lambda / L\n"
-        "\n"
-        "with l_j = e^-2 I_j(2), the eigenvalues of exp(2 (cos - 1)) on the circle: v = q / 2 lives in the modes +-1, noise of "
-        "mean square 1/8 in all of them. Nothing is fitted. Here the printed bound holds, and says nothing where lambda is "
-        "constant: it grows, because its proof bounds the inverse and the kernel apart. It is no bound for every distribution: its second "
-        "term needs "
-        "a conditional mean in the range of the kernel's operator, and for v = sign(k_1) the error, a bias that falls like a logarithm of "
-        "L, "
-        "exceeds it. Its second term leaves out a constant 1 "
-        "/ l_1: at lambda = L / 10 it is .1 and the floor is .159. The interval [.9, 1.15] was fixed beforehand; short "
-        "sequences are judged from 256 tokens on, because K / L is the kernel's operator only for many keys. Derivation: "
-        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
-        "\n"
-        "*Figure.* Measured and predicted errors for four rules of lambda; the printed bound beside them for lambda = 1.",
+        "mu))^p,   mu = lambda / L\n\n"
+        "with l_j = e^-2 I_j(2), the eigenvalues of exp(2 (cos - 1)) on the circle: v = q / 2 is in the modes +-1, noise of "
+        "mean square 1/8 in all of them. Nothing is fitted. The printed bound holds here, but is useless where lambda is "
+        "constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold for every "
+        "distribution: its second term needs a conditional mean in the range of the kernel's operator. For v = sign(k_1) the "
+        "error, a bias that falls like a logarithm of L, exceeds the bound. The second term also leaves out a constant 1 / "
+        "l_1: at lambda = L / 10 it is .1 and the floor is .159. The interval [.9, 1.15] was fixed beforehand; it applies from "
+        "256 tokens on, because K / L is the kernel's operator only for many keys. Derivation: "
+        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "*Figure.* Measured and predicted errors for four rules of lambda; for lambda = 1 also the printed bound.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

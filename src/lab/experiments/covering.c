@@ -1,9 +1,11 @@
-/* covering.c - counts behind the covering numbers: what holds, what lacks a factor, and which weights are not covered at all.
+/* covering.c - the counts in the covering numbers: which hold, which lack a factor, and which weights are not covered at all.
  *
  *     C.10   a ball of radius R in n dimensions has an e-net of (1 + 2 R / e)^n points: greedy packings of a disc, a square and a diamond
- *     C.11   weights moved by the net's resolutions move the ffn by at most e: the ratio of the two, driven up by an adversary
- *     C.13   the same for attention, R_mha = sum R^v + R^2 sum (w^q + w^k) (R^q + R^k) as printed, with w^v / s2 in the second sum corrected
- *     C.15   sums the attention of layers 0 .. T - 2 and the ffn of layers 0 .. T - 1: the last layer's attention and the aggregation have no net
+ *     C.11   weights moved by the net's resolutions move the ffn by at most e: the largest ratio of the two in an adversarial search
+ *     C.13   the same for attention, R_mha = sum R^v + R^2 sum (w^q + w^k) (R^q + R^k) as printed,
+ *            corrected with w^v / s2 in the second sum
+ *     C.15   sums the attention of layers 0 .. T - 2 and the ffn of layers 0 .. T - 1:
+ *            the last layer's attention and the aggregation have no net
  *     C.9    repaired: exponent (4 + h) D^2 T + d_agg
  *
  * Source: X appendix C.5.
@@ -44,8 +46,7 @@ static double length_of(double x, double y, int norm) {
   return norm == 0 ? x + y : norm == 1 ? hypot(x, y) : hark_larger(x, y);
 }
 
-/* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of
- * it. */
+/* Adds points of a fine grid in the unit ball that are farther than e from all points added before: maximal on the grid, so a net of it. */
 static hark_status pack(hark_lab *lab, hark_lab_table *table, int norm, double e, bool shuffled, uint32_t stream) {
   const int64_t side = 2 * (int64_t)ceil(PER_RESOLUTION / e) + 1, bound = (int64_t)floor(pow(1 + 2 / e, 2));
   int64_t count = 0, packed = 0;
@@ -173,7 +174,7 @@ static hark_status run_transformer(hark_lab *lab, const transformer *t, int laye
   return HARK_OK;
 }
 
-/* Largest change of an output entry when one array of weights is put to its negative. */
+/* Largest change of an output entry when one array of weights is replaced by its negative. */
 static hark_status moved_by(hark_lab *lab, const transformer *t, int layers, const double *input, double *array, int64_t count,
                             double *out) {
   double plain[ENTRIES], moved[ENTRIES];
@@ -242,8 +243,8 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* In the max-norm points that are taken row by row stand nine steps of e/8 apart both ways: (floor(16 R / 9 e) + 1)^2 of them.
- * Points of a packing that is maximal on a grid of steps e/8 have the whole ball within 1.1 e of them: at least (R / 1.2 e)^2. */
+/* In the max-norm, points that are added row by row are nine steps of e/8 apart in both directions: there are (floor(16 R / 9 e) + 1)^2.
+ * The whole ball is within 1.1 e of a packing that is maximal on a grid of steps e/8: it has at least (R / 1.2 e)^2 points. */
 static hark_status judge(hark_lab *lab) {
   double upper = 0, lower = INFINITY, squares = 0, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY,
          repaired = INFINITY;
@@ -285,9 +286,9 @@ const hark_experiment hark_experiment_covering = {
     .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
-        "greedy packings of plane balls stay below (1 + 2 R/e)^2; weights moved by the resolutions of C.11 and of C.13 with w^v / sigma^2 "
-        "move the output by at most e, with C.13 as printed by more; C.15 has no net for the last layer's attention nor for the "
-        "aggregation",
+        "greedy packings of plane balls stay below (1 + 2 R/e)^2; weights moved by the resolutions of C.11, or of C.13 with "
+        "w^v / sigma^2, move the output by at most e, but by more with C.13 as printed; C.15 has no net for the last layer's "
+        "attention or for the aggregation",
     .printed =
         "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
         "the attention of layer T - 2",
@@ -295,14 +296,16 @@ const hark_experiment hark_experiment_covering = {
         "C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); C.9: ((4 + h) D^2 T + d_agg) log(..), R_trans with the "
         "terms of the last attention and of the aggregation",
     .notes =
-        "A packing that no point can be added to is a net, so its size bounds the covering number from above, and disjoint balls of half "
-        "the distance bound it by (1 + 2 R/e)^n: C.10. In the maximum norm packings nearly attain the count.\n\n"
-        "The ratios are those of `lipschitz` with every weight moved at once, as the proofs of C.11 and C.13 choose their resolutions.\n\n"
-        "The third table goes through the weights of a transformer of T layers (feed-forward first, then attention, as in C.4) and puts "
-        "each array to its negative: the output moves for the last layer's attention as for the others, while the sum of C.15 has no "
-        "net for it, nor for the aggregation; with T = 1 no attention is covered at all. The exponent (4 + h) D^2 T that C.9 prints is "
-        "large enough for the layers, since the sum of C.15 falls short of it by just (2 + h) D^2; d_agg and the resolution of the last "
-        "attention are missing.\n\n"
+        "A packing to which no point can be added is a net, so its size bounds the covering number from above, and disjoint "
+        "balls of half the distance bound this size by (1 + 2 R/e)^n: C.10. In the maximum norm packings nearly reach this "
+        "number.\n\n"
+        "The ratios are those of `lipschitz` with all weights moved at once, by the resolutions that the proofs of C.11 and "
+        "C.13 choose.\n\n"
+        "The third table replaces each array of weights of a transformer of T layers (feed-forward first, then attention, as "
+        "in C.4) by its negative. The output moves for the last layer's attention as for the others, but the sum of C.15 has "
+        "no net for it, nor for the aggregation; with T = 1 no attention is covered. The exponent (4 + h) D^2 T that C.9 "
+        "prints is large enough for the layers, since the sum of C.15 is smaller by exactly (2 + h) D^2; d_agg and the "
+        "resolution of the last attention are missing.\n\n"
         "*Figure.* Points of packings over the resolution, and the bound.",
     .measure = measure,
     .judge = judge};

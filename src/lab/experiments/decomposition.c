@@ -1,17 +1,18 @@
-/* decomposition.c - the excess risk of a trained network is approximation, generalisation and optimisation, each over what it depends on.
+/* decomposition.c - the excess risk of a trained network is the sum of approximation, generalisation and optimisation, each measured over
+ * the quantity that it depends on.
  *
  *     E_gen    = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0)        f^ trained, f~ the empirical minimiser, f0 that of the population,
  *     E_approx = E L(f0) - E L(f*)                              both of the class;  f* = E[y | X]
  *     E_opt    = E^ L(f^) - E^ L(f~)                            sum = E L(f^) - E L(f*) = E (f^ - f*)^2                        (X 5.3)
  *
  * A latent angle z ~ U(-1, 1); four tokens of an alphabet of four points x_k on the circle, P(x_k | z) ~ exp(1.5 cos(phi_k - pi z)); y =
- * -1/2 or 1/2 with E[y | z] = g(z). A network of X 5.1 cannot tell orders apart, so the 35 multisets are all there is, and expectations are
- * sums:
+ * -1/2 or 1/2 with E[y | z] = g(z). A network of X 5.1 does not depend on the order of tokens, so there are only 35 multisets, and
+ * expectations are sums:
  *
  *     E L(f) = sum over X and y of (y - f(X))^2 int P(X | z) P(y | z) dz / 2,        f*(X) = int g P(X | z) dz / int P(X | z) dz
  *
- * The left one takes losses with labels, the right one, by another quadrature, the regression function: that the three terms add up to E
- * (f^ - f*)^2 says that f* is the conditional mean and that no term was taken twice. Minimisers are the lowest that L-BFGS finds from many
+ * The left formula uses losses with labels, the right one, by another quadrature, the regression function. If the three terms add up to E
+ * (f^ - f*)^2, then f* is the conditional mean and no term is counted twice. Minimisers are the lowest points that L-BFGS finds from many
  * random weights, from f0 and from f^. Source: X equation 5.3.
  */
 #include <string.h>
@@ -84,7 +85,7 @@ typedef struct model {
   hark_lab_network network;
   hark_lab_sequences sequences;
   hark_lab_descent descent;
-  masses sample;        /* that is trained on */
+  masses sample;        /* for training */
   const masses *target; /* whose risk is minimised */
   double scratch[SEQUENCES];
   double *best, *trained, *lowest; /* weights of f0, f^, f~ */
@@ -213,7 +214,7 @@ static hark_status risk(void *user, const double *weights, double *value, double
 
 static hark_lab_objective objective_of(model *m) { return (hark_lab_objective){.dims = m->network.weights, .evaluate = risk, .user = m}; }
 
-/* L-BFGS from descent->x; weights and *least where it finds less. */
+/* L-BFGS from descent->x; updates weights and *least where it finds less. */
 static hark_status go_down(model *m, double *weights, double *least) {
   const hark_lab_objective objective = objective_of(m);
   HARK_TRY(hark_lab_quasi_newton(&objective, EVALUATIONS, TOLERANCE, &m->descent));
@@ -280,7 +281,7 @@ static hark_status make_model(world *w, int64_t width, const model *smaller, mod
 
 /* ---- the terms ---- */
 
-/* What one sample, one training and one long search give. */
+/* The terms from one sample, one training and one long search. */
 static hark_status add_terms(model *m, int64_t n, int steps, uint32_t stream, hark_lab_mean terms[3], hark_lab_mean *excess,
                              double *difference) {
   const world *const w = m->world;
@@ -374,7 +375,8 @@ static double slope_of(const hark_lab_table *table, int sweep, int column) {
   return hark_lab_line_fit(&line).slope;
 }
 
-/* The power of n in E_gen. A mean of E_gen over few samples may be negative, see `notes`: it has no logarithm, and counts by its error. */
+/* The power of n in E_gen. A mean of E_gen over few samples may be negative, see `notes`: it has no logarithm, and is weighted by its
+ * error. */
 static double power_of_generalisation(const hark_lab_table *table) {
   double n[MOST_POINTS], mean[MOST_POINTS], error[MOST_POINTS];
   int64_t count = 0;
@@ -388,7 +390,7 @@ static double power_of_generalisation(const hark_lab_table *table) {
   return hark_lab_power(count, n, mean, error);
 }
 
-/* Wider networks contain the narrower ones, whose minimiser is where one search begins, so that E_approx cannot rise. The gap of a
+/* Wider networks contain the narrower ones, and one search begins at the minimiser of those, so E_approx cannot rise. The gap of a
  * minimiser is of order n^-1/2 at most (Theorem 5.3): slope -.4 as in `generalisation`. With p = 10 free directions a sample's term has a
  * relative deviation of sqrt(2 / 10); the means of 20 samples have .1, slopes over six n .035; of 6 samples (quick) .18, over five n .08:
  * .25 is three of these. */
@@ -420,28 +422,23 @@ const hark_experiment hark_experiment_decomposition = {
         "optimisation "
         "with the steps of training",
     .notes =
-        "    E_gen = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0),   E_approx = E L(f0) - E L(f*),   E_opt = E^ L(f^) - E^ L(f~)\n"
-        "\n"
-        "The sum is an identity of the definitions as long as every risk is the same number wherever it appears. It is compared with "
-        "another computation, E (f^ - f*)^2, where f* is the mean over the latent posterior by a quadrature of its own; only the "
-        "conditional mean passes, and one tenth of a per cent in it would not.\n"
-        "\n"
-        "Tokens are four points of the circle, P(x_k | z) in proportion to exp(1.5 cos(phi_k - pi z)); labels are -1/2 or 1/2 with mean "
-        "0.35 sin(pi z) + 0.1 cos(2 pi z). f^ is the last point of Adam from random weights; f~ and f0 are the lowest points of L-BFGS "
-        "from "
-        "many, f^ and f0 among them, so that they are bounds of the minima from above. n = 256, width 4 and 800 steps where they do not "
-        "vary. At few steps E_gen can be negative, because f~ fits the sample better than f^ does: E_gen is (E - E^)(L(f^) - L(f0)) + E^ "
-        "L(f~) - "
-        "E^ L(f0), of which the first part has mean near zero where f^ does not fit the sample, and scatters with its distance from f0, "
-        "and "
-        "the second is never positive. So a mean over a few samples may be negative at any n. The power of n is therefore fitted to the "
-        "means themselves, c n^s by least squares weighed by their standard errors (`hark_lab_power()`), not to their logarithms, of "
-        "which there are none: a criterion that was changed later, when with some seeds of `--quick` it measured nan.\n"
-        "\n"
-        "E_approx saturates: with seed 1 it is 0.00149497 at widths 2, 4, 8 and 16, below that of width 1. What is left there is not the "
-        "width's, so that the widths show no more than that it does not rise.\n"
-        "\n"
-        "*Figures.* The terms and the excess risk over n, width and steps; what is negative is not drawn.",
+        "    E_gen = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0),   E_approx = E L(f0) - E L(f*),   E_opt = E^ L(f^) - E^ L(f~)\n\n"
+        "The sum is an identity by definition if every risk has the same value wherever it appears. It is compared with a "
+        "separate computation, E (f^ - f*)^2, where f* is the mean over the latent posterior by a separate quadrature. Only "
+        "the conditional mean passes; an error of one tenth of a per cent in it would fail.\n\n"
+        "Tokens are four points of the circle, P(x_k | z) in proportion to exp(1.5 cos(phi_k - pi z)); labels are -1/2 or 1/2 "
+        "with mean 0.35 sin(pi z) + 0.1 cos(2 pi z). f^ is the last point of Adam from random weights; f~ and f0 are the "
+        "lowest points that L-BFGS reaches from many starting points, f^ and f0 among them, so they bound the minima from "
+        "above. n = 256, width 4 and 800 steps where they do not vary. After few steps E_gen can be negative, because f~ fits "
+        "the sample better than f^ does: E_gen is (E - E^)(L(f^) - L(f0)) + E^ L(f~) - E^ L(f0). The first part has a mean "
+        "near zero where f^ does not fit the sample, and scatters with its distance from f0; the second part is never "
+        "positive. So a mean over a few samples may be negative at any n. The power of n is therefore fitted to the means "
+        "themselves, c n^s by least squares weighted by their standard errors (`hark_lab_power()`), and not to their "
+        "logarithms, which negative means do not have. This criterion was changed later, because it measured nan with some "
+        "seeds of `--quick`.\n\n"
+        "E_approx saturates: with seed 1 it is 0.00149497 at widths 2, 4, 8 and 16, below that of width 1. The remainder does "
+        "not depend on the width, so the widths only show that it does not rise.\n\n"
+        "*Figures.* The terms and the excess risk over n, width and steps; negative values are not drawn.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -6,9 +6,10 @@
  *     P(x_l = 1 | the others) = (1 + n1) / (L + 1),  n1 ones among the L - 1 others                                              (urn)
  *                             = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz                                                (latent)
  *
- * The first is computed a third way, from the urn itself: the product of its draws' probabilities, with x_l = 1 over both.
+ * The left side is also computed in a third way, from the urn itself: the product of the probabilities of its draws with x_l = 1, divided
+ * by the sum for both values.
  *
- * An urn of L balls, half of them red, drawn without replacement, has no such z. The first k draws are within k (k - 1) / (2 L) of
+ * An urn of L balls, half of them red, drawn without replacement, is no such mixture. The first k draws are within k (k - 1) / (2 L) of
  * independent ones in total variation (Diaconis, Freedman 1980, here with two colours). Source: X Prop. 3.1.
  */
 #include "lab/fit.h"
@@ -61,7 +62,7 @@ static double latent_predictive(const hark_lab_rule *rule, int64_t ones, int64_t
   return top / all;
 }
 
-/* One sequence that the urn draws; every token of it is left out in turn. */
+/* One sequence drawn from the urn; every token is left out in turn. */
 static hark_status measure_sequence(hark_lab *lab, int64_t length, uint32_t stream, hark_lab_table *table) {
   double uniform[LONGEST], red = 1;
   unsigned char x[LONGEST];
@@ -158,16 +159,17 @@ const hark_experiment hark_experiment_definetti = {
     .summary = "exchangeable sequences are mixtures over a latent variable, finite ones nearly",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
-        "the predictive of a token that is left out of Polya's urn equals the integral over its latent variable; 8 draws without "
-        "replacement from L balls are within 28/L of a mixture in total variation, and that falls like 1/L",
+        "the predictive distribution of a token that is left out of Polya's urn equals the integral over its latent variable; "
+        "8 draws without replacement from L balls are within 28/L of a mixture in total variation, and this distance falls "
+        "like 1/L",
     .notes =
         "Polya's urn with one ball of each of two colours is exchangeable with a uniform latent z:\n\n"
         "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n\n"
         "with n1 ones among the L - 1 others. The left side is computed from the urn itself, as a quotient of products of the "
-        "probabilities of its draws, every token left out in turn; Gauss-Legendre with L/2 + 1 nodes is exact for the right one. "
-        "The proposition needs an infinite sequence. L balls drawn without replacement are exchangeable and finite: their first "
-        "k = 8 draws differ from independent ones by less than k (k - 1)/(2 L), the chance that draws with replacement would meet "
-        "a ball twice.\n\n"
+        "probabilities of its draws, with every token left out in turn; Gauss-Legendre quadrature with L/2 + 1 nodes is exact "
+        "for the right side. The proposition needs an infinite sequence. L balls drawn without replacement are exchangeable "
+        "and finite: their first k = 8 draws differ from independent ones by less than k (k - 1)/(2 L), the chance that draws "
+        "with replacement would meet a ball twice.\n\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,
     .measure = measure,

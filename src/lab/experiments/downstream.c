@@ -1,10 +1,13 @@
-/* downstream.c - a network is trained to predict masked tokens, frozen, and given a new aggregation for another task: what that costs.
+/* downstream.c - a network is trained to predict masked tokens, then frozen, and a new aggregation is fitted for another task: the
+ * generalisation gap.
  *
  *     z ~ N(0, I_2),  tokens x_l = (cos t_l, sin t_l, r_l),  r_l = z.(cos t_l, sin t_l) + 0.3 N,  t_l ~ U(0, 2 pi),  l = 1 .. 8
- *     pre-training:  msk = (cos t, sin t, 0) of a ninth token whose r is the target; networks of X 5.1 (latent_network.h), all weights trained
- *     downstream:    y = tanh z_1 + N(0, 1);  msk = (1, 0, 0);  y^ = theta.o,  o [8] the frozen attention, theta [8] by least squares on n tokens
+ *     pre-training:  msk = (cos t, sin t, 0) of a ninth token whose r is the target;
+ *                    networks of X 5.1 (latent_network.h), all weights trained
+ *     downstream:    y = tanh z_1 + N(0, 1);  msk = (1, 0, 0);  y^ = theta.o,
+ *                    o [8] the frozen attention, theta [8] by least squares on n tokens
  *
- * The gap (aggregation.h) belongs to least squares on p = 8 features, whatever the width of what was frozen. With a file of reviews the
+ * The gap (aggregation.h) is that of least squares on p = 8 features, for every width of the frozen network. With a file of reviews the
  * same is done with bytes (reviews.h). Source: X section 6 (equation 6.2), Theorem 5.3 for the aggregation alone.
  */
 #include <string.h>
@@ -48,7 +51,7 @@ static const hark_lab_column columns[COLUMNS] = {{"width", "frozen", NULL},
 static const hark_lab_gap_columns gap_columns = {WIDTH, COUNT, GAP, EXPECTED};
 
 typedef struct sizes {
-  int64_t pre_training, pool; /* sequences; the pool is trained on downstream, in pieces, and as many more are the population */
+  int64_t pre_training, pool; /* sequences; pieces of the pool are fitted downstream, as many more sequences are the population */
   int steps;
 } sizes;
 static const sizes quick_sizes = {512, 12288, 120}, full_sizes = {2048, 49152, 400};
@@ -61,7 +64,7 @@ typedef struct problem {
   double *tokens, *masks, *targets, *scratch, *normal, *uniform;
 } problem;
 
-/* Sequences with a mask of their own each and the masked response, of streams stream .. stream + 1; latent [count, 2] may be NULL. */
+/* Sequences, each with its own mask, and the masked response, of streams stream .. stream + 1; latent [count, 2] may be NULL. */
 static void draw_sequences(problem *p, uint32_t stream, int64_t count, double *latent) {
   enum { NORMAL = LATENT + LENGTH + 1 };
   hark_lab_normal(p->lab, stream, count * NORMAL, p->normal);
@@ -182,10 +185,10 @@ static hark_status check(hark_context *context, const void *values) {
 }
 
 /* [.8, 1.25] and [-1.2, -.4] were fixed beforehand. A gap is a sum of two squares of the same p = 8 directions: its relative deviation is
- * about sqrt(2 / 8) = .5 a piece, .05 for 96 pieces of 512 (49152 sequences), and the widths see the same sequences. 24 pieces (quick) have
- * .1: the ratio of two that were independent .14; [.65, 1.5] is three of these beyond 1, a slope over five n moves by .05 at most: it keeps
- * its interval. The masked response has the variance 1.09, whose mean of 512 has a deviation of .06 in proportion: a loss below .9 of that
- * of zero, on the same new sequences, is something learned. */
+ * about sqrt(2 / 8) = .5 per piece and .05 for 96 pieces of 512 (49152 sequences), and all widths use the same sequences. For 24 pieces
+ * (quick) it is .1, and .14 for the ratio of two independent gaps; [.65, 1.5] is three of these around 1. A slope over five n moves by .05
+ * at most and keeps its interval. The masked response has the variance 1.09, and a mean over 512 has a relative deviation of .06: a loss
+ * below .9 of that of the prediction zero, on the same new sequences, shows that something was learned. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
@@ -202,52 +205,44 @@ const hark_experiment hark_experiment_downstream = {
     .summary = "a new aggregation on a frozen network generalises by its own size, not by that of what is frozen",
     .paper = HARK_LAB_PAPER_X "section 6, equation 6.2",
     .statement =
-        "networks of width 8, 32 and 128 pre-trained on masked tokens and frozen: the gap of a new aggregation of eight weights between "
-        "new sequences and those it was fitted on is the same for all, and falls with their number n between n^-0.4 and n^-1.2",
+        "networks of width 8, 32 and 128 are pre-trained on masked tokens and frozen: the gap of a new aggregation of eight "
+        "weights, between new sequences and those that it was fitted to, is the same for all, and falls with the number n of "
+        "fitted sequences between n^-0.4 and n^-1.2",
     .notes =
-        "    y^ = theta.o,   o [8] frozen attention over (cos t, sin t, z.(cos t, sin t) + 0.3 N);      gap = s2 (p/n + p/(n - p - 1)), p "
-        "= 8\n"
-        "\n"
-        "Theorem 5.3 for the class of downstream networks has only the aggregation's parameters free. Each network is trained as a whole "
-        "on "
-        "the response of a masked token; then all but the aggregation is frozen, which is fitted by least squares to y = tanh z_1 + N(0, "
-        "1). "
-        "Gaps are means over pieces of one pool of sequences; the loss of the best theta, found on as many other sequences, is taken from "
-        "both losses, which leaves the mean as it is and removes most of the scatter. The expected gap is that of normal features; those "
-        "here are bounded, and what they miss of tanh z_1 is not independent of them. That no gap is above that of width 8 is what the "
-        "theorem is about; that none is far below it, and how fast "
-        "it falls, are not the same for all seeds. The last column is the loss that the same "
-        "aggregation has at best on the network's random weights.\n"
-        "\n"
-        "`--reviews FILE` adds real text (lines of a label, a tab and a text, such as IMDb's): networks of the same form on windows of 64 "
-        "bytes, "
-        "each byte's embedding and its place's for x_l, trained in f32 to tell bytes that are hidden, from the query of their place; then "
-        "frozen, and an "
-        "aggregation of the attention at the middle place fitted to the labels, -1/2 and 1/2. Reviews of pre-training, of the fits and of "
-        "the "
-        "population are different ones; windows of one review are never in one fit with n to 512 of them, and are not independent. The "
-        "criteria are the same, and that hidden bytes are told better than by their frequencies; they were fixed before the first run. "
-        "The rate and the steps of the training were not: the first quick run, with 0.004 and 300 steps, learned nothing of the bytes. "
-        "With the 25000 training reviews of IMDb the best theta takes less than a hundredth off the loss of zero: such a head knows hardly "
-        "anything of a label, and what is measured is the gap. They passed with seed 1, the one that they were measured with: ratios of "
-        "gaps "
-        "from 0.90 to 1.00, slopes -1.09 to -1.05, cross-entropy of hidden bytes 0.95 of their entropy at most. "
-        "`recipes/downstream/` has learning curves of whole models, beside training from scratch.\n"
-        "\n"
+        "    y^ = theta.o,   o [8] frozen attention over (cos t, sin t, z.(cos t, sin t) + 0.3 N);      gap = s2 (p/n + p/(n - "
+        "p - 1)), p = 8\n\n"
+        "In Theorem 5.3 for the class of downstream networks, only the aggregation's parameters are free. Each network is "
+        "trained as a whole to predict the response of a masked token. Then everything but the aggregation is frozen, and the "
+        "aggregation is fitted by least squares to y = tanh z_1 + N(0, 1). Gaps are means over pieces of one pool of "
+        "sequences; the loss of the best theta, found on as many other sequences, is subtracted from both losses, which does "
+        "not change the mean and removes most of the scatter. The expected gap is that of normal features; the features here "
+        "are bounded, and their error for tanh z_1 is not independent of them. The theorem is about the criterion that no gap "
+        "is above that of width 8. Whether none is far below it, and how fast the gap falls, differs between seeds. The last "
+        "column is the least loss that the same aggregation reaches on the network with random weights.\n\n"
+        "`--reviews FILE` adds real text (lines of a label, a tab and a text, such as IMDb's). Networks of the same form read "
+        "windows of 64 bytes, where x_l are the embeddings of a byte and of its position. They are trained in f32 to predict "
+        "masked bytes from the query of their position. Then they are frozen, and an aggregation of the attention at the "
+        "middle position is fitted to the labels, -1/2 and 1/2. Pre-training, fits and population use different reviews; the "
+        "windows of one review are never in one fit with n to 512 of them, and are not independent. The criteria are the same, "
+        "with one more: masked bytes are predicted better than by their frequencies. They were fixed before the first run. The "
+        "learning rate and the number of training steps were not: the first quick run, with 0.004 and 300 steps, learned "
+        "nothing about the bytes. With the 25000 training reviews of IMDb the loss of the best theta is less than a hundredth "
+        "below that of zero: such a head predicts almost nothing of a label, and what is measured is the gap. The criteria "
+        "passed with seed 1, the only seed measured: ratios of gaps from 0.90 to 1.00, slopes -1.09 to -1.05, cross-entropy of "
+        "masked bytes at most 0.95 of their entropy. `recipes/downstream/` has learning curves of whole models, compared with "
+        "training from scratch.\n\n"
         "*Figure.* Gaps over n for the three widths, and the expected one.",
     .failure_of = "that of width 8 with the same n, least|slope of the gap in n, log-log, least",
     .failure =
-        "It is the gap of width 8 that is large, most of all at n = 32, where that of normal features is exceeded several times over; the "
-        "gaps of widths 32 and 128 are near the expected ones. Eight features are made of eight rectifiers there, and one of them that is "
-        "seldom on leaves a direction in which few of the n sequences have anything to say: what least squares puts there is large on new "
-        "ones. A mixture of 32 or 128 rectifiers is nearer to normal. In the gap's term in n^-2 stands E h^2 with h = o'(E o o')^-1 o, "
-        "which "
-        "is p (p + 2) = 80 for normal features; over that it was 1.2 to 4.4 at width 8 in quick runs of the seeds 1 to 8, and 1.1 to 2.3 "
-        "at "
-        "the others, and the smallest ratio of gaps, .70 and .78, came where it was largest, 4.4 and 3.5. Theorem 5.3 bounds the gap from "
-        "above "
-        "by the aggregation's own size; it does not say that gaps are equal. What is "
-        "shown is the other criterion, that no gap is above that of width 8 by more than a quarter, whatever is frozen.",
+        "The gap of width 8 is large, most of all at n = 32, where it is several times that of normal features; the gaps of "
+        "widths 32 and 128 are near the expected ones. At width 8, eight features are made of eight rectifiers. A rectifier "
+        "that is seldom on leaves a direction about which few of the n sequences have information, and the least squares "
+        "estimate in this direction is large on new sequences. A mixture of 32 or 128 rectifiers is nearer to normal. The "
+        "gap's term in n^-2 contains E h^2 with h = o'(E o o')^-1 o, which is p (p + 2) = 80 for normal features. Divided by "
+        "that, it was 1.2 to 4.4 at width 8 in quick runs of the seeds 1 to 8, and 1.1 to 2.3 at the others. The smallest "
+        "ratios of gaps, .70 and .78, occurred where it was largest, 4.4 and 3.5. Theorem 5.3 bounds the gap from above by the "
+        "aggregation's own size; it does not say that gaps are equal. The other criterion shows that no gap is above that of "
+        "width 8 by more than a quarter, whatever is frozen.",
     .check = check,
     .measure = measure,
     .judge = judge};

@@ -1,10 +1,10 @@
-/* exchangeability.c - an encoder does not see the order of its tokens once their positions are part of them.
+/* exchangeability.c - the output of an encoder does not depend on the order of tokens that contain their positions.
  *
  *     x_l = token_l + position_l;     X <- X + sum over heads attn(X W^q, X W^k, X W^v),   X <- X + relu(X A) B,   some layers
  *     encoder(P X) = P encoder(X)  for every permutation P of the rows
  *
- * Not so when the tokens alone are permuted and positions stay in place: then order matters, which is what positions are for; nor with a
- * positional kernel inside of attention, which reads the row numbers themselves. Source: X section 3, figure 1.
+ * This does not hold when the tokens alone are permuted and positions stay in place, because positions represent the order; nor with a
+ * positional kernel inside of attention, which depends on the row numbers. Source: X section 3, figure 1.
  */
 #include "lab/attention.h"
 #include "lab/matrix.h"
@@ -14,7 +14,7 @@
 #define HEAD_DIM (WIDTH / HEADS)
 #define HIDDEN 32
 #define LAYERS 2
-#define FIRST_ORDER_STREAM 1000 /* one for each length, and as far apart as that for each order that is drawn again */
+#define FIRST_ORDER_STREAM 1000 /* one for each length; each order that is drawn again is as far from the previous one */
 #define ORDER_STREAMS 65536
 
 enum { LENGTH, KERNEL, TOGETHER, MEAN, TOKENS_ALONE, WITH_KERNEL, COLUMNS };
@@ -110,7 +110,7 @@ static double difference_of_means(const encoder *e, const double *a, const doubl
   return largest;
 }
 
-/* Neither the order as it was nor its reverse, which kernels of the distance do not tell from it. */
+/* Neither the original order nor its reverse, which kernels of the distance do not distinguish from it. */
 static bool moves_tokens(const int64_t *order, int64_t length) {
   bool same = true, reversed = true;
   for (int64_t l = 0; l < length; l++) {
@@ -208,8 +208,8 @@ const hark_experiment hark_experiment_exchangeability = {
     .summary = "an encoder treats tokens with their positions as a set",
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
-        "permuting tokens together with their positions permutes the encoder's output and leaves its mean as it is, to rounding; "
-        "permuting tokens alone does not, nor does a positional kernel inside of attention allow it",
+        "permuting tokens together with their positions permutes the encoder's output and does not change its mean, up to "
+        "rounding; this does not hold if tokens alone are permuted, nor with a positional kernel inside of attention",
     .notes =
         "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
         "Two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a skip connection. The two "
@@ -217,10 +217,9 @@ const hark_experiment hark_experiment_exchangeability = {
         "row numbers is not part of the token.",
     .failure_of = "with a positional kernel",
     .failure =
-        "The least difference is that of four tokens. Their distances are 1, 2 and 3, the kernel's logarithms -1/4, -1/2 and -3/4, and a "
-        "permutation changes one of them by 1/2 at most: weights change by some tens of per cent, and outputs of size one to ten by some "
-        "tenths. The bound of 0.5 supposes more. What is shown is that the difference is not rounding: it stands eleven orders of "
-        "magnitude "
-        "above that of tokens permuted with their positions.",
+        "The least difference is that of four tokens. Their distances are 1, 2 and 3, the kernel's logarithms -1/4, -1/2 and "
+        "-3/4, and a permutation changes one of them by 1/2 at most: weights change by some tens of per cent, and outputs of "
+        "size one to ten by some tenths. The bound of 0.5 assumes larger changes. The experiment shows that the difference is "
+        "not rounding: it is eleven orders of magnitude above that of tokens permuted with their positions.",
     .measure = measure,
     .judge = judge};

@@ -1,15 +1,15 @@
-/* finite.c - the finite-dimensional example: a Bayesian linear regression inside one sequence, and which ridge it takes.
+/* finite.c - the finite-dimensional example: a Bayesian linear regression inside one sequence, and its ridge.
  *
  *     r_l = z c_l + N(0, s2),   z [dr, dc] ~ N(0, t2),   c_l ~ N(0, I);      zbar = R^T C (C^T C + rho I)^-1  (= R^T (C C^T + rho I)^-1 C)
  *
- * The posterior mean has rho = s2 / t2. With G = C^T C, of eigenvalues e_i, any rho leaves at a new c ~ N(0, I)
+ * The posterior mean has rho = s2 / t2. With G = C^T C, of eigenvalues e_i, any rho has at a new c ~ N(0, I) the excess error
  *
  *     E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,      for rho = s2 / t2:  dr s2 E sum_i 1 / (e_i + rho)
  *
- * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda, whatever the noise; and a variance of y that does not depend on X (3.8), where it
- * is s2 (1 + c^T (G + rho I)^-1 c). Measured by a recursion over the tokens (recursive least squares), which has every length on its way;
- * expected from the eigenvalues of the same C. Predictors (c_theta, r_theta) that were trained: finite_trained.h. Source: X (Zhang et al.),
- * section 3.1.
+ * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda for any noise, and a variance of y that does not depend on X (3.8); it is s2 (1 +
+ * c^T (G + rho I)^-1 c). The error is measured by a recursion over the tokens (recursive least squares), which passes through every length;
+ * the expected error is computed from the eigenvalues of the same C. Trained predictors (c_theta, r_theta): finite_trained.h. Source: X
+ * (Zhang et al.), section 3.1.
  */
 #include "lab/finite_trained.h"
 #include "lab/fit.h"
@@ -27,7 +27,7 @@ enum { RESPONSES = HARK_FINITE_RESPONSES, COVARIATES = HARK_FINITE_COVARIATES, T
 #define LENGTHS 9 /* at most: 4, 8, .. 1024 */
 #define QUICK_DRAWS 2000
 #define FULL_DRAWS 20000
-#define NORMAL_975 1.959963984540054 /* where a standard normal number lies between it and its negative with probability .95 */
+#define NORMAL_975 1.959963984540054 /* a standard normal number is between its negative and it with probability .95 */
 
 enum { BAYES, PRINTED, RIDGES };
 static const double ridges[RIDGES] = {NOISE / PRIOR, PRIOR};
@@ -47,7 +47,7 @@ typedef struct posterior {
   double mean[RESPONSES * COVARIATES], covariance[COVARIATES * COVARIATES];
 } posterior;
 
-/* What was seen at one length. */
+/* The measurements at one length. */
 typedef struct tally {
   hark_lab_mean excess[RIDGES], expected[RIDGES];
   double covered, covered_constant;
@@ -180,10 +180,10 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* An excess is a square with two degrees of freedom times a factor that scatters as much again with few tokens: its relative deviation is
- * 1.2 for long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed
- * beforehand) and four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06
- * over 64 .. 512. 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
+/* An excess is a square with two degrees of freedom times a factor that scatters as much with few tokens: its relative deviation is 1.2 for
+ * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
+ * four of these. The slope's deviation is .006 and .017; the expected 1 / (L - 9) has the slope -1.04 over 64 .. 1024 and -1.06 over 64 ..
+ * 512. The coverage of 40000 responses has a deviation of .0011, that of 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
  * The quick interval was not: 1.33, then 1.4, 1.8 and 1.3, each set after a run with the sizes and the search of that time. The history of
  * the sizes: notes. */
 static hark_status judge(hark_lab *lab) {
@@ -216,46 +216,43 @@ const hark_experiment hark_experiment_finite = {
     .summary = "the finite-dimensional example: its Bayes ridge is noise over prior variance",
     .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
     .statement =
-        "with z ~ N(0, t2 I) and noise s2 the posterior mean is the ridge regression with s2 / t2, its excess is dr s2 E tr (C'C + s2/t2 "
-        "I)^-1, which falls like 1 / L, and its predictive interval holds what it says; features learned from mixtures of c and r at 32 "
-        "tokens come within a tenth of it at all lengths",
+        "with z ~ N(0, t2 I) and noise s2 the posterior mean is the ridge regression with s2 / t2, its excess is dr s2 E tr "
+        "(C'C + s2/t2 I)^-1, which falls like 1 / L, and its predictive interval has its nominal coverage; features learned "
+        "from mixtures of c and r at 32 tokens come within a tenth of it at all lengths",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7); a predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda; predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .notes =
         "    zbar = R^T C (C^T C + rho I)^-1,   E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,   e_i the "
-        "eigenvalues of C^T C\n"
-        "\n"
-        "least for rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). dr = 2, dc = 8, s2 = .25, t2 = 4, c normal. The "
-        "mean is followed from token to token by recursive least squares; what is expected comes from the eigenvalues of the "
-        "same C. At 16 tokens the printed ridge costs fourteen times the error. The slope is that of 1 / (L - 9). An interval "
-        "made with the constant variance of (3.8) holds 23 % instead of 95 % after four tokens. Derivation: "
-        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
-        "\n"
-        "The second table has a predictor whose c_theta, r_theta and mask are linear maps of tokens (c, r) M and masks c M' with unknown "
-        "M; their "
-        "entries are trained by Adam, then L-BFGS, then steps of Levenberg and Marquardt, on 24576 sequences of 32 tokens and sixteen "
-        "masks, by "
-        "the gradients of hark's operator linear_ridge. Features are identified only up to maps that keep the kernel, so "
-        "predictions are compared, with those of the Bayes predictor on c and r themselves, over the same sequences.\n"
-        "\n"
-        "*What was fixed when.* Fixed before the first run: training at 32 tokens, tests at 8 to 512, an excess of at most 1.1 times the "
-        "Bayes predictor's, in the full experiment. The number of sequences that are trained on was not: it went from 8192 to 16384 to "
-        "24576 after runs. At 8 tokens 16384 sequences gave 1.107, and with 24576 two hundred evaluations of L-BFGS, which then ended the "
-        "training, gave 1.1006: the criterion failed. What the minimiser of the empirical risk is to lose was then derived "
-        "(a sandwich of the score's variance and the curvature at 32 tokens, in the 36 directions of the kernel, by simulation at the "
-        "truth): 1.55 for 2048 sequences, where searches that went on came to 1.55 to 1.59, and 1.042 +- 0.017 for 24576. So that "
-        "the search had not ended, and it was replaced: L-BFGS with 700 evaluations, most on fewer sequences, was still at 1.361. "
-        "Searches that had ended early on 2048 sequences had come to 1.2 to 1.37, nearer than their minimiser: what ends too early may do "
-        "better than what ends. The simulation is no part of the program. "
-        "The interval of --quick was chosen later than the full one, after its runs: 1.33, then 1.4, 1.8 and 1.3.\n"
-        "\n"
-        "*Figure.* Excess errors over L with the two ridges, and what is expected of them.",
+        "eigenvalues of C^T C\n\n"
+        "The error is least for rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). dr = 2, dc = 8, s2 = .25, t2 = 4, c "
+        "normal. The mean is updated from token to token by recursive least squares; the expected error is computed from the "
+        "eigenvalues of the same C. At 16 tokens the printed ridge costs fourteen times the error. The slope is that of 1 / (L "
+        "- 9). An interval with the constant variance of (3.8) covers 23 % instead of 95 % after four tokens. Derivation: "
+        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "The second table has a predictor whose c_theta, r_theta and mask are linear maps of tokens (c, r) M and masks c M' "
+        "with unknown M; their entries are trained by Adam, then L-BFGS, then steps of Levenberg and Marquardt, on 24576 "
+        "sequences of 32 tokens and sixteen masks, with the gradients of hark's operator linear_ridge. Features are identified "
+        "only up to maps that keep the kernel. Therefore predictions are compared, with those of the Bayes predictor on c and "
+        "r themselves, on the same sequences.\n\n"
+        "*What was fixed when.* Fixed before the first run: training at 32 tokens, tests at 8 to 512, an excess of at most 1.1 "
+        "times the Bayes predictor's, in the full experiment. The number of training sequences was not fixed: after runs it "
+        "was raised from 8192 to 16384 and to 24576. At 8 tokens 16384 sequences gave 1.107. With 24576 sequences two hundred "
+        "evaluations of L-BFGS, which then ended the training, gave 1.1006: the criterion failed. The expected ratio of the "
+        "minimiser of the empirical risk was then derived (a sandwich of the score's variance and the curvature at 32 tokens, "
+        "in the 36 directions of the kernel, by simulation at the truth): 1.55 for 2048 sequences, where searches that were "
+        "continued reached 1.55 to 1.59, and 1.042 +- 0.017 for 24576. So the search had not converged, and it was replaced: "
+        "L-BFGS with 700 evaluations, most on fewer sequences, was still at 1.361. Searches that had ended early on 2048 "
+        "sequences had reached 1.2 to 1.37, less than their minimiser: a search that ends too early may give a better "
+        "predictor than one that converges. The simulation is not part of the program. The interval of --quick was chosen "
+        "later than the full one, after its runs: 1.33, then 1.4, 1.8 and 1.3.\n\n"
+        "*Figure.* Excess errors over L with the two ridges, and the expected errors.",
     .failure_of = "trained predictor's excess",
     .failure =
-        "The kernel c_theta c_theta' need be right only up to (ridge / eigenvalues of C'C)^2 at 32 tokens, where those are at least 8: a "
-        "ridge that is off by a factor of 1 + e costs 0.00066 e^2 there. At 8 tokens some are near zero and the ridge is all there is. "
-        "The minimiser on N sequences is off in 36 directions, and loses 4 % at 8 tokens for N = 24576, in proportion to 1 / N (see the "
-        "notes); more may be a search that has not ended. A rest of r in c_theta does not go with the number of tokens, and is seen "
-        "at the largest numbers of them.",
+        "The kernel c_theta c_theta' needs to be correct only up to (ridge / eigenvalues of C'C)^2 at 32 tokens, where these "
+        "eigenvalues are at least 8: a ridge that is wrong by a factor of 1 + e costs 0.00066 e^2 there. At 8 tokens some "
+        "eigenvalues are near zero, where only the ridge matters. The minimiser on N sequences is wrong in 36 directions, and "
+        "loses 4 % at 8 tokens for N = 24576, in proportion to 1 / N (see the notes); a larger loss may mean that the search "
+        "has not converged. A remainder of r in c_theta does not vanish with more tokens, and is visible at the largest "
+        "numbers of tokens.",
     .measure = measure,
     .judge = judge};

@@ -4,8 +4,8 @@
  *     gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2,   f^ the empirical minimiser
  *
  * over the networks of X 5.1 (latent_network.h), d = m = d_p = d_v = 4, norms of all matrices at most 3, sigma^2 = d_p. The theorem has
- * n^-1/2 and no L. The supremum is searched by Adam with every step projected onto the norms; it and f^ are what such searches find. y as
- * in latent_data.h, whose noise is known, so that the loss on new sequences is taken against E[y | z].
+ * n^-1/2 and no L. Adam searches for the supremum with every step projected onto the norms; the supremum and f^ are the results of such
+ * searches. y as in latent_data.h, whose noise is known, so the loss on new sequences is computed from E[y | z].
  *
  * Assumption C.2, that the aggregation moves by no more than the largest row does, is measured for a sum, a mean and a class query.
  * Source: X Theorems 5.3 and C.4.
@@ -204,7 +204,7 @@ static hark_status move_rows(hark_lab *lab, int64_t length, const double *x, con
   return HARK_OK;
 }
 
-/* Every row moved alike, and every row on its own. */
+/* All rows moved equally, and every row moved separately. */
 static hark_status measure_aggregations(hark_lab *lab) {
   enum { TRIES = 10 };
   hark_lab_table *table;
@@ -227,7 +227,7 @@ static hark_status measure_aggregations(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Points with the columns `drawn` of one sweep, and the power that the theorem has, through the first point. */
+/* Points with the columns `drawn` of one sweep, and the power of the theorem, through the first point. */
 static hark_status draw(hark_lab *lab, int sweep, hark_lab_axes axes, double power) {
   static const int drawn[] = {COMPLEXITY, GAP};
   static const char *const names[] = {"complexity", "gap"};
@@ -278,11 +278,11 @@ static double slope_of(const hark_lab_table *table, int sweep, int column) {
   return hark_lab_line_fit(&line).slope;
 }
 
-/* The intervals of the slopes were fixed beforehand. A sign that turns moves a supremum by at most 1 / n, so that its deviation is at most
- * 1 / (2 sqrt n) (Efron, Stein), .4 at most of a complexity of 1.2 / sqrt n or more. The means of 24 draws have .08, slopes over five n
- * .037 and over four L .026. With 8 draws (quick) it is .14, over four n .09 and three L .07: three of these more on both sides. The gap of
- * a minimiser with p free parameters is of order p / n where the minimum is regular, and at most of order n^-1/2: only an upper end.
- * A class query of length 1 over rows in the unit ball moves by at most 1 + (|q| + |k|) / sigma^2 = 1.5
+/* The intervals of the slopes were fixed beforehand. Changing one sign moves a supremum by at most 1 / n, so its deviation is at most 1 /
+ * (2 sqrt n) (Efron, Stein), .4 at most of a complexity of 1.2 / sqrt n or more. The means of 24 draws have .08, slopes over five n .037
+ * and over four L .026. With 8 draws (quick) it is .14, over four n .09 and over three L .07: the quick intervals are wider by three of
+ * these on both sides. The gap of a minimiser with p free parameters is of order p / n where the minimum is regular, and at most of order
+ * n^-1/2: only an upper end. A class query of length 1 over rows in the unit ball moves by at most 1 + (|q| + |k|) / sigma^2 = 1.5
  * (docs/mathematics/latent-variables.md). */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
@@ -310,22 +310,21 @@ const hark_experiment hark_experiment_generalisation = {
     .summary = "attention networks follow noise like n^-1/2, whatever the number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
-        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new sequences and on "
-        "those trained on, fall with the number of sequences n at least like n^-1/2 and do not grow with the number of tokens L; a mean "
-        "moves no more than its rows do, a class query without matrices by 1.5 times that at most, a sum by a factor of L",
+        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "
+        "sequences and on training sequences, fall with the number of sequences n at least like n^-1/2 and do not grow with "
+        "the number of tokens L; a mean moves no more than its rows do, a class query without matrices at most 1.5 times as "
+        "much, a sum L times as much",
     .notes =
-        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n"
-        "\n"
-        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. Suprema and "
-        "minimisers are searched by Adam, every step projected onto the norms (singular values cut at 3), so that what is found is a lower "
-        "bound of the complexity. The theorem is an upper bound: that the gap falls faster than n^-1/2 (a regular minimum has 1/n) agrees "
-        "with it, and nothing is said of its growth in heads or layers, which such a bound cannot be tested by.\n"
-        "\n"
-        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query is analytic, "
-        "1 "
-        "+ (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for the query of the class whose "
-        "norms are at most 3: with W^v = 3 I and scores that are all alike it is three times the mean, and moves so.\n"
-        "\n"
+        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n\n"
+        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. "
+        "Adam searches for suprema and minimisers, with every step projected onto the norms (singular values cut at 3), so the "
+        "result is a lower bound of the complexity. The theorem is an upper bound: a gap that falls faster than n^-1/2 (a "
+        "regular minimum has 1/n) agrees with it. The growth with heads or layers is not measured, because it cannot test an "
+        "upper bound.\n\n"
+        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query "
+        "is analytic, 1 + (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for "
+        "the class query with norms of at most 3: with W^v = 3 I and equal scores its output is three times the mean, and "
+        "moves three times as much.\n\n"
         "*Figures.* Complexity and gap over n and over L; the dashes have the theorem's slope.",
     .measure = measure,
     .judge = judge};

@@ -1,8 +1,10 @@
 /* head_sum.c - heads that are concatenated and projected are a sum of heads.
  *
- *     concat(head_1 .. head_h) W^o = sum_i attn(q, K_i, X W~_i W^o_i),   head_i = attn(q, K_i, X W~_i),  W^o = (W^o_1; ..; W^o_h)      (B.2 = B.3)
+ *     concat(head_1 .. head_h) W^o = sum_i attn(q, K_i, X W~_i W^o_i),
+ *     head_i = attn(q, K_i, X W~_i),  W^o = (W^o_1; ..; W^o_h)      (B.2 = B.3)
  *
- * so the sum's values are X W^v_i with W^v_i = W~_i W^o_i, of rank d_p at most: a sum with free W^v_i says more. Source: X section B.2.
+ * so the sum's values are X W^v_i with W^v_i = W~_i W^o_i, of rank d_p at most: a sum with free W^v_i is more general. Source: X section
+ * B.2.
  */
 #include <string.h>
 
@@ -78,7 +80,7 @@ static hark_status measure_shape(hark_lab *lab, hark_lab_table *table, const sha
   for (int64_t i = 0; i < s->heads; i++) HARK_TRY(add_head(lab, s, i, &choice, tokens, output_weights, concatenated, sum, &row[RANK]));
   hark_lab_multiply(L, d, d, concatenated, output_weights, projected);
   for (int64_t i = 0; i < L * d; i++) row[DIFFERENCE] = hark_lab_larger(row[DIFFERENCE], fabs(sum[i] - projected[i]));
-  /* the same with the rows of W^o one place on: a head that meets another one's output weights */
+  /* the same with the rows of W^o shifted by one: a head is multiplied by output weights of another head */
   for (int64_t i = 0; i < d; i++) {
     const double first = output_weights[i];
     for (int64_t r = 0; r + 1 < d; r++) output_weights[r * d + i] = output_weights[(r + 1) * d + i];
@@ -99,8 +101,8 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* The equality is an identity of sums that are taken in another order: outputs of size one, differences of 1e-15. With output weights
- * displaced they are of size one, which shows that the equality could fail. */
+/* The equality is an identity of sums in a different order: outputs have size one, differences 1e-15. With shifted output weights
+ * differences have size one, which shows that the equality could fail. */
 static hark_status judge(hark_lab *lab) {
   double difference = 0, rank = 0, displaced = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
@@ -118,11 +120,12 @@ const hark_experiment hark_experiment_head_sum = {
     .summary = "heads concatenated and projected are a sum of heads",
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
-        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of heads "
-        "whose values have d/h, for both kernels: an identity, which output weights that are one row off break",
+        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of "
+        "heads whose values have d/h, for both kernels: an identity, which does not hold with output weights shifted by one row",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
-        "Attention is linear in its values. The W^v_i that come out have rank d/h at most, so the sum with free d x d matrices, as the "
-        "paper's section C uses it, is the larger class: every concatenation is such a sum, and not the reverse.",
+        "Attention is linear in its values. These W^v_i have rank d/h at most, so the sum with free d x d matrices, which the "
+        "paper's section C uses, is the larger class: every concatenation is such a sum, but not every such sum is a "
+        "concatenation.",
     .measure = measure,
     .judge = judge};

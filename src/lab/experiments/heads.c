@@ -1,15 +1,15 @@
-/* heads.c - a head whose keys are all of the token is a linear map, a head that sees part of it is not.
+/* heads.c - a head whose keys contain the whole token is a linear map, a head that sees a part of it is not.
  *
  *     x = (u, sin 2u + N(0, .04)),  u ~ U(-2, 2);    k = x W^k,  v = x W^v:    E[V | K = q] = q (W^k)^-1 W^v   where W^k is invertible,
  *     k = u,  v = x_2:                               E[V | K = q] = sin 2q
  *
- * CME attention with an RBF of variance .3 and lambda = .01 must come to both. How linear an output is says R^2 of the best linear map with
- * a constant; that of sin 2q for q uniform on (-a, a) is
+ * CME attention with an RBF of variance .3 and lambda = .01 must approach both. The linearity of an output is measured by the R^2 of the
+ * best linear map with a constant; that of sin 2q for q uniform on (-a, a) is
  *
  *     R^2(a) = cov^2 / (var u var sin),  cov = (sin(2a) / 2 - a cos(2a)) / (2a),  var u = a^2 / 3,  var sin = 1/2 - sin(4a) / (8a)
  *
  * .092 where the queries are those of the tokens (a = 2), .445 on (-1.7, 1.7). For normal tokens, (u, .6 u + .8 N), every such mean is
- * linear: a head says nothing about this there. Source: X (Zhang et al.), appendix B.2.
+ * linear, and heads do not differ. Source: X (Zhang et al.), appendix B.2.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -47,7 +47,7 @@ static const hark_lab_column columns[COLUMNS] = {{"tokens are", NULL, KIND_WORDS
 
 typedef struct sample {
   hark_lab *lab;
-  double *first, *noise, *token; /* [L], [L], [L, 2]; the query tokens alike */
+  double *first, *noise, *token; /* [L], [L], [L, 2]; also for the query tokens */
   double *key, *value;           /* [L, 2] */
   double *query, *limit, *out;   /* [QUERIES, 2] */
   double *features;              /* [QUERIES, 3]: ones and the query */
@@ -86,12 +86,12 @@ static void map(const double *x, const double *w, double *out) {
   out[1] = x[0] * w[1] + x[1] * w[3];
 }
 
-/* What a head makes of a token: the key or query, the value, and E[V | K = key of this token]. */
+/* From a token: the key or query, the value, and E[V | K = key of this token]. */
 static void project(const double *token, int kind, int head, double *key, double *value, double *limit) {
   if (head == WHOLE) {
     map(token, key_map, key);
     map(token, value_map, value);
-    map(token, value_map, limit); /* the key tells the token */
+    map(token, value_map, limit); /* the key determines the token */
     return;
   }
   key[0] = token[0];
@@ -133,7 +133,7 @@ static hark_status run_head(const sample *s, uint32_t stream, int kind, int head
   return HARK_OK;
 }
 
-/* The curve of the second head: what attention makes of queries, and sin 2q. */
+/* The curve of the second head: the output of attention over the queries, and sin 2q. */
 static hark_status draw_curve(const sample *s, int64_t length) {
   static const hark_lab_axes axes = {.title = "a head with k = u, v = x_2: its output", .x = "query", .y = "output"};
   hark_lab_panel *panel;
@@ -194,9 +194,9 @@ static const double *row_of(const hark_lab_table *table, int kind, int head, int
   return NULL;
 }
 
-/* .02 and .6 were fixed beforehand. R^2 of 400 queries scatters by about 2 sqrt(R^2 (1 - R^2)^2 / 400), .03 and .04 (Fisher); the
- * estimate's own noise, .2 sqrt(15 / 1024) = .024 of .66, is nothing beside. Normal tokens: with N_2 = 15 directions the noise .8 leaves
- * .64 * 15 / 1024 = .01 of .36, and the few queries beyond two deviations, where there is hardly a key, cost a few times that. */
+/* .02 and .6 were fixed beforehand. R^2 of 400 queries scatters by about 2 sqrt(R^2 (1 - R^2)^2 / 400), .03 and .04 (Fisher); the noise of
+ * the estimate itself, .2 sqrt(15 / 1024) = .024 of .66, is negligible. Normal tokens: with N_2 = 15 directions the noise .8 leaves .64 *
+ * 15 / 1024 = .01 of .36, and the few queries beyond two deviations, where there is hardly a key, cost a few times that. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double *const whole = row_of(table, BOUNDED, WHOLE, LIKE_TOKENS), *const first = row_of(table, BOUNDED, FIRST, LIKE_TOKENS);
@@ -216,17 +216,15 @@ const hark_experiment hark_experiment_heads = {
     .summary = "one head whose keys are the whole token is a linear map; a head that sees part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
-        "with an invertible W^k CME attention comes to q (W^k)^-1 W^v, whatever the tokens; with k = u, v = x_2 it comes to sin 2q, of "
-        "which "
-        "the best linear map explains 9 % (45 % within 1.7). For normal tokens every head is linear",
+        "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens; with k = u, v = "
+        "x_2 it approaches sin 2q, of which the best linear map explains 9 % (45 % within 1.7). For normal tokens every head "
+        "is linear",
     .notes =
-        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n"
-        "\n"
-        "The first holds for every distribution of tokens and is exact, because the key tells the token. How much of sin 2q a "
-        "line explains depends on where the queries are: .092 for those of the tokens, .445 within 1.7; both are compared with "
-        "their closed forms. The bounds .02 and .6 were fixed beforehand. Tokens are bounded because normal ones show nothing: "
-        "there every conditional mean is linear.\n"
-        "\n"
-        "*Figure.* What the head with k = u, v = x_2 makes of 400 queries from 256 tokens, and sin 2q.",
+        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n\n"
+        "The first holds for every distribution of tokens and is exact, because the key determines the token. How much of sin "
+        "2q a line explains depends on the queries: .092 for those of the tokens, .445 within 1.7; both are compared with "
+        "their closed forms. The bounds .02 and .6 were fixed beforehand. Tokens are bounded because normal tokens would show "
+        "nothing: with them every conditional mean is linear.\n\n"
+        "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,
     .judge = judge};

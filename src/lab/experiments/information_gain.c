@@ -2,7 +2,7 @@
  *
  *     gamma_L = tr(K (K + lambda I)^-1),   keys uniform on the circle, kappa = RBF of variance 1/2, lambda = 1
  *
- * Against sum_j l_j / (l_j + lambda / L) over the kernel's eigenvalues (circle.h). The operator gives the trace in two ways:
+ * It is compared with sum_j l_j / (l_j + lambda / L) over the kernel's eigenvalues (circle.h). The operator computes the trace in two ways:
  *
  *     with the keys as queries its predictive variances are the diagonal of K - K (K + lambda I)^-1 K = lambda K (K + lambda I)^-1,
  *     with the unit matrix as values its outputs are K (K + lambda I)^-1 itself.
@@ -37,7 +37,7 @@ static const hark_lab_column way_columns[WAY_COLUMNS] = {
 typedef struct sample {
   hark_lab *lab;
   double *key, *scratch, *variance; /* [L, 2], [L], [L] */
-  double *value, *out;              /* [L] of zeros and what comes of them */
+  double *value, *out;              /* [L], zeros, and the output for them */
   double *unit, *weights;           /* [LONGEST_IDENTITY^2] */
 } sample;
 
@@ -75,7 +75,7 @@ static hark_status trace_by_weights(const sample *s, int64_t length, double *tra
   return HARK_OK;
 }
 
-/* The first set's trace comes in both ways where that is not too large. */
+/* The first set's trace is computed in both ways where it is not too large. */
 static hark_status measure_length(const sample *s, hark_lab_table *table, hark_lab_table *ways, int64_t length) {
   hark_lab_mean traces = {0};
   for (int64_t set = 0; set < set_count(s->lab->quick, length); set++) {
@@ -112,9 +112,9 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* A trace of L keys is that of the kernel's own operator up to terms of order 1 / L and below it (it is concave). Logarithmic growth adds
- * about the same with every doubling, .99 at the beginning and .77 at 4096; a power of L would add more and more, L / lambda twice as much
- * every time. The two ways differ by rounding: L terms with errors of eps times the condition number, at most L. */
+/* A trace of L keys equals that of the kernel's operator up to terms of order 1 / L, and is below it (it is concave). Logarithmic growth
+ * adds about the same with every doubling, .99 at the beginning and .77 at 4096; a power of L would add more and more, L / lambda twice as
+ * much every time. The two ways differ by rounding: L terms with errors of eps times the condition number, at most L. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0], *const ways = &lab->tables[1];
   const int64_t count = hark_lab_row_count(table);
@@ -139,13 +139,11 @@ const hark_experiment hark_experiment_information_gain = {
     .printed = "Gamma(lambda / L) <= O(L / lambda)",
     .corrected = "Gamma(lambda / L) = O(log L / log log L) for an RBF on a bounded set of one dimension",
     .notes =
-        "    tr K (K + lambda I)^-1 -> sum over j in Z of l_j / (l_j + lambda / L)\n"
-        "\n"
+        "    tr K (K + lambda I)^-1 -> sum over j in Z of l_j / (l_j + lambda / L)\n\n"
         "With the keys as queries the operator's variances are the diagonal of lambda K (K + lambda I)^-1, and with the unit "
-        "matrix for its values the outputs are the matrix K (K + lambda I)^-1: both give the trace, and the same one. 5 % was "
-        "fixed beforehand; the trace of finitely many keys lies below, since it is concave. L / lambda holds as a bound for "
-        "every bounded kernel and is far off for this one, whose eigenvalues fall like 1 / j!.\n"
-        "\n"
+        "matrix as values the outputs are the matrix K (K + lambda I)^-1: both give the same trace. The tolerance of 5 % was "
+        "fixed beforehand; the trace of finitely many keys is smaller, since it is concave. L / lambda is a bound for every "
+        "bounded kernel, but far too large for this one, whose eigenvalues fall like 1 / j!.\n\n"
         "*Figure.* The trace over L on a logarithmic axis, where it is nearly a straight line.",
     .needs_gsl = true,
     .measure = measure,

@@ -4,15 +4,14 @@
  *
  * The structural function is linear in psi(X) = (1, X, X^2), Y = b psi(X) + e with b = (0, 1, 1/2), so that E[Y | W] = b E[psi(X) | W] (X
  * B.4): attention with keys W and values psi(X) on one half of the sequence, a linear regression of Y on its output at the W of the other
- * half. Errors are |b - (0, 1, 1/2)| without the constant, as root mean squares over seeds. Beside it
+ * half. Errors are |b - (0, 1, 1/2)| without the constant, as root mean squares over seeds. For comparison
  *
  *     naive     Y on psi(X): comes to 1 + E s / (E W^2 + E s^2) = 1 + 1 / 2.45333 of X, a distance of .4076
  *     plug-in   Y on (1, m, m^2) with m = E[X | W], a non-linear map of the conditional mean (X below B.4: g_theta of attention): comes to
  *               1/2 + (.18 + .24 * 15/32) of X^2, a distance of .2925, because E[X^2 | W] is not m^2
  *     linear    X = W + U, Y = 1.5 X + e, the same e: naive comes to 1.5 + 3/7
  *
- * and what the two stages leave with h = L / 2 pairs in each of the halves, to first order in 1 / h
- * (docs/mathematics/conditional-expectation.md):
+ * and the error of the two stages with h = L / 2 pairs in each half, to first order in 1 / h (docs/mathematics/conditional-expectation.md):
  *
  *     cov b = A^-1 E[p p^T (v_2 + v_1)] A^-1 / h,   p = E[psi | W],  A = E p p^T,  v_1 = var(b psi | W),  v_2 = var(Y | W)
  *
@@ -28,7 +27,7 @@
 #define KERNEL_VARIANCE 0.5
 #define RIDGE 1.
 #define REACH 2.      /* of W */
-#define OWN_NOISE 0.3 /* of Y, besides U */
+#define OWN_NOISE 0.3 /* of Y, in addition to U */
 #define LINEAR_SLOPE 1.5
 #define QUICK_LEAST 125
 #define QUICK_LONGEST 500
@@ -107,7 +106,7 @@ static double structural_error(int64_t count, const double *x, const double *y) 
   return (b[1] - structural[1]) * (b[1] - structural[1]) + (b[2] - structural[2]) * (b[2] - structural[2]);
 }
 
-/* slope - 1.5 of y on (x [., 0], x [., 3]), rows of VALUES: a constant and the linear check's X. */
+/* slope - 1.5 of y on (x [., 0], x [., 3]), rows of VALUES: a constant and the X of the linear check. */
 static double linear_error(const sample *s, int64_t count, const double *rows, const double *y) {
   double b[2];
   for (int64_t i = 0; i < count; i++) {
@@ -220,12 +219,11 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) and final error < .3 naive were fixed beforehand, for 250 .. 4000
- * tokens; the first-order prediction is .246 naive there. An error has about 1.5 degrees of freedom a seed, so that a root mean square of
- * 40 seeds has a relative deviation of .09, of 60 seeds .075, and a slope over three lengths .1: quick asks for -.4 + .2. At L^(-1/2), .3
- * at 4000 tokens is .85 at 500. The limits of the biased ones are met within 5 % by the naive ones (their own deviation is about 1 / sqrt(L
- * seeds)) and within 25 % by the plug-in one, whose error was taken to have the scatter of a two-stage estimate too: sqrt(.2925^2 + .1^2) /
- * .2925 = 1.06 at 4000 tokens, sqrt(.2925^2 + .28^2) / .2925 = 1.4 at 500, whence 1.75. Its own scatter is larger, see `failure`: 1.10 and
- * 1.65. */
+ * tokens; the first-order prediction is .246 naive there. An error has about 1.5 degrees of freedom per seed, so a root mean square of 40
+ * seeds has a relative deviation of .09, of 60 seeds .075, and a slope over three lengths .1: quick requires -.4 + .2. At L^(-1/2), .3 at
+ * 4000 tokens is .85 at 500. The naive estimates must meet their limits within 5 % (their deviation is about 1 / sqrt(L seeds)), the
+ * plug-in estimate within 25 %: its error was assumed to scatter like that of a two-stage estimate: sqrt(.2925^2 + .1^2) / .2925 = 1.06 at
+ * 4000 tokens, sqrt(.2925^2 + .28^2) / .2925 = 1.4 at 500, hence 1.75. Its scatter is larger, see `failure`: 1.10 and 1.65. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double *const last = hark_lab_row(table, hark_lab_row_count(table) - 1);
@@ -244,31 +242,26 @@ const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument for its key frees a regression of its confounder",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
-        "keys W, values psi(X) = (1, X, X^2), a linear second stage on the other half: the error falls like L^-1/2 where regression on X "
-        "keeps "
-        ".41; a second stage that is not linear in attention's output keeps .29",
+        "with keys W, values psi(X) = (1, X, X^2) and a linear second stage on the other half, the error falls like L^-1/2, "
+        "while regression on X keeps an error of .41, and a second stage that is not linear in attention's output one of .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
-    .corrected = "V = psi(X) and g_theta linear: E[g(X) | W] is g(E[X | W]) for no other",
+    .corrected = "V = psi(X) and g_theta linear: E[g(X) | W] equals g(E[X | W]) for no other g",
     .notes =
         "    W ~ U(-2, 2),  X = W + (.4 + .6 |W|) U,  Y = X + X^2 / 2 + U + .3 N;   first half: psi(X) = (1, X, X^2) on W by "
-        "attention; second half: Y on what it gives\n"
-        "\n"
-        "U is in X and in Y, so that regression of Y on X is wrong by 1 / 2.45333 = .4076. E[Y | W] is linear in E[psi(X) | W], "
-        "which attention gives; it is not a quadratic function of E[X | W], and a second stage that takes it for one is wrong "
-        "by .2925. To first order the error of the two stages is sqrt(20.15 / h) with h pairs in each half, .246 of the naive "
-        "one at 4000 tokens; 40 samples give it to 9 %, so that the bound of .3, fixed beforehand, can be missed by chance in one "
-        "run of a hundred. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n"
-        "\n"
-        "*Figure.* The error over L with what is predicted, and the two that do not fall.",
+        "attention; second half: Y on the result\n\n"
+        "U is in X and in Y, so regression of Y on X is wrong by 1 / 2.45333 = .4076. E[Y | W] is linear in E[psi(X) | W], "
+        "which attention computes; it is not a quadratic function of E[X | W], and a second stage that assumes one is wrong by "
+        ".2925. To first order the error of the two stages is sqrt(20.15 / h) with h pairs in each half, .246 of the naive one "
+        "at 4000 tokens; 40 samples determine it to 9 %, so the bound of .3, fixed beforehand, may be missed by chance in one "
+        "run of a hundred. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "*Figure.* The error over L with its prediction, and the two errors that do not fall.",
     .failure_of = "plug-in error",
     .failure =
-        "The bound takes the scatter of the plug-in estimate for that of the two stages, 20.15 / h. It is 36.5 / h: with g = (1, W, W^2), "
-        "A = "
-        "E g g', theta its limit, r = E[Y | W] - theta.g and u = g' r - (theta.g') g (g' by W) the variance is A^-1 (E[g g' (var(Y | W) + "
-        "r^2)] "
-        "+ E[u u' s^2]) A^-1 / h, 16.7 of it by the second half and 19.8 by the first. That is 1.65 of the limit at 500 tokens and 1.10 at "
-        "4000. With `--quick` the bound, 1.75, is therefore near to what is expected, and 15 of the seeds 1 to 60 are above it (mean 1.71, "
-        "deviation 0.13).",
+        "The bound assumes that the plug-in estimate scatters like the two stages, 20.15 / h. It scatters with 36.5 / h: with "
+        "g = (1, W, W^2), A = E g g', theta its limit, r = E[Y | W] - theta.g and u = g' r - (theta.g') g (g' by W) the "
+        "variance is A^-1 (E[g g' (var(Y | W) + r^2)] + E[u u' s^2]) A^-1 / h, 16.7 of it from the second half and 19.8 from "
+        "the first. That is 1.65 times the limit at 500 tokens and 1.10 times at 4000. With `--quick` the bound, 1.75, is "
+        "therefore near the expected value, and 15 of the seeds 1 to 60 are above it (mean 1.71, deviation 0.13).",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -1,12 +1,13 @@
-/* lipschitz.c - adversaries of the lemmas about how far outputs of layers move: printed bounds that fail, corrected ones that hold.
+/* lipschitz.c - adversarial searches against the lemmas about how far outputs of layers move: printed bounds that fail, corrected ones that
+ * hold.
  *
  *     C.12 corrected   |mha(X; W) - mha(X; W^)| <= R sum e^v + (R^3 / s2) sum (w^q + w^k) w^v (e^q + e^k)      printed: without w^v / s2
  *     C.14 corrected   |mha(X; W) - mha(X^; W)| <= (sum w^v + (R^2 / s2) sum (w^q + w^k)^2 w^v) |X - X^|       printed: without 1 / s2
- *     F.1 corrected    |p(q, K) - p(q, K^)|_1 <= (|q| + max(|K|, |K^|)) |K - K^| / s2                          printed: |K| alone, no 1 / s2
+ *     F.1 corrected    |p(q, K) - p(q, K^)|_1 <= (|q| + max(|K|, |K^|)) |K - K^| / s2                       printed: |K| alone, no 1 / s2
  *     C.11, G.6        as printed;  G.3: |M u| <= |M|_{r,inf} |u|_1,  |M U|_{r,inf} <= |M|_{r,s} |U|_{r,inf},  <= |M|_r |U|_{r,inf}
  *
- * The ratio of left to right side is driven up by Adam over inputs, weights and their changes. Its value is a lower bound of what the sup
- * is, so one above 1 refutes, and those below are evidence only. Source: X appendices C, F, G.
+ * The ratio of left to right side is driven up by Adam over inputs, weights and their changes. Its value is a lower bound of the supremum,
+ * so a value above 1 refutes a bound, and a value below 1 is only evidence for it. Source: X appendices C, F, G.
  */
 #include "lab/matrix.h"
 #include "lab/ratios.h"
@@ -37,7 +38,7 @@ typedef struct instance {
   hark_lab_layer layer;
 } instance;
 
-/* The first ones are those of --quick. */
+/* The first rows are those of --quick. */
 static const instance instances[] = {
     {HARK_LAB_C12, {2, 2, 8, 1, 20, 1, 2}},   {HARK_LAB_C12, {1, 1, 4, 1, 3, 1, 1}},   {HARK_LAB_C14, {1, 4, 8, 1, 1, 1, 0.1}},
     {HARK_LAB_C14, {1, 1, 4, 1, 1, 1, 1}},    {HARK_LAB_C11, {1, 3, 2, 1, 2, 1, 1}},   {HARK_LAB_C13, {1, 2, 4, 1, 20, 1, 2}},
@@ -96,7 +97,7 @@ static double operator_norm(const double *m, int r) {
   return largest;
 }
 
-/* log of left / right: norms 0, 1, 2 stand for r = 1, 2, infinity, whose conjugates are 2, 1, 0. */
+/* log of left / right: norms 0, 1, 2 represent r = 1, 2, infinity, whose conjugates are 2, 1, 0. */
 static hark_status product_ratio(void *user, const double *x, double *out) {
   const norm_pair *const p = user;
   const double *const m = x, *const u = x + SQUARE;
@@ -131,7 +132,7 @@ static hark_status measure_products(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* ---- F.1 where its right side is nothing ---- */
+/* ---- F.1 where its right side is zero ---- */
 
 static hark_status measure_zero(hark_lab *lab) {
   enum { KEYS = 3, DIM = 2 };
@@ -173,7 +174,7 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Ratios of equalities come out as 1 with rounding: 1e-9, of quotients of changes of 1e-4 that are known to 1e-12. */
+/* Ratios of equalities are 1 up to rounding: 1e-9, because they are quotients of changes of 1e-4 that are known to 1e-12. */
 static hark_status judge(hark_lab *lab) {
   static const char *const names[] = {"C.11", "C.12", "C.13", "C.14", "F.5", "F.6", "G.6 heads", "G.6 ffn"};
   static const hark_lab_lemma wrong[] = {HARK_LAB_C12, HARK_LAB_C14};
@@ -200,20 +201,21 @@ const hark_experiment hark_experiment_lipschitz = {
     .summary = "how far outputs of layers move: printed bounds that fail and corrected ones that hold",
     .paper = HARK_LAB_PAPER_X "Lemmas C.11, C.12, C.14, F.1, G.3, G.6",
     .statement =
-        "an adversary of inputs, weights and changes does not bring the left side of a corrected bound above the right one; C.12 as "
-        "printed fails where w^v > sigma^2, C.14 where sigma^2 < 1 (which the paper's Assumption C.1 excludes), F.1 where query and "
-        "keys are zero",
+        "an adversarial search over inputs, weights and changes does not bring the left side of a corrected bound above the "
+        "right side; C.12 as printed fails where w^v > sigma^2, C.14 where sigma^2 < 1 (which the paper's Assumption C.1 "
+        "excludes), F.1 where query and keys are zero",
     .printed = "C.12: R sum e^v + R^3 sum (w^q + w^k)(e^q + e^k); C.14: sum w^v + R^2 sum (w^q + w^k)^2 w^v; F.1: (|q| + |K|) |K - K^|",
     .corrected =
         "C.12: R sum e^v + (R^3/sigma^2) sum (w^q + w^k) w^v (e^q + e^k); C.14: sum w^v + (R^2/sigma^2) sum (w^q + w^k)^2 w^v; "
         "F.1: (|q| + max(|K|, |K^|)) |K - K^|/sigma^2",
     .notes =
-        "The ratio of left to right side is driven upwards by Adam over inputs, weights and their changes (of size 1e-4), all scaled to "
-        "their bounds on the way; attention is hark's. A ratio above one refutes a bound; one below is evidence, not proof: the "
-        "derivations are in [mathematics/latent-variables.md](mathematics/latent-variables.md). The weights p are softmax weights of "
-        "exp(-|q - k|^2/(2 sigma^2)), whose logarithm has the gradient (q - k)/sigma^2, so every use of F.1 needs 1/sigma^2, and the "
-        "difference of two heads is the difference of their p times |X W^v| <= R w^v. Under the paper's Assumption C.1 sigma^2 > 1, so "
-        "that C.14 as printed is true there, and C.12 where w^v <= sigma^2.\n\n"
+        "The ratio of left to right side is driven upwards by Adam over inputs, weights and their changes (of size 1e-4), all "
+        "scaled to their bounds during the search; attention is hark's. A ratio above one refutes a bound; one below is "
+        "evidence, not proof: the derivations are in [mathematics/latent-variables.md](mathematics/latent-variables.md). The "
+        "weights p are softmax weights of exp(-|q - k|^2/(2 sigma^2)), whose logarithm has the gradient (q - k)/sigma^2, so "
+        "every use of F.1 needs 1/sigma^2, and the difference of two heads is the difference of their p times |X W^v| <= R "
+        "w^v. Under the paper's Assumption C.1 sigma^2 > 1, so C.14 as printed is true there, and C.12 is true where w^v <= "
+        "sigma^2.\n\n"
         "*Figure.* The ratios of all instances, printed and corrected.",
     .measure = measure,
     .judge = judge};

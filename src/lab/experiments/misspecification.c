@@ -1,4 +1,4 @@
-/* misspecification.c - what a predictor loses that is linear in the latent variable when the target is not.
+/* misspecification.c - the loss of a predictor that is linear in the latent variable when the target is not.
  *
  *     r_l = z c_l + sigma N,  l = 1 .. L;   z, c_l ~ N(0, 1);   y = g*(z) + N/10,  g*(z) = z + a sin 3z
  *     P(z | X) = N(m, v),   m = r.c / (c.c + sigma^2),   v = sigma^2 / (c.c + sigma^2)
@@ -17,7 +17,7 @@ enum { TOKENS = 4, PER_SAMPLE = 2 * TOKENS + 2, Z_AT = 2 * TOKENS, NOISE_AT };
 #define FREQUENCY 3
 #define NOISE 0.1
 #define BATCH 4096
-#define LARGEST_SQUARE 120. /* of t: the rest has a weight of 1e-24 */
+#define LARGEST_SQUARE 120. /* of t: larger values have a weight of 1e-24 */
 #define NODES 400
 #define WITHIN 3 /* standard errors */
 
@@ -59,7 +59,7 @@ static double integrate_sine(const hark_lab_rule *rule, double m, double v) {
   return sum / all;
 }
 
-/* One draw of everything: the squared distance of the two predictors, and the difference of their squared losses. */
+/* One draw of all variables: the squared distance of the two predictors, and the difference of their squared losses. */
 static void sample(const double normal[PER_SAMPLE], double a, double *between, double *risk) {
   const double z = normal[Z_AT], *const c = normal, *const noise = normal + TOKENS;
   double cc = 0, rc = 0;
@@ -105,7 +105,7 @@ static hark_status check_regression(hark_lab *lab) {
 
 static hark_status draw(hark_lab *lab) {
   static const hark_lab_axes axes = {
-      .title = "what a linear predictor loses", .x = "a, the recovery gap", .y = "mean square", .log_x = true, .log_y = true};
+      .title = "loss of a linear predictor", .x = "a, the recovery gap", .y = "mean square", .log_x = true, .log_y = true};
   static const int shown[] = {CLOSED, BETWEEN, RISK, GAP};
   static const hark_lab_style styles[] = {HARK_LAB_LINE, HARK_LAB_POINTS, HARK_LAB_POINTS, HARK_LAB_DASHES};
   hark_lab_panel *panel;
@@ -162,10 +162,12 @@ const hark_experiment hark_experiment_misspecification = {
         "closed form and is at most a^2",
     .notes =
         "    f*(X) = m + a e^(-9v/2) sin 3m,      f+(X) = m,      z | X ~ N(m, v)\n"
-        "    E (f* - f+)^2 = a^2/2 int e^(-9v) (1 - e^(-18 (1 - v))) p(t) dt,      v = sigma^2/(t + sigma^2), t chi-squared of 4\n\n"
-        "The theorem's bound is 2 eps_g^2 + 2 eps_attn^2; here eps_attn = 0, the predictor being exact, and eps_g = a, so that the loss "
-        "is at most a^2: a factor of two is lost by the theorem's proof where one of its terms is zero. The Monte Carlo figures are the "
-        "mean squared distance and the difference of the risks themselves, with noise in y; the closed form is one integral.\n\n"
+        "    E (f* - f+)^2 = a^2/2 int e^(-9v) (1 - e^(-18 (1 - v))) p(t) dt,      v = sigma^2/(t + sigma^2), t chi-squared of "
+        "4\n\n"
+        "The theorem's bound is 2 eps_g^2 + 2 eps_attn^2; here eps_attn = 0, because the predictor is exact, and eps_g = a, "
+        "and the loss is at most a^2: the theorem's proof loses a factor of two where one of its terms is zero. The Monte "
+        "Carlo figures are the mean squared distance and the difference of the risks themselves, with noise in y; the closed "
+        "form is one integral.\n\n"
         "*Figure.* The loss over a: closed form, both Monte Carlo figures, and a^2.",
     .needs_gsl = true,
     .measure = measure,

@@ -3,12 +3,12 @@
  *     NW_h(x) = sum_i K_h(x - x_i) y_i / sum_i K_h(x - x_i),      K_h(u) = exp(-u^2 / (2 h^2))                        (K eq. 1, figure 1)
  *
  * is attention with logits of zero and the positional kernel rbf(l=h): x is the token's number, y its value. It is a linear smoother with
- * weights w_ij, so for y = f + noise of variance s2 the expected error is known, and that of a point which is left out too:
+ * weights w_ij, so for y = f + noise of variance s2 the expected error is known, and also that of a point that is left out:
  *
  *     E (NW_h(x_i) - f_i)^2 = (sum_j w_ij f_j - f_i)^2 + s2 sum_j w_ij^2,      E (y_i - NW_h without i)^2 = s2 + the same without w_ii
  *
- * Draws of the noise stand side by side as columns of the values, N positions, R draws. Source: Bunks, Dixon, Di Giorgi, "Composing Kernel
- * Models with Self-Attention".
+ * Draws of the noise are columns of the values; N positions, R draws. Source: Bunks, Dixon, Di Giorgi, "Composing Kernel Models with
+ * Self-Attention".
  */
 #include <hark/positional.h>
 #include <math.h>
@@ -51,7 +51,7 @@ typedef struct regression {
   double *weights;            /* [N, N] */
   double *estimate, *direct;  /* [N, R] */
   double *zeros, *log_kernel; /* [N] */
-  uint8_t *others;            /* [N, N], the diagonal hidden */
+  uint8_t *others;            /* [N, N], the diagonal masked */
 } regression;
 
 static double function_at(double x) { return sin(4 * PI * x) + 0.5 * cos(10 * PI * x * x); }
@@ -96,7 +96,7 @@ static void make_weights(const regression *r, double bandwidth, bool without_own
   }
 }
 
-/* direct <- weights samples: the formula as it stands. */
+/* direct <- weights samples: the formula itself. */
 static void evaluate_directly(const regression *r) {
   for (int64_t i = 0; i < POSITIONS; i++) {
     double *const row = r->direct + i * r->draws;
@@ -138,7 +138,7 @@ static double largest_difference(const double *a, const double *b, int64_t count
   return largest;
 }
 
-/* How far an estimate lies from the mean of its draw, at most. */
+/* The largest distance of an estimate from the mean of its draw. */
 static double distance_from_means(const regression *r) {
   double largest = 0;
   for (int64_t c = 0; c < r->draws; c++) {
@@ -220,8 +220,8 @@ static hark_status draw_errors(hark_lab *lab, const hark_lab_table *table) {
   return hark_lab_draw_columns(lab, table, axes, BANDWIDTH, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
-/* Figure 1 of the paper: tokens are the points of a fine grid, of which every STEPS-th is a key; value column i holds y_i alone, so that it
- * becomes the i-th term of the sum. */
+/* Figure 1 of the paper: tokens are the points of a fine grid, and every STEPS-th point is a key; value column i has only y_i, so its
+ * output is the i-th term of the sum. */
 static hark_status draw_terms(hark_lab *lab) {
   enum { GRID = (FEW - 1) * STEPS + 1 };
   static const hark_lab_axes axes = {.title = "the estimate and the terms of its sum (h = 0.7)", .x = "x", .y = "y"};
@@ -263,9 +263,9 @@ static hark_status draw_terms(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* The statistical bounds follow from 256 R independent draws of the noise. Near the best bandwidth about 25 of 256 directions are left in
- * the estimate, so that its mean square has a relative deviation of about sqrt(2 / (25 R)): .063 and .02 for 20 and 200 draws. What is left
- * out is dominated by the noise itself: sqrt(2 / (256 R)), .02 and .006, half as much again where neighbours share samples. The intervals
+/* The statistical bounds follow from 256 R independent draws of the noise. Near the best bandwidth about 25 of 256 directions remain in the
+ * estimate, so its mean square has a relative deviation of about sqrt(2 / (25 R)): .063 and .02 for 20 and 200 draws. The leave-one-out
+ * error is dominated by the noise itself: sqrt(2 / (256 R)), .02 and .006, half as much again where neighbours share samples. The intervals
  * are four of these. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
@@ -316,19 +316,18 @@ const hark_experiment hark_experiment_nadaraya_watson = {
     .summary = "attention with a kernel of the distance is kernel regression on a line",
     .paper = "Bunks, Dixon, Di Giorgi: Composing Kernel Models with Self-Attention, equation 1 and figure 1",
     .statement =
-        "attention with zero logits and rbf(l=h) is the Nadaraya-Watson estimate: from the points themselves at small h to their "
-        "mean at large h, best in between, with the error that a linear smoother of these weights must have",
+        "attention with zero logits and rbf(l=h) is the Nadaraya-Watson estimate: from the points themselves at small h to "
+        "their mean at large h, best in between, with the expected error of a linear smoother with these weights",
     .notes =
         "For points x_i = 0, 1, ..., 255 with values y_i = f(x_i) + noise of variance s2,\n\n"
         "    NW_h(x) = sum_i K_h(x - x_i) y_i / sum_i K_h(x - x_i),      K_h(u) = exp(-u^2 / (2 h^2))\n\n"
-        "is attention with logits of zero and the positional kernel `rbf(l=h)`: the operator computes it, and the "
-        "formula as it stands is computed beside it. With w_ij the weights, a linear smoother's error is known "
-        "beforehand:\n\n"
+        "is attention with logits of zero and the positional kernel `rbf(l=h)`: the operator computes it, and the formula "
+        "itself is evaluated for comparison. With the weights w_ij, the expected error of the linear smoother is known:\n\n"
         "    E (NW_h(x_i) - f_i)^2 = (sum_j w_ij f_j - f_i)^2 + s2 sum_j w_ij^2\n"
         "    E (y_i - NW_h(x_i) without point i)^2 = s2 + the same with the weights without i\n\n"
         "The two statistical intervals are four standard deviations of 200 (quick 20) draws of the noise.\n\n"
-        "*Figure.* The paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i of which it is the sum; "
-        "each term is a column of the values with one point in it. Estimates of one draw at h = 2, 8, 64. Error and "
-        "leave-one-out error over h, points measured and lines expected.",
+        "*Figure.* The paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i whose sum it is; each term is a "
+        "column of the values with one point in it. Estimates of one draw at h = 2, 8, 64. Error and leave-one-out error over "
+        "h: points are measured, lines expected.",
     .measure = measure,
     .judge = judge};

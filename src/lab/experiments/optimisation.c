@@ -1,18 +1,17 @@
-/* optimisation.c - what a stationary point may lose: no more than its linearisation lacks of the empirical minimiser.
+/* optimisation.c - the excess loss of a stationary point is at most the distance of its linearisation from the empirical minimiser.
  *
  *     E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|      for every theta
  *
  * with f^ at theta^, f~ the empirical minimiser, grad that of the empirical risk at theta^ (zero where it is stationary); derivation in
  * docs/mathematics/latent-variables.md. X 5.13 prints f* = E[y | X] instead of f~: a network whose ReLUs are dead has no gradient, and
- * labels that are noise have f* = 0, so that the printed right side is zero where E_opt is not.
+ * labels that are noise have f* = 0, so the printed right side is zero although E_opt is not.
  *
  * The right side is made small by least squares with weights (G = J J', J the gradients of the f_i):
  *     theta - theta^ = J' a,  a = (G + mu / w)^-1 (f~ - f^),   w_i = 1 / |residual_i|
  *
- * Its residual is to vanish for wide networks, which become linear in their parameters. From normal weights theta_0 in that scaling
- * (features and
- * output over sqrt(width), d_p = d_v = width, f not bent into Y, which no width makes linear) some steps of gradient descent lead to theta:   E^ |f_theta - f_0 - grad f_0.(theta - theta_0)|.
- * Source: X Proposition 5.6 and appendix D.
+ * Its residual should vanish for wide networks, which become linear in their parameters. In that scaling features and output are divided by
+ * sqrt(width), d_p = d_v = width, and f is not bent into Y, which no width makes linear. Some steps of gradient descent lead from normal
+ * weights theta_0 to theta; the residual is E^ |f_theta - f_0 - grad f_0.(theta - theta_0)|. Source: X Proposition 5.6 and appendix D.
  */
 #include <string.h>
 
@@ -51,7 +50,7 @@ enum { WIDTH, LINEARISATION, MOVED, RELATIVE, WIDTH_COLUMNS };
 static const hark_lab_column width_columns[WIDTH_COLUMNS] = {
     {"width", NULL, NULL}, {"residual", "mean", NULL}, {"f moved by", "mean", NULL}, {"residual / moved", NULL, NULL}};
 
-/* A network, its data, and what is asked of them. */
+/* A network, its data and its targets. */
 typedef struct problem {
   hark_lab *lab;
   hark_lab_network network, single; /* of all sequences, and of one */
@@ -101,7 +100,7 @@ static hark_status gradient_of(problem *p, int64_t i, const double *weights, dou
 
 /* ---- stationary points ---- */
 
-/* What is known of a point theta^: f^ there, G = J J', and the risk's gradient. */
+/* A point theta^: f^ there, G = J J', and the gradient of the risk. */
 typedef struct point {
   double *f, *gram; /* [n], [n, n] */
   double loss, norm;
@@ -118,7 +117,7 @@ static hark_status look_at(problem *p, const double *weights, double *jacobian, 
   return HARK_OK;
 }
 
-/* The least 2 mean |f^ + J d - target| + |grad| |d| that is found, d = J' a; *residual is its mean. */
+/* The least value found of 2 mean |f^ + J d - target| + |grad| |d|, d = J' a; *residual is its mean. */
 static double right_side(const point *at, const double *target, double *residual) {
   enum { N = SEQUENCES };
   double factor[N * N], a[N], left[N], least = 0, trace = 0;
@@ -202,7 +201,7 @@ static hark_status measure_points(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Tokens in the positive part, weights A below zero: no ReLU passes anything. Labels are -1/2 or 1/2 evenly, whatever the tokens. */
+/* Tokens in the positive part, weights A below zero: no ReLU passes anything. Labels are -1/2 or 1/2 evenly, independent of the tokens. */
 static hark_status measure_dead(hark_lab *lab) {
   const int sets = lab->quick ? 2 : 8, restarts = lab->quick ? 4 : MOST_RESTARTS;
   const double nothing[SEQUENCES] = {0};
@@ -250,8 +249,8 @@ static hark_status derivative(problem *p, const double *weights, const double *d
   return HARK_OK;
 }
 
-/* Gradient descent of STEPS steps. For a linear network the risk's Hessian has no eigenvalue above 2 mean |grad f_i|^2, so that steps of
- * the inverse of that cannot overshoot. */
+/* Gradient descent of STEPS steps. For a linear network the risk's Hessian has no eigenvalue above 2 mean |grad f_i|^2, so steps of its
+ * inverse cannot overshoot. */
 static hark_status move(problem *p, const double *start, double *weights, double *gradient, double *change) {
   double loss, along[SEQUENCES], squares;
   const int64_t count = p->network.weights;
@@ -295,7 +294,7 @@ static hark_status measure_width(hark_lab *lab, hark_lab_table *table, int64_t w
 }
 
 static hark_status draw(hark_lab *lab) {
-  static const hark_lab_axes axes = {.title = "what linearisation leaves", .x = "width", .y = "mean", .log_x = true, .log_y = true};
+  static const hark_lab_axes axes = {.title = "error of linearisation", .x = "width", .y = "mean", .log_x = true, .log_y = true};
   static const hark_lab_axes points = {.title = "stationary points: E_opt and its bound", .x = "restart", .y = ""};
   static const hark_lab_drawn drawn[] = {{LINEARISATION, HARK_LAB_POINTS, "residual"}, {MOVED, HARK_LAB_LINE, "f moved by"}};
   static const hark_lab_drawn sides[] = {{LOST, HARK_LAB_POINTS, "E_opt"}, {RIGHT_SIDE, HARK_LAB_POINTS, "right side"}};
@@ -312,10 +311,10 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Restarts that all ended at one point would leave nothing to bound: some E_opt is to be 1e-6. None exceeds 1, the largest |y - f|^2.
- * Rounding: risks are of size .05 with errors of 1e-17, a ratio is held to 1 + 1e-9. With labels of +-1/2 that are noise, least squares on
- * p features takes p / n of the risk 1/4: u alone, on the four features of any network that is not dead, 4/64 of it, .016; the best network
- * takes more. */
+/* If all restarts ended at one point there would be nothing to bound: some E_opt must be at least 1e-6. None exceeds 1, the largest |y -
+ * f|^2. Rounding: risks are of size .05 with errors of 1e-17, a ratio may be 1 + 1e-9 at most. With noise labels of +-1/2, least squares on
+ * p features lowers the risk 1/4 by p / n of it: u alone, on the four features of any network that is not dead, by 4/64 of it, .016; the
+ * best network lowers it more. */
 static hark_status judge(hark_lab *lab) {
   double ratio = 0, lost = 0, dead = INFINITY, printed = 0, corrected = 0;
   hark_lab_line line = {0};
@@ -346,31 +345,24 @@ const hark_experiment hark_experiment_optimisation = {
     .summary = "a stationary point loses at most what its linearisation lacks of the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
-        "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - "
-        "theta^|; with f* for f~ the right side is zero for dead ReLUs and labels of noise, and the left is not; what linearisation about "
-        "the initial weights leaves falls with the width",
+        "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| "
+        "|theta - theta^|; with f* in place of f~ the right side is zero for dead ReLUs and labels of noise, but the left side "
+        "is not; the error of linearisation about the initial weights falls with the width",
     .printed = "E_opt <= 2 min over theta of E^ |f^ + grad f^.(theta - theta^) - f*| (5.13)",
     .corrected = "f~, the empirical minimiser, in place of f* = E[y | X]",
     .notes =
-        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n"
-        "\n"
-        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks have minima "
-        "on "
-        "kinks, where L-BFGS may end with a gradient that is not small: searches are to end with a norm of 1e-7, the table has the norm "
-        "that "
-        "each came to and what ended it (that norm, a line search that finds no lower point, or 2000 evaluations), and the norm stands in "
-        "the "
-        "bound, which holds for any theta, stationary or not. The right side is made small by reweighted least squares. The counterexample "
-        "has tokens with positive entries and a matrix "
-        "A "
-        "with negative ones: no ReLU passes anything, whatever nearby weights do, and the labels -1/2 and 1/2 are fitted by other "
-        "weights.\n"
-        "\n"
-        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are trained by "
-        "eight steps of gradient descent from normal weights, features and output divided by the root of the width, d_p = d_v = width, "
-        "the output not bent into Y; the table compares the network with its linearisation about the beginning. The paper states no rate; "
-        "-1/2 would be expected.\n"
-        "\n"
-        "*Figures.* E_opt and its bound at every point; what linearisation leaves over the width.",
+        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n\n"
+        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks "
+        "have minima on kinks, where L-BFGS may end with a gradient that is not small: a search should end with a gradient of "
+        "norm 1e-7; the table has the norm that each search reached and what ended it (that norm, a line search that finds no "
+        "lower point, or 2000 evaluations). The bound contains the norm and holds for any theta, stationary or not. The right "
+        "side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix A "
+        "with negative ones: no ReLU passes anything, with nearby weights either, while other weights fit the labels -1/2 and "
+        "1/2.\n\n"
+        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are "
+        "trained by eight steps of gradient descent from normal weights, with features and output divided by the square root "
+        "of the width, d_p = d_v = width, and the output not bent into Y; the table compares the network with its "
+        "linearisation about the initial weights. The paper states no rate; -1/2 would be expected.\n\n"
+        "*Figures.* E_opt and its bound at every point; the error of linearisation over the width.",
     .measure = measure,
     .judge = judge};

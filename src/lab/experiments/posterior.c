@@ -1,11 +1,12 @@
 /* posterior.c - CME attention is a mean over the posterior of the latent variable.
  *
- *     psi(z, q) = z phi(q) [2],   z [2, 32] ~ N(0, I),   r_l = psi(z, c_l) + N(0, s2),   kappa(x, y) = phi(x) . phi(y) = RBF of variance 1/4
+ *     psi(z, q) = z phi(q) [2],   z [2, 32] ~ N(0, I),   r_l = psi(z, c_l) + N(0, s2),
+ *     kappa(x, y) = phi(x) . phi(y) = RBF of variance 1/4
  *     f_W(X, q) = W^T attn_CME(q, c, r) = E[W^T psi(z, q) | X],      lambda = s2                                              (X 5.7, 5.8)
  *
- * The left side is attention on the tokens; the right side is worked out in the space of the latent variable (gaussian_process.h), where
- * the posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: draws of z, and the mean and the
- * variance that they scatter about. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
+ * The left side is attention on the tokens. The right side is computed in the space of the latent variable (gaussian_process.h), where the
+ * posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: from draws of z, and from the exact
+ * mean and variance. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -15,7 +16,7 @@
 #define WIDTH 0.5 /* of the kernel: its square is 1/4 */
 #define NOISE 0.1 /* s2 = lambda */
 #define QUERIES 20
-#define REACH 0.95 /* of the queries; covariates lie in [-1, 1] */
+#define REACH 0.95 /* of the queries; covariates are in [-1, 1] */
 #define QUICK_DRAWS 2000
 #define FULL_DRAWS 10000
 #define ROUNDING 1e-9
@@ -205,8 +206,8 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Draws: three standard errors at every query, as fixed beforehand (20 queries of a function with about six degrees of freedom: one
- * sequence in fifty goes beyond by chance). The exact means are the same numbers by another way, apart from rounding: a system with a
- * condition of up to L / s2 = 2560 on both sides, so 1e-9 is far. */
+ * sequence in fifty exceeds them by chance). The exact means are the same numbers up to rounding, computed in another way: both systems
+ * have a condition of up to L / s2 = 2560, so 1e-9 is a wide bound. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double means = 0, variances = 0;
@@ -230,26 +231,25 @@ const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
-        "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its variance that "
-        "of "
-        "psi: draws of z from its posterior, and the posterior worked out in the space of z, agree with it",
+        "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its "
+        "variance is that of psi: draws of z from its posterior agree with it, and so does the posterior computed in the space "
+        "of z",
     .notes =
-        "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
-        "\n"
+        "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n\n"
         "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!), whose products are the RBF: the latent variable z is "
-        "a vector, and its posterior is worked out and drawn from in its own space. Mean and variance agree with attention up "
-        "to rounding; that is the statement. The means of 10,000 draws scatter about it. That all of them lie within three "
-        "standard errors, at 20 queries and three lengths, was fixed beforehand.\n"
-        "\n"
+        "a vector, and its posterior is computed and sampled in the space of z. Mean and variance agree with attention up to "
+        "rounding; that is the statement. The means of 10,000 draws scatter about it. The criterion that all of them are "
+        "within three standard errors, at 20 queries and three lengths, was fixed beforehand.\n\n"
         "*Figures.* Attention over the query with twice its deviation, and the means of the draws, for each length.",
     .failure_of = "in standard errors",
     .failure =
-        "Each of the 60 comparisons is a normal number of deviation one, if attention is the posterior mean: the draws are normal, and "
-        "10,000 of them know their own deviation to 0.7 %. One lies beyond three with probability .0027, so .162 of the 60 are expected "
-        "beyond, whatever their correlation. Neighbouring queries share the same draws of z: a sequence is a smooth function of about "
-        "seven free directions, in which one that goes beyond takes neighbours along. As separate comparisons 1 - .9973^60 = 15 % of the "
-        "runs would fail; with 21 free directions in place of 60 queries it is 1 - .9973^21 = 5.5 %, one run of eighteen. A difference "
-        "between attention and the posterior mean would show in the two criteria below, which have no chance in them and stand at "
-        "rounding, and would come back with every seed.",
+        "Each of the 60 comparisons is a normal number of deviation one, if attention is the posterior mean: the draws are "
+        "normal, and 10,000 of them determine their deviation to 0.7 %. One is beyond three with probability .0027, so .162 of "
+        "the 60 are expected beyond three, whatever their correlation. Neighbouring queries share the same draws of z: a "
+        "sequence is a smooth function of about seven free directions, so neighbours of a query beyond three are often beyond "
+        "three too. As independent comparisons 1 - .9973^60 = 15 % of the runs would fail; with 21 free directions in place of "
+        "60 queries it is 1 - .9973^21 = 5.5 %, one run of eighteen. A difference between attention and the posterior mean "
+        "would show in the two criteria below, which do not depend on chance and are at the level of rounding, and would "
+        "appear with every seed.",
     .measure = measure,
     .judge = judge};

@@ -1,9 +1,9 @@
-/* rank_map.c - a matrix of full rank whose blocks away from the diagonal have almost none.
+/* rank_map.c - a matrix of full rank whose blocks away from the diagonal have a very low rank.
  *
  *     A[i, j] = exp(2 exp(-(i - j)^2) - 1)                                                                    (H eq. 11, 12)
  *
- * is cut as H eq. 9 has it: blocks of 4 x 4 on and beside the diagonal (level 0), and for every larger pair of siblings two blocks of twice
- * the size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
+ * is divided as in H eq. 9: blocks of 4 x 4 on and next to the diagonal (level 0), and for every larger pair of siblings two blocks of
+ * twice the size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
  *
  *       4 2 |  2
  *       2 4 |
@@ -46,10 +46,10 @@ typedef struct block {
   int64_t row, column, size, level;
 } block;
 
-/* What is done with each block. */
+/* Called for each block. */
 typedef hark_status block_visitor(void *user, const block *b);
 
-/* The diagonal's blocks, and of every level the two that siblings make; coarser levels later. */
+/* The blocks of the diagonal, and on every level the two blocks of each pair of siblings; coarser levels later. */
 static hark_status visit_blocks(int64_t length, block_visitor *visit, void *user) {
   for (int64_t at = 0; at < length; at += LEAF) HARK_TRY(visit(user, &(block){at, at, LEAF, DIAGONAL}));
   int64_t level = 0;
@@ -70,7 +70,7 @@ static void decompose(const block *b, double *matrix, double *values) {
 
 static int64_t storage_of(int64_t size, int64_t rank) { return hark_min(size * size, 2 * rank * size); }
 
-/* One length: what its blocks have in common. */
+/* One length: data shared by its blocks. */
 typedef struct map {
   hark_lab *lab;
   hark_lab_table *table; /* NULL: no rows */
@@ -138,8 +138,8 @@ static hark_status measure_paper(hark_lab *lab) {
   return draw_values(&m);
 }
 
-/* The same matrix at more lengths. Blocks that touch the diagonal differ from a constant in one corner only, where all of them are alike:
- * their rank does not grow with them, each level takes 4 L entries, and all of it 4 L (1 + log2(L / 4)). */
+/* The same matrix at more lengths. Blocks next to the diagonal differ from a constant in one corner only, where all of them are equal:
+ * their rank does not grow with their size, each level takes 4 L entries, and all levels 4 L (1 + log2(L / 4)). */
 static hark_status measure_lengths(hark_lab *lab) {
   const int64_t longest = lab->quick ? 128 : 512;
   hark_lab_table *table;
@@ -203,17 +203,17 @@ const hark_experiment hark_experiment_rank_map = {
         "A = exp(2 exp(-(i-j)^2) - 1), 16 x 16: at tolerance 1e-3 the blocks on the diagonal have rank 4 and all others 2, so that 192 of "
         "256 entries are stored, though the whole matrix has rank 16 even at 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r for which the singular values behind the r-th sum"
-        " to less. Of\n\n"
+        "The numerical rank of a matrix at a tolerance is the least r for which the singular values after the r-th sum to "
+        "less. For the matrix\n\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n\n"
-        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those beside them (level 0) 2, the two 8 x 8 blocks "
-        "(level 1) 2; storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries; the whole "
-        "matrix has rank 16 even at 1e-1. These numbers are the criteria, each exactly.\n\n"
-        "The second table goes on where the paper stops: the same matrix at lengths up to 512 (quick 128). A block off "
-        "the diagonal differs from a constant only in the corner next to the diagonal, where all of them are alike, so "
-        "its rank must stay 2, and storage must be 4 L (1 + log2(L / 4)): both are criteria, and so is the full rank of"
-        " the whole matrix at 1e-1 at every length.\n\n"
-        "*Figure.* The rank map, blocks with their ranks; the singular values of the whole matrix, which hardly fall, "
-        "and those of its block of level 1, which fall at once.",
+        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 blocks "
+        "(level 1) rank 2. Storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries. The whole "
+        "matrix has rank 16 even at 1e-1. Each criterion requires one of these numbers exactly.\n\n"
+        "The second table continues where the paper stops: the same matrix at lengths up to 512 (quick 128). A block off the "
+        "diagonal differs from a constant only in the corner next to the diagonal, where all these blocks are equal, so its "
+        "rank must stay 2, and storage must be 4 L (1 + log2(L / 4)): both are criteria, and so is the full rank of the whole "
+        "matrix at 1e-1 at every length.\n\n"
+        "*Figure.* The rank map, blocks with their ranks; the singular values of the whole matrix, which hardly fall, and "
+        "those of its block of level 1, which fall at once.",
     .measure = measure,
     .judge = judge};

@@ -1,7 +1,7 @@
 /* softmax_kde.c - softmax attention on the sphere is the mean of a kernel density estimate, up to a constant.
  *
- *     P^(v | q) = iota sum_l p_l exp(v.v_l / g),   p = softmax(K q / g),   int over S^(d-1) of P^ dv = 1                         (X eq. 4.11)
- *     int v P^(v | q) dv = A_d(1/g) sum_l p_l v_l,   A_d(x) = I_{d/2}(x) / I_{d/2-1}(x)                                          (Lemma B.2)
+ *     P^(v | q) = iota sum_l p_l exp(v.v_l / g),   p = softmax(K q / g),   int over S^(d-1) of P^ dv = 1                     (X eq. 4.11)
+ *     int v P^(v | q) dv = A_d(1/g) sum_l p_l v_l,   A_d(x) = I_{d/2}(x) / I_{d/2-1}(x)                                       (Lemma B.2)
  *     attention(q) = (1 / A_d(1/g)) int v P^(v | q) dv
  *
  * The paper's proof ends with C = iota C_1, which is A_d and not 1/A_d, and its Lemma B.2 integrates exp(a.b) for the kernel exp(a.b / g):
@@ -9,7 +9,8 @@
  *
  * Integrals: d = 2 trapezoid on the circle; d = 3 Gauss-Legendre in the height times trapezoid on the circle; d = 8, for each value, in the
  * coordinates v = cos t v_l + sin t (cos f e + ..), e any unit vector orthogonal to v_l, the rest of the sphere integrated out:
- *     dv = |S^(d-3)| sin^(d-2) t dt  sin^(d-3) f df,   trapezoid in t (an even power of sin t is smooth and periodic), Gauss-Legendre in cos f.
+ *     dv = |S^(d-3)| sin^(d-2) t dt  sin^(d-3) f df,   trapezoid in t (an even power of sin t is smooth and periodic),
+ *          Gauss-Legendre in cos f.
  */
 #include "lab/attention.h"
 #include "lab/matrix.h"
@@ -38,7 +39,7 @@ typedef struct quadrature {
   hark_lab_rule circle, height;
 } quadrature;
 
-/* The points of the whole sphere; d = 8 has none and goes value by value. */
+/* The points of the whole sphere; d = 8 has none and is computed value by value. */
 static hark_status make_points(hark_lab *lab, int64_t dim, quadrature *q) {
   HARK_TRY(hark_lab_trapezoid(lab, CIRCLE_NODES, 0, 2 * PI, &q->circle));
   HARK_TRY(hark_lab_legendre(lab, HEIGHT_NODES, -1, 1, &q->height));
@@ -166,8 +167,8 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* The printed constants are off by |A^2 - 1| and |A(1/g)/A(1) - 1|, at least .14 and .2 at these widths: a twentieth tells that from
- * rounding. */
+/* The printed constants are off by |A^2 - 1| and |A(1/g)/A(1) - 1|, at least .14 and .2 at these widths: a twentieth distinguishes that
+ * from rounding. */
 static hark_status judge(hark_lab *lab) {
   double difference = 0, mass = 0, printed = INFINITY, without = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
@@ -187,8 +188,8 @@ const hark_experiment hark_experiment_softmax_kde = {
     .summary = "softmax attention on the sphere is the mean of a kernel density estimate, rescaled",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the identity) and Lemma B.2",
     .statement =
-        "for queries, keys and values on the sphere attention equals 1/A_d(1/g) times the mean of the conditional density estimate, "
-        "in dimensions 2, 3 and 8; with the constant that the paper's proof ends with it does not",
+        "for queries, keys and values on the sphere attention equals 1/A_d(1/g) times the mean of the conditional density "
+        "estimate, in dimensions 2, 3 and 8; with the constant at the end of the paper's proof it does not",
     .printed = "attention = C int v P^(v|q) dv with C = iota int (a.b) exp(a.b) da = A_d(1)",
     .corrected = "C = 1/A_d(1/g), A_d(x) = I_{d/2}(x)/I_{d/2-1}(x)",
     .notes =

@@ -1,4 +1,4 @@
-/* softmax_limit.c - what softmax attention tends to when the sequence grows, at a fixed kernel width and at one that shrinks.
+/* softmax_limit.c - the limit of softmax attention for growing sequences, with a fixed and with a shrinking kernel width.
  *
  * Keys uniform on the unit sphere of R^d, values v = normalise(k + N/2), so that E[V | K = q] = c_d q. With L keys and exp(q.k / g), m = d
  * - 1:
@@ -142,7 +142,7 @@ static hark_status measure(hark_lab *lab) {
       (hark_lab_axes){.title = "a width that shrinks, g = L^(-2/(4+m))", .x = "keys", .y = "distance (rms)", .log_x = true, .log_y = true});
 }
 
-/* The slopes' own deviation: a draw's log rms scatters by about 0.3 with d = 2, where 32 queries on a circle are about as many as the
+/* The deviation of the slopes: a draw's log rms scatters by about 0.3 with d = 2, where 32 queries on a circle are about as many as the
  * kernel has widths, so 200 draws at 7 lengths give .3 / sqrt(200) / 3.7 = .006, and 10 draws at 4 lengths (spread 3.1) .03. The full
  * intervals are those of the design; quick ones are wider by three of these. */
 static hark_status judge(hark_lab *lab) {
@@ -159,7 +159,7 @@ static hark_status judge(hark_lab *lab) {
         continue;
       }
       hark_lab_line_add_power(&fixed, row[LENGTH], row[TO_SHRUNK]);
-      ratio = row[TO_MEAN] / row[FLOOR]; /* the last one is the longest */
+      ratio = row[TO_MEAN] / row[FLOOR]; /* the last row has the longest sequence */
     }
     HARK_TRY(
         hark_lab_require(lab, ratio, 0.95, 1.05, "d = %d, fixed g, L = %d: distance to E[V | K = q] / ((1 - A) c)", (int)dim, LONGEST));
@@ -183,11 +183,11 @@ const hark_experiment hark_experiment_softmax_limit = {
         "reached when g -> 0 and L g^(m/2) -> infinity",
     .notes =
         "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = L^(-2/(4+m))\n\n"
-        "The proposition assumes that the density estimate converges to the conditional density, which it cannot with kernels of fixed "
-        "width: the keys' kernel smooths over a cap of the sphere, which here multiplies the mean by A_d(1/g). With a width that "
-        "shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they balance at g = L^(-2/(4+m)). "
-        "c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
-        "*Figure.* Distances over L at the fixed and at the shrinking width; dashed the floor.",
+        "The proposition assumes that the density estimate converges to the conditional density, which it cannot with kernels "
+        "of fixed width: the keys' kernel smooths over a cap of the sphere, which here multiplies the mean by A_d(1/g). With a "
+        "width that shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they balance at g "
+        "= L^(-2/(4+m)). c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
+        "*Figure.* Distances over L at the fixed and at the shrinking width; the floor is dashed.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

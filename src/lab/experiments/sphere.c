@@ -1,4 +1,4 @@
-/* sphere.c - on the unit sphere the exponential kernel is the Gaussian one up to a constant, which attention cancels.
+/* sphere.c - on the unit sphere the exponential kernel equals the Gaussian one up to a constant, which cancels in attention.
  *
  *     exp(q.k / g) = e^(1/g) exp(-|q - k|^2 / (2 g)),   |q| = |k| = 1
  *
@@ -71,9 +71,9 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Off the sphere a stretched key has the constant e^(13/8 / g), so that g times the logarithm moves by 5/8 times their share of the weight,
- * .3 when they have half of it: a twentieth is a good part of that. The weights of half the keys change by a factor, 17 % at the widest g:
- * a million times the rounding is a difference that is there. */
+/* Off the sphere a stretched key has the constant e^(13/8 / g), so g times the logarithm moves by 5/8 times their fraction of the weight,
+ * .3 when they have half of it: a bound of a twentieth is well below that. The weights of half the keys change by a factor, 17 % at the
+ * widest g: a difference of a million times the rounding is real. */
 static hark_status judge(hark_lab *lab) {
   double outputs = 0, constant = 0, outputs_off = INFINITY, constant_off = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
@@ -97,7 +97,8 @@ const hark_experiment hark_experiment_sphere = {
         "1/g; with keys off the sphere neither holds",
     .notes =
         "    exp(q.k/g) = e^(1/g) exp(-|q - k|^2/(2 g)),      |q| = |k| = 1\n\n"
-        "because |q - k|^2 = 2 - 2 q.k. Both sides are attention of hark's: the kernel `exp` with scale 1/g and the kernel `rbf` with "
-        "sigma^2 = g; the constant is read from their log-sum-exp. With every second key stretched by 1.5 the identity must fail.",
+        "because |q - k|^2 = 2 - 2 q.k. hark's attention computes both sides: the kernel `exp` with scale 1/g and the kernel "
+        "`rbf` with sigma^2 = g; the constant is read from their log-sum-exp. With every second key stretched by 1.5 the "
+        "identity must fail.",
     .measure = measure,
     .judge = judge};

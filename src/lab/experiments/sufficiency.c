@@ -2,12 +2,13 @@
  *
  * A latent variable of three values, six binary tokens, a target of three classes, all independent given z; 64 sequences, enumerated:
  *
- *     b(X) = P(z | X),   P(y | X) = T b(X),  T[y, z] = P(y | z)                                                         (X eq. 3.1, Lemma 3.2)
+ *     b(X) = P(z | X),   P(y | X) = T b(X),  T[y, z] = P(y | z)                                                    (X eq. 3.1, Lemma 3.2)
  *     I(b(X); y) = I(X; y)                                                                                              (sufficient)
- *     |T (b - b')| >= sigma_3(T) |b - b'|                                                                               (minimal, when T has rank 3)
+ *     |T (b - b')| >= sigma_3(T) |b - b'|                                                                    (minimal, when T has rank 3)
  *
- * With T of rank 2 two posteriors can have one predictive: g = P(y = 0 | z) is chosen orthogonal to the difference of two of them, which
- * sums to zero, and the other two classes share the rest. The predictive alone is then sufficient for y, and coarser. Source: X Lemma 3.2.
+ * With T of rank 2 two posteriors can have the same predictive: g = P(y = 0 | z) is chosen orthogonal to the difference of two posteriors,
+ * which sums to zero, and the other two classes share the rest. The predictive alone is then sufficient for y, and coarser than the
+ * posterior. Source: X Lemma 3.2.
  */
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #include "lab/singular.h"
 
 enum { LATENTS = 3, CLASSES = 3, TOKENS = 6, SEQUENCES = 1 << TOKENS };
-#define SAME 1e-12 /* probabilities closer than that are one */
+#define SAME 1e-12 /* probabilities closer than that are equal */
 
 enum {
   MODEL,
@@ -175,7 +176,7 @@ static hark_status measure_model(hark_lab *lab, hark_lab_table *table, int numbe
   enumerate_predictives(&m);
   for (int x = 0; x < SEQUENCES; x++) {
     each[x] = x;
-    by_five[x] = x % (SEQUENCES / 2); /* the last token is not looked at */
+    by_five[x] = x % (SEQUENCES / 2); /* the last token is ignored */
   }
   row[POSTERIORS] = group_by(&m.posterior[0][0], LATENTS, by_posterior);
   row[PREDICTIVES] = group_by(&m.predictive[0][0], CLASSES, by_predictive);
@@ -195,7 +196,7 @@ static hark_status measure_model(hark_lab *lab, hark_lab_table *table, int numbe
   return hark_lab_add_row(lab, table, row);
 }
 
-/* How far pairs of posteriors come apart in their predictives, over models. */
+/* The distance between the predictives of pairs of posteriors, over models. */
 static hark_status draw(hark_lab *lab) {
   static const hark_lab_axes axes = {
       .title = "least |P(y | X) - P(y | X')| / |b - b'| over pairs of posteriors", .x = "model", .y = "ratio"};
@@ -222,9 +223,9 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Equalities are identities up to rounding. That they could fail is seen from the statistic of five tokens, which loses what the sixth
- * tells: with P(x = 1 | z) at least .2 apart it is of order 1e-3 nats; a loss a million times the tolerance of the equalities is asked
- * for. */
+/* Equalities are identities up to rounding. The statistic of five tokens shows that they could fail: it loses the information of the sixth
+ * token, which is of order 1e-3 nats with P(x = 1 | z) at least .2 apart; the criterion requires a loss of a million times the tolerance of
+ * the equalities. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double counted = 0, five = INFINITY, lost = 0, coarser = 0, merged = 0, ratio = INFINITY, apart = INFINITY, collision = 0;
@@ -256,20 +257,19 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "with a latent variable of three values and six binary tokens, by enumeration: the posterior has the mutual information of "
-        "the sequence with the target; distinct posteriors have distinct predictives when T = P(y | z) has rank 3, and need not "
-        "when it has rank 2",
+        "with a latent variable of three values and six binary tokens, by enumeration: the posterior has the mutual "
+        "information of the sequence with the target; distinct posteriors have distinct predictives when T = P(y | z) has rank "
+        "3, but not necessarily when it has rank 2",
     .notes =
-        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive is P(y | X) = T b(X). Posteriors are told apart by their values, "
-        "not by the number of ones, and predictives come from the joint distribution:\n\n"
+        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive is P(y | X) = T b(X). Posteriors are distinguished by "
+        "their values, not by the number of ones, and predictives come from the joint distribution:\n\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
-        "Minimality needs T injective, as the lemma assumes: for a T of rank 2 whose first row is orthogonal to the difference of two "
-        "posteriors, those two have the same predictive, and the seven classes of sequences become six, with no information about y "
-        "lost. So the posterior is then sufficient for y and not minimal. Sufficiency is an identity; that the figures would show its "
-        "failure "
-        "is seen from five of the six tokens, which are not sufficient, and I(X; y) itself is worked out once more from binomial "
-        "probabilities of the number of ones.\n\n"
-        "*Figure.* How close predictives of distinct posteriors come, over models: on zero with rank 2, above the singular value with "
-        "rank 3.",
+        "Minimality needs T injective, as the lemma assumes: for a T of rank 2 whose first row is orthogonal to the difference "
+        "of two posteriors, those two have the same predictive, and the seven classes of sequences become six, with no "
+        "information about y lost. So the posterior is then sufficient for y and not minimal. Sufficiency is an identity. Five "
+        "of the six tokens, which are not sufficient, confirm that the numbers would show a failure, and I(X; y) itself is "
+        "computed a second time, from binomial probabilities of the number of ones.\n\n"
+        "*Figure.* The least distance between predictives of distinct posteriors, over models: zero with rank 2, above the "
+        "singular value with rank 3.",
     .measure = measure,
     .judge = judge};

@@ -7,12 +7,12 @@
  *   length      every token twice gives the same output: attention and aggregation are means, so that L enters no bound
  *   size        |X(t)| <= R(t) = prod omega alpha (C.18), for the rows of every layer
  *   bounds      after a projection no norm is above its bound
- *   moved       weights W + x (V - W), V of the class too, move the output by at most 2 x M (bound_terms.h): what the covering number rests on
+ *   moved       weights W + x (V - W), V of the class too, move the output by at most 2 x M (bound_terms.h): the basis of the
+ *               covering number
  *
- * each of DRAWS draws of the weights: a rectifier that is off for every token makes the output 0 whatever the rest is, where nothing is
- * compared, so that it is counted how many are not. And for contrast `sum`, the sum of the rows in the place of their mean: every token
- * twice doubles it. The small networks of latent_network.h, which other experiments train, are held against the form `single` here. Source:
- * X (Zhang et al.).
+ * each for DRAWS draws of the weights. A rectifier that is off for every token makes the output 0, and then nothing is compared; so the
+ * draws with another output are counted. For contrast, `sum` replaces the mean of the rows by their sum: every token twice doubles it. The
+ * small networks of latent_network.h, which other experiments train, are compared with the form `single` here. Source: X (Zhang et al.).
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@
 #define OPERATOR_BOUND 1.5
 #define MATRIX_BOUND 2.
 #define SIZE 5.          /* of weights before the projection, over their usual one */
-#define TOKEN_STREAM 900 /* the networks' weights have streams of their own, by their names */
+#define TOKEN_STREAM 900 /* the networks' weights have separate streams, by their names */
 #define ORDER_STREAM 901
 #define SEED_STREAM 902
 #define STEP .01 /* x */
@@ -176,7 +176,7 @@ static hark_status run_layer(const model *m, int64_t t, int64_t length, double *
   return add_heads(m, prefix, length, m->z, length, m->z, x);
 }
 
-/* (C.5), or (5.1): what the head and the ball make of the pooled rows. `sum`: of the rows' sum, without the ball. */
+/* (C.5), or (5.1): head and ball applied to the pooled rows. `sum`: head applied to the rows' sum, without the ball. */
 static hark_status finish(const model *m, int64_t length, const double *x, bool sum, double *y) {
   const hark_latent_config *const latent = &m->network->config.latent;
   double pooled[WIDTH] = {0}, msk[WIDTH], *encoding, *features, *head;
@@ -199,7 +199,7 @@ static hark_status finish(const model *m, int64_t length, const double *x, bool 
   return HARK_OK;
 }
 
-/* What the formula makes of tokens; terms [T + 1]: R(t). */
+/* The formula's output for tokens; terms [T + 1]: R(t). */
 static hark_status pass_formula(model *m, int64_t length, const double *tokens, const double *radius, bool sum, double *y) {
   const hark_network_config *const config = &m->network->config;
   memcpy(m->x, tokens, (size_t)(length * WIDTH) * sizeof *m->x);
@@ -279,8 +279,8 @@ static hark_status draw_tokens(const model *m, double *tokens) {
   return HARK_OK;
 }
 
-/* Weights W + x (V - W), both of the class, which is convex: each matrix moves by at most 2 x times its bound. *out <- the output's
- * move. */
+/* Weights W + x (V - W), both of the class, which is convex: each matrix moves by at most 2 x times its bound. *out <- the change of the
+ * output. */
 static hark_status move_weights(const model *m, uint64_t seed, const double *tokens, const double *plain, double *out) {
   hark_lab *const lab = m->lab;
   hark_parameters *const parameters = &m->network->parameters;
@@ -335,7 +335,7 @@ static hark_status measure_model(model *m, int draw, double *row) {
   row[ALIVE] += difference(plain, (const double[RESPONSES]){0}) > 0;
   const double size = difference(sums[0], (const double[RESPONSES]){0});
   const double sum = size > 0 ? difference(sums[0], sums[1]) / size : row[SUM];
-  if (row[SUM] == 0 || fabs(sum - 1) > fabs(row[SUM] - 1)) row[SUM] = sum; /* the draw that is farthest from twice the sum */
+  if (row[SUM] == 0 || fabs(sum - 1) > fabs(row[SUM] - 1)) row[SUM] = sum; /* the draw that is farthest from doubling */
   hark_lab_uniform(lab, ORDER_STREAM, length, uniform);
   for (int64_t l = 0; l < length; l++) { /* Fisher, Yates */
     const int64_t at = (int64_t)(uniform[l] * (double)(l + 1));
@@ -472,10 +472,10 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Rows of layer 4 are of size (1 + 3)^4 (1 + 2.25)^4 at most, and sums of some dozen numbers in float64: differences below 1e-10, mostly
- * 1e-15. One draw whose output is not 0 is enough for a row's checks to compare something. After a layer of attention all tokens are nearly
- * one row, which switches six rectifiers off with probability 2^-6 a layer, and more often where a projection leaves few numbers in a
- * matrix (r = inf): with a third of the draws at 0, all sixteen are with probability 3^-16. */
+/* Rows of layer 4 are of size (1 + 3)^4 (1 + 2.25)^4 at most, and sums of some dozen numbers in float64: differences are below 1e-10,
+ * mostly 1e-15. A row's checks need only one draw whose output is not 0. After a layer of attention all rows are nearly equal, and such a
+ * row switches six rectifiers off with probability 2^-6 per layer, more often where a projection leaves few numbers in a matrix (r = inf):
+ * with a third of the draws at 0, all sixteen are 0 with probability 3^-16. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double alive = hark_lab_smaller(hark_lab_column_range(table, ALIVE, HARK_LAB_ALONE).least,
@@ -503,24 +503,23 @@ const hark_experiment hark_experiment_theorem_model = {
         "moves by no more than the covering "
         "number's resolutions allow",
     .notes =
-        "Every row has sixteen networks of its kind, with weights drawn anew, and the largest of what they measured. A network without "
-        "skips may be "
-        "0 whatever its tokens are: attention makes them nearly one row, and where that row switches off all six rectifiers of a layer "
-        "nothing "
-        "comes out of the layers after it. Of such a network every difference is 0, and nothing is shown by it. The last column counts "
-        "those that "
-        "are not 0, and a row that has none fails.\n\n"
-        "Networks with weights far above their bounds, projected; in `single` the layers' rows are not measured, since there are none. "
-        "The column `sum` has the rows' sum where the network has a mean or a query: then the number of tokens matters, and the "
-        "aggregation is not 1-Lipschitz (assumption C.2). The column `moved` is what covering numbers rest on: weights W + x (V - W), x = "
-        "0.01 and V another draw, are in the class too and move by at most 2 x times their bounds, the output by at most 2 x M, with the M "
-        "of `bound` as corrected. Drawn directions are far from the worst, so that the ratios are small.\n\n"
-        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in float64 by "
-        "L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they need the gradient of "
-        "every single "
-        "output (the G of `optimisation`), thousands of sequences with a mask of their own each, widths of queries and values that are not "
-        "those of the model, the scaling of wide networks, and an output that is bent into Y smoothly, where the model's ball has a kink. "
-        "Attention is the same operator in both; the second table has both networks with the same weights.",
+        "Every row has sixteen networks of its kind, each with newly drawn weights, and reports the largest of their "
+        "measurements. The output of a network without skips may be 0 for all tokens: attention makes their rows nearly equal, "
+        "and where this row switches off all six rectifiers of a layer, the output of the layers after it is 0. For such a "
+        "network every difference is 0 and shows nothing. The last column counts the networks that are not 0, and a row "
+        "without one fails.\n\n"
+        "The networks have weights far above their bounds, projected; in `single` no rows of layers are measured, since there "
+        "are none. In the column `sum` the sum of the rows replaces the network's mean or query: then the number of tokens "
+        "matters, and the aggregation is not 1-Lipschitz (assumption C.2). The column `moved` measures what covering numbers "
+        "are based on: weights W + x (V - W), x = 0.01 and V another draw, are in the class too and move by at most 2 x times "
+        "their bounds, the output by at most 2 x M, with the corrected M of `bound`. Random directions are far from the worst, "
+        "so the ratios are small.\n\n"
+        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in "
+        "float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they "
+        "need the gradient of every single output (the G of `optimisation`), thousands of sequences, each with its own mask, "
+        "widths of queries and values that are not those of the model, the scaling of wide networks, and an output that is "
+        "bent into Y smoothly, where the model's ball has a kink. Attention is the same operator in both; the second table has "
+        "both networks with the same weights.",
     .measure = measure,
     .judge = judge,
 };

@@ -1,16 +1,16 @@
-/* transfer.c - what is lost by a frozen pre-trained predictor is lost in a new task times a condition number.
+/* transfer.c - the loss of a frozen pre-trained predictor appears in a new task multiplied by a condition number.
  *
  *     r_l = z c_l + N/2, l = 1 .. 8,  z in R^2, c_l scalar;  posterior mean m = sum r_l c_l / (c.c + 1/4), variance v = 1/4 / (c.c + 1/4)
  *     pre-training:  y = M z + N/10,  M = diag(1.2, s),  f*_PT = M m;  its trained predictor has a value of rank one: y^ = p (w.m)
  *     downstream:    y = z_2 + N/10,  f*_DS = m_2;      only u in y^ = u (w.m) is trained, w frozen
- *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                       (X eq. 6.10)
+ *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                    (X eq. 6.10)
  *
- * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. Columns of
- * W are the w_i, as X's text says; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
+ * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. The w_i
+ * are columns of W, as in the text of X; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
  *
  * The general inequality  E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 eps_agg^2  is measured with random M and a target that is not
- * linear. eps_SSL asks that the pre-training target be a function of what the downstream mask sees: with other covariates it is infinite.
- * Source: X Theorem 6.3, Assumptions 6.1, 6.2.
+ * linear. eps_SSL is finite only if the pre-training target is a function of the downstream mask's values: with other covariates it is
+ * infinite. Source: X Theorem 6.3, Assumptions 6.1, 6.2.
  */
 #include "lab/fit.h"
 #include "lab/matrix.h"
@@ -296,15 +296,15 @@ const hark_experiment hark_experiment_transfer = {
         "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and z_2 that is mu = 100, with rows "
         "0.69, and the inequality fails",
     .notes =
-        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 "
-        "eps_agg^2\n\n"
-        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of rank one "
-        "keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor in front of the frozen feature is "
-        "trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. E_PT is the excess risk of "
-        "the predictor that was trained (reduced-rank regression), not of the best one. In the second table targets are bent by "
-        "a sin 3z, whence eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when the downstream mask has another "
-        "covariate than that of pre-training, no function of it equals the pre-training target, and the largest difference over |z| <= R "
-        "is sqrt(2) R sin(angle), which has no bound.\n\n"
+        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 "
+        "eps_g^2 + 3 eps_agg^2\n\n"
+        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of "
+        "rank one keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor of the frozen "
+        "feature is trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. "
+        "E_PT is the excess risk of the predictor that was trained (reduced-rank regression), not of the best one. In the "
+        "second table targets are bent by a sin 3z, so eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when "
+        "the downstream mask has a different covariate from that of pre-training, no function of it equals the pre-training "
+        "target, and the largest difference over |z| <= R is sqrt(2) R sin(angle), which has no bound.\n\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,
     .measure = measure,

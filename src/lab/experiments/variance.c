@@ -1,13 +1,13 @@
-/* variance.c - the predictive variance that CME attention gives, and what its mean gains on a smoother.
+/* variance.c - the predictive variance of CME attention, and its error compared with a smoother.
  *
  *     f ~ GP(0, t2 kappa),  kappa = RBF of variance 1/4,   c ~ U(-1, 1),   r = f(c) + N(0, s2)
  *     m = CME attention with lambda = s2 / t2,    var = t2 (kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q))
  *
- * is the posterior of f(q): E (f - m)^2 = E var, and a new response has the variance var + s2, which E (r - m)^2 / (var + s2) = 1 tells. t2
- * = 1 is X B.1; where the prior's scale is another one, both lambda and a factor of the variance follow it. The smoother is softmax
- * attention with an RBF (Nadaraya-Watson), its width the best of many, found with the true f. Functions are drawn as the sums that they are
- * (gaussian_process.h); draws of f and of the noise stand side by side as columns of the values. Source: X (Zhang et al.), equations 4.1 to
- * 4.3 and appendix B.1.
+ * is the posterior of f(q): E (f - m)^2 = E var, and a new response has the variance var + s2, which is tested by E (r - m)^2 / (var + s2)
+ * = 1. t2 = 1 is X B.1; for another scale of the prior both lambda and the variance have it as a factor. The smoother is softmax attention
+ * with an RBF (Nadaraya-Watson), its width the best of many, found with the true f. Functions are drawn as sums of features
+ * (gaussian_process.h); draws of f and of the noise are columns of the values. Source: X (Zhang et al.), equations 4.1 to 4.3 and appendix
+ * B.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -176,7 +176,7 @@ static hark_status measure(hark_lab *lab) {
 
 /* 2000 independent draws of f (1000 quick) give squares with a relative deviation of at most sqrt(2 / 2000) = .032 (.045): [.9, 1.1], fixed
  * beforehand, is three of these, .18 four. At the keys var < lambda = s2 (its sum over them is lambda tr K (K + lambda I)^-1), so that
- * without s2 the variance of a response comes out more than twice too small. */
+ * without s2 the variance of a response is more than twice too small. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.1;
@@ -199,13 +199,11 @@ const hark_experiment hark_experiment_variance = {
         "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
         "t2 var + s2 is the variance of a new response; var alone is that of the function",
     .notes =
-        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var r(q) "
-        "= t2 var + s2\n"
-        "\n"
+        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
+        "r(q) = t2 var + s2\n\n"
         "Functions are drawn from the Gaussian process itself, 40 for every set of covariates, side by side as columns of the "
         "values. The smoother is softmax attention with an RBF; its width is the best of sixteen for the true functions, which "
-        "nobody knows in practice. [.9, 1.1] was fixed beforehand and is three deviations of 2000 draws.\n"
-        "\n"
+        "are unknown in practice. [.9, 1.1] was fixed beforehand and is three deviations of 2000 draws.\n\n"
         "*Figure.* Errors of CME attention, of the best smoother, and the mean of CME's own variance.",
     .measure = measure,
     .judge = judge};
