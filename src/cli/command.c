@@ -1,5 +1,4 @@
-/* command.c - the hark command around its subcommands: finds one, reads its options, runs it, and ends with the exit code of what came of
- * it. */
+/* command.c - the hark command around its subcommands: finds one, reads its options, runs it, and ends with the exit code of its result. */
 #include <stdio.h>
 #include <string.h>
 
@@ -106,7 +105,7 @@ static hark_status print_help(hark_invocation *call) {
 static hark_status check_arguments(hark_invocation *call) {
   const hark_command *const command = call->command;
   const int count = hark_options_argument_count(call->options);
-  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* a word behind an unknown flag may have been its value */
+  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* a word after an unknown flag may have been its value */
   if (count < command->argument_minimum) {
     return hark_options_complain(call->context, call->options, command->arguments, "missing; usage: hark %s [options] %s", command->name,
                                  command->arguments);
@@ -123,7 +122,7 @@ static hark_status check_arguments(hark_invocation *call) {
     hark_text_append(&words, "expected one of ");
     int known = 0;
     for (; hark_option_choice_at(command->words, known, word); known++) hark_text_append(&words, "%s%s", known > 0 ? ", " : "", word);
-    if (words.length > WORDS_BYTES) { /* a message would be cut before its end */
+    if (words.length > WORDS_BYTES) { /* a message would be truncated */
       hark_text_resize(&words, 0);
       hark_text_append(&words, "expected one of %d words (hark %s --help)", known, command->name);
     }
@@ -153,8 +152,8 @@ static hark_status execute(hark_invocation *call, int count, const char *const *
   return call->command->run(call);
 }
 
-/* Prints why it failed: every problem with the options, and the message where something else stopped us before all were looked at. Problems
- * with the options decide the exit code: they are to be mended first. */
+/* Prints the reason of a failure: every problem with the options, and the message where another failure came before all options were
+ * checked. Problems with the options determine the exit code, because they must be corrected first. */
 static hark_status report(const hark_invocation *call, hark_status status, const hark_context *base) {
   const int problems = call->options != NULL ? hark_options_problem_count(call->options) : 0;
   for (int i = 0; i < problems; i++) {

@@ -1,4 +1,4 @@
-/* common.c - what subcommands share. */
+/* common.c - functions shared by subcommands. */
 #include "cli/common.h"
 #include "cli/process.h"
 
@@ -51,7 +51,7 @@ void hark_command_print_name(const hark_invocation *call, bool warning) {
   if (warning) fprintf(stderr, "%swarning:%s ", color ? yellow : "", color ? normal : "");
 }
 
-/* Errors are kept: they are why no context could be made, and main prints what failed. */
+/* Errors are kept: they explain why no context could be created, and main prints the failure. */
 static void log_line(void *user, hark_log_level level, const char *message) {
   hark_invocation *const call = user;
   if (level == HARK_LOG_ERROR) {

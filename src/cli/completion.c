@@ -1,6 +1,6 @@
-/* completion.c - hark completion: what a shell offers behind TAB, from the tables of subcommands and options.
+/* completion.c - hark completion: completions of a shell for TAB, from the tables of subcommands and options.
  *
- * One generator a shell, all on the same questions: the flags that --help lists, and for a value or an argument whether it is one of some
+ * One generator per shell, all with the same data: the flags that --help lists, and for a value or an argument whether it is one of some
  * words, a folder, a file, or free.
  */
 #include <stdio.h>
@@ -29,7 +29,7 @@ static value_kind kind_of_argument(const hark_command *command) {
   return command->arguments[0] == 0 ? VALUE_NONE : kind_of_path(command->arguments);
 }
 
-/* The choices with a blank between them. */
+/* The choices, separated by blanks. */
 static void append_words(const char *choices, hark_text *out) {
   char word[HARK_OPTION_WORD_BYTES];
   for (int i = 0; hark_option_choice_at(choices, i, word); i++) hark_text_append(out, "%s%s", i > 0 ? " " : "", word);
@@ -47,7 +47,7 @@ static void append_escaped(const char *text, const char *special, bool bourne, h
   }
 }
 
-/* What a generator writes for one subcommand; `options` is its set. */
+/* A generator's output for one subcommand; `options` is its set. */
 typedef void write_command(const hark_command *command, const hark_options *set, hark_text *out);
 
 static hark_status each_command(hark_context *context, write_command *write, hark_text *out) {
@@ -144,7 +144,7 @@ static hark_status print_bash(hark_context *context, hark_text *out) {
 
 #define ZSH_SPECIAL "[]:\\" /* in the parts of an _arguments specification */
 
-/* ":FOLDER:_files -/" behind an option or a place. */
+/* ":FOLDER:_files -/" after an option or a place. */
 static void zsh_action(const char *argument, value_kind kind, const char *choices, hark_text *out) {
   hark_text_append(out, ":");
   append_escaped(argument, ZSH_SPECIAL, true, out);

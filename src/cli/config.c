@@ -33,7 +33,7 @@ static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];
   if (values->markdown) return HARK_OK;
   HARK_TRY(hark_options_require_utf8(call->context, call->options));
-  hark_config copy = *(const hark_config *)call->values[1]; /* what is printed keeps its zeros: they follow other keys when those change */
+  hark_config copy = *(const hark_config *)call->values[1]; /* the printed configuration keeps its zeros: they depend on other keys */
   return hark_config_finish(call->context, call->options, &copy);
 }
 

@@ -1,4 +1,4 @@
-/* export.c - hark export: a trained model as one file, with all that a program needs to use it (docs/embedding.md). */
+/* export.c - hark export: a trained model as one file, with everything that a program needs to use it (docs/embedding.md). */
 #include <hark/model.h>
 #include <inttypes.h>
 

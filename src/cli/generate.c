@@ -1,4 +1,5 @@
-/* generate.c - hark generate: text from a trained model, written as it comes. A client of <hark/model.h>, like any other program. */
+/* generate.c - hark generate: text from a trained model, written while it is generated. A client of <hark/model.h>, like any other
+ * program. */
 #include <hark/model.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static const hark_option options[] = {
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
 
-/* A text that is being generated. What could be the beginning of the stop text is held back. */
+/* A text that is being generated. Bytes that could begin the stop text are held back. */
 typedef struct generation {
   hark_invocation *call;
   const generate_values *values;
@@ -46,8 +47,8 @@ typedef struct generation {
   hark_text text; /* generated */
   size_t written;
   int64_t trained;                     /* tokens of the texts that the model was trained on */
-  int64_t prompt_forgotten, forgotten; /* tokens that the model did not see of the prompt, and of all before the last one */
-  int32_t begin; /* token before a sentence, of a model of those: one is written, up to the end of its line; 0: a text */
+  int64_t prompt_forgotten, forgotten; /* tokens that the model did not read: of the prompt, and of all tokens before the last one */
+  int32_t begin; /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
 } generation;
 
 static hark_status check(hark_invocation *call) {
@@ -84,7 +85,7 @@ static hark_status encode_prompt(generation *g) {
   return status;
 }
 
-/* Room for as many tokens as are asked for. */
+/* Allocates memory for the requested number of tokens. */
 static hark_status open_decoding(generation *g) {
   hark_context *context = g->call->context;
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = g->values->context};
@@ -126,8 +127,8 @@ static hark_status open_model(generation *g) {
   return encode_prompt(g);
 }
 
-/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees more
- * positions than those. */
+/* Reads the tokens that the decoding has not read yet. A full decoding begins again with the last half of its capacity: the model never
+ * reads more positions than its capacity. */
 static hark_status feed(generation *g, int64_t *seen) {
   const int64_t capacity = hark_decoding_capacity(g->decoding);
   if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {
@@ -141,14 +142,14 @@ static hark_status feed(generation *g, int64_t *seen) {
   return HARK_OK;
 }
 
-/* Where the stop text begins in what is not written yet, or NULL. The text may hold zero bytes. */
+/* The beginning of the stop text in the unwritten text, or NULL. The text may contain zero bytes. */
 static const char *find_stop(const generation *g, const char *stop, size_t stop_length) {
   for (size_t at = g->written; stop_length > 0 && at + stop_length <= g->text.length; at++)
     if (memcmp(g->text.data + at, stop, stop_length) == 0) return g->text.data + at;
   return NULL;
 }
 
-/* Writes what can no longer belong to a stop text; *stopped when it has come. */
+/* Writes the bytes that can no longer belong to a stop text; *stopped when the stop text was generated. */
 static void write_text(generation *g, bool last, bool *stopped) {
   const char *stop = g->values->stop;
   const size_t stop_length = strlen(stop);
@@ -193,7 +194,7 @@ static hark_status generate(generation *g) {
   return HARK_OK;
 }
 
-/* What the model did not see, and how it would have seen it. */
+/* Warns of tokens that the model did not read, and says how it would read them. */
 static void report_forgotten(const generation *g) {
   const int64_t capacity = hark_decoding_capacity(g->decoding), prompt = g->prompt_forgotten;
   const hark_decoding_options enough = {.struct_size = sizeof enough, .capacity = g->count};

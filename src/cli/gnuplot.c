@@ -17,7 +17,7 @@
 #include "io/number.h"
 #include "io/temporary.h"
 
-#define DATA_MARK "\x01" /* in a script: the place of the data's name; no text that is shown has it */
+#define DATA_MARK "\x01" /* in a script: the place of the data's name; no displayed text contains it */
 
 extern char **environ;
 
@@ -27,7 +27,7 @@ static hark_status beside(hark_context *context, const char *picture, const char
   return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", picture);
 }
 
-/* Pictures are XML: what is no character there, as a control character or a byte that is not UTF-8, becomes '?'. */
+/* Pictures are XML: a byte that is no character there, such as a control character or invalid UTF-8, becomes '?'. */
 void hark_picture_append_quoted(hark_text *text, const char *value) {
   hark_text clean = hark_text_empty(text->context);
   hark_text_append_shown(&clean, value);
@@ -44,8 +44,8 @@ void hark_picture_append_quoted(hark_text *text, const char *value) {
   hark_text_free(&clean);
 }
 
-/* A file's name, whatever it is: "~", "|", "<", "$", "-" and "+" in front say something else to gnuplot, so that a folder comes first; line
- * ends are written in double quotes, where backslashes and backquotes say something. */
+/* Any file name: "~", "|", "<", "$", "-" and "+" at its beginning have another meaning for gnuplot, so a folder is put before it; line ends
+ * are written in double quotes, where backslashes and backquotes have a meaning. */
 static void append_path(hark_text *text, const char *path) {
   const bool plain = strpbrk(path, "\n\r") == NULL, says_nothing = strchr("~|<$-+", path[0]) == NULL;
   hark_text_append(text, "%s%s", plain ? "'" : "\"", says_nothing ? "" : "./");
@@ -72,7 +72,7 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   return HARK_OK;
 }
 
-/* One block of "x y" lines a curve, two empty lines between them. */
+/* One block of "x y" lines per curve, with two empty lines between blocks. */
 void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count) {
   char x[HARK_NUMBER_BYTES], y[HARK_NUMBER_BYTES];
   hark_text_append(&picture->data, "%s# ", picture->curves++ > 0 ? "\n\n" : "");
@@ -92,7 +92,7 @@ void hark_picture_free(hark_picture *picture) {
   hark_text_free(&picture->script);
 }
 
-/* The script with the name of the data in the places that were left for it. */
+/* The script with the name of the data in the marked places. */
 static void append_script(const hark_picture *picture, const char *data, hark_text *out) {
   const char *at = hark_text_get(&picture->script);
   for (size_t length; *at != '\0'; at += length) {
@@ -104,7 +104,7 @@ static void append_script(const hark_picture *picture, const char *data, hark_te
   }
 }
 
-/* ---- gnuplot at work: a script with the data in it goes in, the picture comes out, and no file is between ---- */
+/* ---- running gnuplot: it reads a script with the data and writes the picture, without files in between ---- */
 
 static hark_status print_input(const hark_picture *picture, hark_text *out) {
   hark_text_append(out, "$data << END_OF_DATA\n");
@@ -119,7 +119,7 @@ typedef struct gnuplot {
   int stream; /* its standard input and output */
 } gnuplot;
 
-/* *there is false when there is no gnuplot to run. */
+/* *there is false when there is no gnuplot. */
 static hark_status start(hark_context *context, gnuplot *out, bool *there) {
   char name[] = "gnuplot", standard_input[] = "-";
   char *const arguments[] = {name, standard_input, NULL};
@@ -150,7 +150,7 @@ static hark_status start(hark_context *context, gnuplot *out, bool *there) {
   return error == 0 || error == ENOENT ? HARK_OK : hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be started: %s", strerror(error));
 }
 
-/* Sends some of what is left, without a signal when gnuplot has gone: that it failed is seen by its exit code. */
+/* Sends some of the remaining input, without a signal when gnuplot has ended: its exit code reports the failure. */
 static void send_some(int stream, const char *text, size_t length, size_t *sent) {
   const ssize_t put = send(stream, text + *sent, length - *sent, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (put >= 0) *sent += (size_t)put;
@@ -158,7 +158,7 @@ static void send_some(int stream, const char *text, size_t length, size_t *sent)
   if (*sent == length) (void)shutdown(stream, SHUT_WR);
 }
 
-/* Gives gnuplot its input and writes what comes back, both as it can be done. */
+/* Sends gnuplot its input and writes its output, each when the stream is ready. */
 static hark_status exchange(hark_context *context, int stream, const hark_text *input, hark_writer *writer) {
   static char part[1 << 14];
   const char *const text = hark_text_get(input);
@@ -188,7 +188,7 @@ static hark_status run_gnuplot(hark_context *context, const hark_text *input, ha
   HARK_TRY(start(context, &g, &there));
   if (!there) return HARK_OK;
   const hark_status status = exchange(context, g.stream, input, writer);
-  (void)close(g.stream); /* where we gave up, it ends for want of a reader */
+  (void)close(g.stream); /* where we gave up, gnuplot ends because it has no reader */
   int result;
   while (waitpid(g.process, &result, 0) < 0) {
     if (errno != EINTR) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for");
@@ -198,7 +198,7 @@ static hark_status run_gnuplot(hark_context *context, const hark_text *input, ha
   return status;
 }
 
-/* What gnuplot would need to make the picture, for whoever looks why it did not, or has it elsewhere. */
+/* Writes the input of gnuplot to files, to find out why it failed, or to run it elsewhere. */
 static hark_status leave_files(hark_context *context, const hark_picture *picture) {
   hark_text script = hark_text_empty(context), data = hark_text_empty(context);
   hark_status status = hark_file_write(context, picture->data_path, hark_text_get(&picture->data), picture->data.length);

@@ -1,4 +1,4 @@
-/* info.c - hark info: what a run's folder or a safetensors file holds. */
+/* info.c - hark info: the content of a run's folder or of a safetensors file. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static hark_status print_file_json(hark_context *context, const char *path, cons
   return HARK_OK;
 }
 
-/* Names and texts from a file go through JSON's escapes, so that they cannot command the terminal. */
+/* Names and texts from a file are printed with the escapes of JSON, so that they cannot control the terminal. */
 static hark_status print_file(hark_context *context, const char *path, const hark_safetensors *file, hark_text *text) {
   uint64_t numbers = 0, bytes = 0;
   char count[HARK_HUMAN_BYTES], size[HARK_HUMAN_BYTES];
@@ -112,7 +112,7 @@ typedef struct run_summary {
   double step, tokens, train_loss, validation_loss, best_loss, best_step, time, accuracy, best_accuracy; /* NaN: not there */
   char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                                                     /* checkpoints; "": none */
   uint64_t parameters;     /* of the last checkpoint; 0: none */
-  hark_text positional;    /* what it has learned of positional kernels */
+  hark_text positional;    /* learned positional kernels */
   hark_ahca_report chunks; /* of the last evaluation; NaN where the model has none */
 } run_summary;
 
@@ -121,13 +121,13 @@ static void take_number(const json_t *object, const char *name, double *out) {
   if (json_is_number(value)) *out = json_number_value(value);
 }
 
-/* Shares that the line does not tell are none. */
+/* Fractions that the line lacks stay absent. */
 static void take_chunks(const json_t *object, hark_ahca_report *chunks) {
   char name[HARK_AHCA_NAME_BYTES];
   for (int i = 0;; i++) {
     double *number = hark_ahca_report_number(chunks, i, name);
     if (number == NULL) return;
-    if (i == 0 && !json_is_number(json_object_get(object, name))) return; /* no line of these */
+    if (i == 0 && !json_is_number(json_object_get(object, name))) return; /* not such a line */
     *number = NAN;
     take_number(object, name, number);
   }
@@ -154,7 +154,7 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   return HARK_OK;
 }
 
-/* The checkpoint that a pointer file names; "" when there is none. What the file holds is a name, never a path. */
+/* The checkpoint that a pointer file names; "" when there is none. The file contains a name, never a path. */
 static hark_status read_pointer(hark_context *context, const char *run, const char *which, char *out) {
   char path[HARK_PATH_BYTES];
   out[0] = 0;
@@ -187,7 +187,7 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
   return status;
 }
 
-/* The text in `s` is the caller's to free, whatever happens. */
+/* The caller frees the text in `s`, also after a failure. */
 static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
   const hark_ahca_statistics none = {0};
@@ -284,7 +284,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
   if (status == HARK_OK && hark_options_finish(context, options) != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     snprintf(message, sizeof message, "%s", hark_context_message(context));
-    status = hark_fail(context, HARK_BAD_FILE, "%s", message); /* here it is an input, not what the user asks for */
+    status = hark_fail(context, HARK_BAD_FILE, "%s", message); /* here it is an input file, not an argument */
   }
   if (status == HARK_OK) {
     hark_text text = hark_text_empty(context);

@@ -1,9 +1,9 @@
 /* main.c - the program hark. Everything is in the functions around it, so that tests can call it without a process.
  *
- * Besides, the cores that it was started on. gcc's OpenMP, which oneDNN brings along, binds the first thread to one core when it is loaded,
- * before main(), where the environment asks for that, and all threads that this one starts would be there too. Which cores there were
- * before, only the program itself can know: what stands in its .preinit_array runs before libraries begin. Those it takes back, as far as
- * they are among OpenMP's places (OMP_PLACES). */
+ * It also restores the cores that it was started on. If the environment requests it, gcc's OpenMP, which oneDNN loads, binds the first
+ * thread to one core before main(), and all threads that it starts would run there too. Only the program itself can know the cores before
+ * that: functions in its .preinit_array run before libraries are initialised. It restores these cores, as far as they are among OpenMP's
+ * places (OMP_PLACES). */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const before_libr
 static void take_cores_back(void) {
   hark_cores now, places, both;
   hark_cores_of_thread(&now);
-  if (at_start.count == 0) { /* a C library that runs nothing before libraries */
+  if (at_start.count == 0) { /* a C library without .preinit_array */
     hark_cores_of_process(&at_start);
   } else if (!hark_cores_are_same(&now, &at_start)) {
     hark_cores_of_places(&places);
@@ -32,7 +32,7 @@ static void take_cores_back(void) {
     if (both.count > 0) at_start = both;
   }
   if (!hark_cores_are_same(&now, &at_start)) hark_cores_use(&at_start);
-  (void)unsetenv("OMP_PROC_BIND"); /* done with, also for programs that this one starts */
+  (void)unsetenv("OMP_PROC_BIND"); /* no longer needed, also for programs that this one starts */
   (void)unsetenv("OMP_PLACES");
   (void)unsetenv("GOMP_CPU_AFFINITY");
 }

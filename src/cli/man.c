@@ -19,7 +19,7 @@ static const hark_option_table table = {options, 1, NULL, sizeof(man_values), fa
 
 /* ---- roff ---- */
 
-/* Text between macros: backslashes and hyphens are escaped, and a line never begins with a control character. */
+/* Text between macros: backslashes and hyphens are escaped, and no line begins with a control character. */
 static void escape(const char *text, hark_text *out) {
   for (const char *at = text; *at != 0; at++) {
     const bool line_begins = at == text || at[-1] == '\n';

@@ -1,4 +1,4 @@
-/* metrics.c - curves out of metrics.jsonl, and their picture in letters. */
+/* metrics.c - curves from metrics.jsonl, and their picture in letters. */
 #include "cli/metrics.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "json/jsonl.h"
 
 #define FIRST_POINTS 256
-#define LABEL_COLUMNS 10 /* of the numbers beside the vertical axis */
+#define LABEL_COLUMNS 10 /* of the numbers next to the vertical axis */
 #define AXIS_DIGITS 4    /* that are shown of them */
 #define LEAST_COLUMNS 24
 #define LEAST_ROWS 6

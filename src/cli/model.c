@@ -49,7 +49,7 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &out->run, out->checkpoint));
   if (out->checkpoint[0] == '\0') HARK_TRY(hark_checkpoint_choose(call->context, &out->run, checkpoint, out->checkpoint));
   HARK_TRY(hark_checkpoint_check_vocabulary(call->context, &out->run, out->checkpoint));
-  if (hark_config_has_examples(config)) return HARK_OK; /* whose vocabulary is compared, not read */
+  if (hark_config_has_examples(config)) return HARK_OK; /* their vocabulary is compared, not read */
   HARK_TRY(hark_run_path(call->context, &out->run, "vocabulary.json", path));
   return hark_tokenizer_load(call->context, path, &out->tokenizer);
 }
@@ -76,7 +76,7 @@ bool hark_command_names_run(hark_invocation *call) {
   if (kind == HARK_PATH_FILE) return false;
   if (hark_run_open_reading(call->context, path, &run, checkpoint) == HARK_OK) return true;
   const bool joined = hark_path_join(call->context, path, HARK_WEIGHTS_FILE, weights) == HARK_OK;
-  return !joined || hark_path_kind_of(weights) != HARK_PATH_FILE; /* neither: the run's error is the one to show */
+  return !joined || hark_path_kind_of(weights) != HARK_PATH_FILE; /* neither: the error of the run is reported */
 }
 
 static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run *opened, hark_text *description, hark_text *vocabulary,
@@ -84,7 +84,7 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   hark_context *context = call->context;
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
   if (opened->tokenizer != NULL)
-    hark_options_print_json(call->options, description); /* of examples the weights' file tells what it is of */
+    hark_options_print_json(call->options, description); /* for a model of examples the file of weights describes its data */
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
   HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
@@ -92,7 +92,7 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   HARK_TRY(hark_path_join(context, folder, opened->checkpoint, path));
   HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE, NULL));
   const hark_model_options options = {.struct_size = sizeof options,
-                                      .skip_verification = true, /* it has just been done */
+                                      .skip_verification = true, /* already done */
                                       .description = opened->tokenizer != NULL ? hark_text_get(description) : NULL,
                                       .description_bytes = description->length,
                                       .vocabulary = hark_text_get(vocabulary),
@@ -100,12 +100,12 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   return hark_model_load(context, path, &options, out);
 }
 
-/* Weights of before descriptions told further delimiters would cut at the first one alone. */
+/* Weights from versions whose descriptions lacked further delimiters would split only at the first one. */
 static hark_status check_delimiters(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                     const hark_model *model) {
-  const hark_ahca_config *asked = &config->model.ahca, *told = &model->network->config.ahca;
-  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || asked->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
-  if (asked->other_delimiter_count == told->other_delimiter_count) return HARK_OK;
+  const hark_ahca_config *requested = &config->model.ahca, *described = &model->network->config.ahca;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || requested->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
+  if (requested->other_delimiter_count == described->other_delimiter_count) return HARK_OK;
   return hark_fail(
       call->context, HARK_UNSUPPORTED,
       "%s: its weights do not state model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "

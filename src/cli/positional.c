@@ -1,4 +1,4 @@
-/* positional.c - hark positional: what a kernel expression means: its parameters, whether it is positive definite, and a table of log G. */
+/* positional.c - hark positional: describes a kernel expression: its parameters, whether it is positive definite, and a table of log G. */
 #include <hark/positional.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ typedef struct shown_kernel {
   size_t bytes;
   bool definite;
   int column;
-  const char *reason; /* why not definite */
+  const char *reason; /* why it is not definite */
 } shown_kernel;
 
 /* 0, 1, 2, 4, ... or 0, 1, 2, 3, ... */

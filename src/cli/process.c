@@ -17,7 +17,7 @@ static void open_standard_streams(void) {
     const int descriptor = open("/dev/null", O_RDWR); /* the lowest free number: this one */
     if (descriptor == i) continue;
     if (descriptor > STDERR_FILENO) (void)close(descriptor);
-    _exit(HARK_EXIT_DISK); /* there is nowhere to report it */
+    _exit(HARK_EXIT_DISK); /* it cannot be reported anywhere */
   }
 }
 

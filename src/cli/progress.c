@@ -1,4 +1,4 @@
-/* progress.c - how long work tells how far it is. */
+/* progress.c - progress of long work on stderr. */
 #include "cli/progress.h"
 
 #include <stdarg.h>
@@ -71,7 +71,7 @@ void hark_progress_fit(const hark_progress_piece *pieces, int count, int columns
 static void put(hark_progress *progress, const char *line) {
   progress->last = hark_progress_clock();
   if (progress->terminal) {
-    fprintf(stderr, CLEAR_LINE "%.*s", columns() - 1, line); /* a line that wraps could not be taken back */
+    fprintf(stderr, CLEAR_LINE "%.*s", columns() - 1, line); /* a line that wraps could not be removed */
     fflush(stderr);
     progress->shown = true;
   } else {

@@ -23,7 +23,7 @@
 
 typedef struct train_values {
   bool estimate;
-  hark_data_place place; /* no option: of the data of a run that goes on */
+  hark_data_place place; /* not an option: the data of a resumed run */
 } train_values;
 
 static const hark_option options[] = {
@@ -34,22 +34,22 @@ static const hark_option_table table = {options, 1, NULL, sizeof(train_values), 
 
 enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
-/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once, when it is of another
- * event. */
+/* Signals only set these; the trainer reads them after every step. A second signal to stop ends the process at once, if it belongs to
+ * another event. */
 static volatile sig_atomic_t stop_signal;
-static volatile sig_atomic_t checkpoint_wanted;
+static volatile sig_atomic_t checkpoint_requested;
 
-/* Who asked first to stop, and when; who started us. Handlers do not interrupt each other. */
+/* Sender and time of the first signal to stop; our parent process. Handlers do not interrupt each other. */
 static pid_t first_sender, parent;
 static struct timespec first_time;
 #define SAME_EVENT_SECONDS 1
 
-/* One event may come as several signals: a service manager tells a whole group, and the sweep that started us hands on what it was told;
- * and a sweep that dies after that leaves us SIGTERM, and the system's own SIGHUP where we were stopped. */
+/* One event may cause several signals: a service manager signals a whole group, and the sweep that started us passes its signal on; when
+ * the sweep dies after that, we receive SIGTERM, and SIGHUP from the system where we were stopped. */
 static bool is_same_event(const siginfo_t *info) {
   struct timespec now;
-  const bool hung_up = info->si_pid == 0 && info->si_signo == SIGHUP;          /* by the system itself */
-  if ((info->si_pid == parent || hung_up) && getppid() != parent) return true; /* of its death */
+  const bool hung_up = info->si_pid == 0 && info->si_signo == SIGHUP;          /* from the system itself */
+  if ((info->si_pid == parent || hung_up) && getppid() != parent) return true; /* because it died */
   if (info->si_pid == first_sender || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
   return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
 }
@@ -57,7 +57,7 @@ static bool is_same_event(const siginfo_t *info) {
 static void on_signal(int number, siginfo_t *info, void *interrupted) {
   (void)interrupted;
   if (number == SIGUSR1) {
-    checkpoint_wanted = 1;
+    checkpoint_requested = 1;
     return;
   }
   if (stop_signal != 0) {
@@ -80,12 +80,12 @@ static void catch_signals(void) {
   parent = getppid();
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
     const bool known = sigaction(caught[i], NULL, &before) == 0;
-    if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: whoever started us wants it so */
+    if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: our parent ignores it on purpose */
     (void)sigaction(caught[i], &action, NULL);
   }
 }
 
-/* Whoever read our messages may leave; the training goes on. */
+/* The reader of our messages may end; the training continues. */
 static void ignore_closed_pipes(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -96,28 +96,28 @@ static void ignore_closed_pipes(void) {
 static hark_request request(void *user) {
   (void)user;
   if (stop_signal != 0) return HARK_REQUEST_STOP;
-  if (checkpoint_wanted != 0) {
-    checkpoint_wanted = 0;
+  if (checkpoint_requested != 0) {
+    checkpoint_requested = 0;
     return HARK_REQUEST_CHECKPOINT;
   }
   return HARK_REQUEST_NONE;
 }
 
-/* What the hooks of the trainer work on. */
+/* The data of the trainer's hooks. */
 typedef struct training_view {
   hark_invocation *call;
   hark_run *run;
   hark_progress progress;
 } training_view;
 
-/* A loss in as few columns as it takes. */
+/* A loss in as few columns as possible. */
 static const char *loss_words(const char *name, double loss, char text[HARK_PROGRESS_PIECE_BYTES]) {
   text[0] = '\0'; /* not known yet */
   if (isfinite(loss)) (void)snprintf(text, HARK_PROGRESS_PIECE_BYTES, fabs(loss) < 1e4 ? "%s %.4f" : "%s %.3e", name, loss);
   return text;
 }
 
-/* The most important ones first to be read, and last to be left out: the step, the loss, the time left. */
+/* The most important ones come first and are left out last: the step, the loss, the time left. */
 static void show(void *user, const hark_train_progress *at) {
   enum { STEP, LOSS, EVALUATING, VALIDATION, SPEED, PEAK, LEFT, PIECES };
   hark_progress *progress = &((training_view *)user)->progress;
@@ -143,7 +143,7 @@ static void show(void *user, const hark_train_progress *at) {
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
-/* What becomes of a text, which the trainer would find to be another one, without knowing why. */
+/* Options that change the tokens of a text: the trainer would find another text without knowing why. */
 static bool divides_text(const char *option) {
   static const char *const names[] = {"data.unknown", "data.unit", "data.split", "data.validation_fraction"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -151,7 +151,7 @@ static bool divides_text(const char *option) {
   return false;
 }
 
-/* What the weights depend on, and where they come from, cannot change when a run goes on. Dropout and recomputation may. */
+/* Options that determine the weights or their origin cannot change when a run is resumed. Dropout and recomputation may. */
 static hark_status refuse_change(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)user;
   const bool of_text = divides_text(option->name) && !hark_config_has_examples(call->values[VALUES_CONFIG]);
@@ -167,7 +167,7 @@ static hark_status refuse_change(hark_invocation *call, const hark_option *optio
                                "%s cannot change when a run goes on: \"%s\" given, the run has \"%s\"", option->name, is, was);
 }
 
-/* The model of the run that the weights come from stands for what neither the command line nor a file says of it. */
+/* Options of the model that neither the command line nor a file sets come from the run of the weights. */
 static hark_status read_origin(hark_invocation *call, const char *path) {
   hark_config stored = {0};
   hark_options *stored_options = NULL;
@@ -181,7 +181,7 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
   return status;
 }
 
-/* Says what the weights were trained with that is different now. */
+/* Reports the options that differ from those that the weights were trained with. */
 static hark_status warn_of_other_meaning(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)user;
   if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
@@ -194,7 +194,7 @@ static hark_status warn_of_other_meaning(hark_invocation *call, const hark_optio
   return HARK_OK;
 }
 
-/* config.yaml of the run that train.init_from names. A run that is not there is a problem with the option. */
+/* config.yaml of the run that train.init_from names. A missing run is a problem with the option. */
 static hark_status find_origin(hark_invocation *call, const hark_config *config, char *path) {
   hark_run source;
   char checkpoint[HARK_NAME_BYTES];
@@ -209,20 +209,20 @@ static hark_status find_origin(hark_invocation *call, const hark_config *config,
   return hark_run_path(call->context, &source, "config.yaml", path);
 }
 
-/* config.yaml of the run to go on with, in `path`: "" when there is none, which is a problem. */
+/* config.yaml of the run to resume, in `path`: "" when there is none, which is a problem. */
 static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
   path[0] = '\0';
   if (config->run.directory[0] == '\0')
     return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
   HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
-  HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be about to begin one there */
+  HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be beginning one there */
   if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
   path[0] = '\0';
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner, and
- * where examples have no sub-words the option is refused as one without effect. */
+/* Sub-words are learned by an optional library. A run that has its vocabulary does not need it, and where examples have no sub-words the
+ * option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
@@ -234,7 +234,7 @@ static hark_status find_learner(hark_invocation *call, hark_config *config) {
                                "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");
 }
 
-/* Where the data of a run that goes on lie. */
+/* The paths of the data of a resumed run. */
 static hark_status find_data(hark_invocation *call, const hark_config *config, hark_data_place *place) {
   HARK_TRY(hark_data_place_find(call->context, call->options, config, config->run.directory, place));
   if (!place->other_size) return HARK_OK;
@@ -253,7 +253,7 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(find_origin(call, config, origin));
     if (origin[0] != '\0') HARK_TRY(read_origin(call, origin));
   }
-  const bool may_have_text = config->run.resume && path[0] == '\0'; /* the run that was not found would say */
+  const bool may_have_text = config->run.resume && path[0] == '\0'; /* only the run that was not found would show it */
   if (config->data.paths.count == 0 && !may_have_text)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
                                    hark_config_has_examples(config) ? "examples" : "text"));
@@ -262,7 +262,7 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(hark_options_require_utf8(call->context, call->options));
   if (path[0] != '\0') {
     const hark_status status = hark_command_visit_differences(call, path, call->options, config, refuse_change, NULL);
-    if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems have been found with the file already */
+    if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems were already reported for the file */
     if (hark_options_problem_count(call->options) == 0) HARK_TRY(find_data(call, config, &values->place));
   }
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
@@ -306,8 +306,8 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
-/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not
- * begin says what is wrong and nothing of a folder, which is not there then. */
+/* The configuration of the following steps; a file that always has "resume" could not begin another run. A run that cannot begin reports
+ * the reason and no folder, which does not exist then. */
 static hark_status ready(void *user, bool timed) {
   training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
@@ -315,7 +315,7 @@ static hark_status ready(void *user, bool timed) {
   const hark_config given = *config;
   HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
-  config->train.extend = HARK_EXTEND_CONTINUE; /* of this part alone: its plan is in the run's state */
+  config->train.extend = HARK_EXTEND_CONTINUE; /* only for this part: its plan is in the run's state */
   if (timed) {
     config->train.steps = config->train.tokens = config->train.examples = 0;
     config->train.epochs = 0;
@@ -326,7 +326,7 @@ static hark_status ready(void *user, bool timed) {
   config->run = given.run;
   config->train = given.train;
   if (status != HARK_OK) return status;
-  view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
+  view->run->made = false; /* it has begun: a later failure does not remove it */
   char shown[HARK_PATH_BYTES];
   memcpy(shown, view->run->path, sizeof shown);
   hark_line_clean(shown);
@@ -334,7 +334,7 @@ static hark_status ready(void *user, bool timed) {
   return status;
 }
 
-/* The best of a few measurements: another program may take the processor for a moment. They are short, because the shortest run waits for
+/* The best of a few measurements: another program may use the processor for a moment. They are short, because the shortest run waits for
  * them too. */
 #define PEAK_MEASUREMENTS 5
 #define PEAK_SECONDS 0.005
@@ -367,7 +367,7 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
   hark_text text = hark_text_empty(call->context);
   hark_text_append_shown(&text, run->path);
   hark_text_append(&text, ": step %" PRId64, state->step);
-  if (result->steps > 0) hark_text_append(&text, " of %" PRId64, result->steps); /* else it was stopped before they were planned */
+  if (result->steps > 0) hark_text_append(&text, " of %" PRId64, result->steps); /* otherwise it was stopped before they were planned */
   hark_text_append(&text, " (%s)", reasons[result->reason]);
   if (isfinite(state->best_loss))
     hark_text_append(&text, "; best validation loss %.4f at step %" PRId64, state->best_loss, state->best_step);
@@ -387,7 +387,7 @@ static hark_status train_in(hark_invocation *call, const hark_config *config, ha
   return report(call, run, &result);
 }
 
-/* The vocabulary that the run would have: its own, that of the weights it begins with, or what its text holds. */
+/* The vocabulary of the planned run: its own, that of its initial weights, or that of its text. */
 static hark_status find_vocabulary(hark_invocation *call, const hark_config *config, const hark_run *folder, hark_tokenizer **out) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(call->context, folder, "vocabulary.json", path));
@@ -427,7 +427,7 @@ static hark_status print_needs(hark_invocation *call, const hark_config *config,
   return config->run.preflight ? hark_preflight_check(call->context, needs) : HARK_OK;
 }
 
-/* What the data ask of the model. Examples stay open, as they do in training. */
+/* The requirements of the data on the model. Examples stay open, as in training. */
 static hark_status find_task(hark_invocation *call, const hark_config *config, const hark_run *folder, hark_examples **examples,
                              hark_learning_task *task) {
   *task = (hark_learning_task){0};
@@ -443,7 +443,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
   return status;
 }
 
-/* What the trainer would say before its first step, without a run. */
+/* The report of the trainer before its first step, without a run. */
 static hark_status estimate(hark_invocation *call, const hark_config *config, const hark_run *folder) {
   hark_examples *examples = NULL;
   hark_learning_task task;
@@ -451,16 +451,16 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
     const bool knows_steps = config->train.steps > 0;
-    const hark_preflight wanted = {
+    const hark_preflight planned = {
         .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
-    status = hark_preflight_estimate(call->context, &wanted, &needs);
+    status = hark_preflight_estimate(call->context, &planned, &needs);
   }
   hark_examples_close(call->context, &examples);
   HARK_TRY(status);
   return print_needs(call, config, &needs);
 }
 
-/* A signal came before there was a run. */
+/* A signal arrived before there was a run. */
 static hark_status stop_before_run(hark_invocation *call, const hark_run *run) {
   hark_text text = hark_text_empty(call->context);
   call->exit_code = HARK_EXIT_SIGNAL + stop_signal;
@@ -494,7 +494,7 @@ static hark_status run(hark_invocation *call) {
   hark_status status = hark_run_open(call->context, path, config->run.resume, &folder);
   if (status != HARK_OK && claims) (void)rmdir(path);
   HARK_TRY(status);
-  if (claims) folder.kept = false; /* what was claimed is ours to take back */
+  if (claims) folder.kept = false; /* a folder that we claimed is removed */
   const bool begins = stop_signal == 0;
   status = begins ? train_in(call, config, &folder) : stop_before_run(call, &folder);
   if (status != HARK_OK || !begins) hark_run_abandon(call->context, &folder);

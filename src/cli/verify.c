@@ -1,4 +1,4 @@
-/* verify.c - hark verify: whether runs and checkpoints are whole. */
+/* verify.c - hark verify: whether runs and checkpoints are undamaged and complete. */
 #include "train/verify.h"
 
 #include <inttypes.h>
@@ -8,14 +8,14 @@
 #include "cli/common.h"
 #include "json/json.h"
 
-/* Where the findings of one run go. */
+/* The findings of one run. */
 typedef struct verify_view {
   bool json;
   hark_text text;
   int64_t count;
 } verify_view;
 
-/* Names and messages may hold what a file says: JSON's escapes keep them from commanding the terminal. */
+/* Names and messages may contain text of a file: JSON's escapes keep it from controlling the terminal. */
 static void show(void *user, const hark_finding *finding) {
   verify_view *view = user;
   hark_text *text = &view->text;

@@ -1,4 +1,4 @@
-/* version.c - hark version: which hark this is, and what it was built with and finds on this machine. */
+/* version.c - hark version: the version of hark, its build options and the features of this machine. */
 #include <hark/version.h>
 #include <stdio.h>
 

@@ -25,7 +25,7 @@ hark_status hark_bound_press(hark_lab *lab, hark_parameters *parameters, double 
   return hark_parameters_project(lab->context, parameters, true);
 }
 
-/* What a sum over the heads of a layer gives. */
+/* Sums over the heads of a layer. */
 typedef struct heads_sum {
   double values, value_norms;      /* sum w^v, sum R^v */
   double largest, query_key_norms; /* max (w^q + w^k), sum (R^q + R^k) */
@@ -47,7 +47,7 @@ static heads_sum sum_heads(const hark_bound_head *heads, int64_t count) {
   return s;
 }
 
-/* 0 / 0, of matrices of zeros, is 0. */
+/* 0 / 0, for matrices of zeros, is 0. */
 static double quotient(double above, double below) { return above == 0 ? 0 : above / below; }
 
 /* Largest r-norm of a row whose mean is 0 and whose mean square is at most 1. */
@@ -56,8 +56,8 @@ static double normed_radius(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_ONE ? d : network->norm == HARK_BOUND_TWO ? sqrt(d) : sqrt(d - 1);
 }
 
-/* What scores divide by: |(q - k).dk| <= |q - k|_2 |dk|_2, where the r-norm is no less than the 2-norm for r = 1 and 2, and for r =
- * infinity |(q - k).dk| <= d_p |q - k| |dk|. */
+/* The divisor of scores: |(q - k).dk| <= |q - k|_2 |dk|_2, and the r-norm is at least the 2-norm for r = 1 and 2; for r = infinity |(q -
+ * k).dk| <= d_p |q - k| |dk|. */
 static double score_scale(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_INFINITY ? network->sigma_square / (double)network->head_dim : network->sigma_square;
 }
@@ -68,7 +68,7 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_pair x = network->up[t], s = network->single ? (hark_bound_pair){1, 0} : network->down[t];
     const heads_sum h = sum_heads(network->attention + t * network->heads, network->heads);
-    const double read = network->single ? hark_lab_larger(radius, 1) : radius; /* in single the class encoding, of norm 1, asks */
+    const double read = network->single ? hark_lab_larger(radius, 1) : radius; /* in single the query is the class encoding, of norm 1 */
     const double alpha = one + x.a * s.a, omega = one + h.values, inner = layer_norm ? radius : alpha * read;
     const double features = quotient(x.a * s.b + s.a * x.b, alpha), square = radius * radius, inner_square = inner * inner / scale;
     hark_bound_layer *const layer = &out[t];
@@ -98,11 +98,11 @@ static double propagated(const hark_bound_network *network, const hark_bound_lay
   double sum = 0;
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_layer *const here = &layers[t];
-    double behind = 1;
+    double later = 1;
     for (int64_t u = corrected ? t : t + 1; u < network->layers; u++)
-      behind *= quotient(corrected ? layers[u].rho : layers[u].rho_printed, layers[u].omega);
+      later *= quotient(corrected ? layers[u].rho : layers[u].rho_printed, layers[u].omega);
     const double attention = corrected ? quotient(here->mha, here->rho) : quotient(here->mha_printed, here->rho_printed);
-    sum += ((corrected || t < network->layers - 1 ? attention : 0) + here->features) * behind;
+    sum += ((corrected || t < network->layers - 1 ? attention : 0) + here->features) * later;
   }
   return sum;
 }
@@ -120,7 +120,7 @@ static double aggregation_constant(const hark_bound_network *network, double rad
   return sum;
 }
 
-/* What the class query's own weights move the pooled row by, each moved by its bound. */
+/* How far the class query's own weights move the pooled row, each moved by its bound. */
 static double moved_by_query(const hark_bound_network *network, const hark_bound_layer *layers, double radius) {
   double sum = 0;
   for (int64_t i = 0; i < network->heads && network->query; i++) {
@@ -139,8 +139,8 @@ static double head_norm(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_ONE ? 1 : network->norm == HARK_BOUND_TWO ? sqrt(least) : least;
 }
 
-/* Largest move of a number of the output when every weight moves by its bound times x, over x. The ball moves no two points apart in the
- * 2-norm, which is no more than sqrt(d_y) times the largest number. */
+/* Largest change of a number of the output when every weight moves by its bound times x, over x. The ball does not increase distances in
+ * the 2-norm, which is at most sqrt(d_y) times the largest number. */
 static double moved_by_all(const hark_bound_network *network, const hark_bound_layer *layers, double last_radius) {
   double values = asks_at_the_end(network) ? 0 : 1; /* the pooled row has a norm of at most this times R(T) */
   for (int64_t i = 0; i < network->heads && asks_at_the_end(network); i++) values += network->aggregation[i].value.a;

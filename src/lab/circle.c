@@ -4,7 +4,7 @@
 #include "lab/special.h"
 
 #define TWO_PI 6.28318530717958647693
-#define NOTHING 1e-18 /* l_j falls faster than any power: what follows is smaller still */
+#define NOTHING 1e-18 /* l_j falls faster than any power: the following ones are even smaller */
 
 double hark_circle_eigenvalue(int64_t j) { return hark_lab_bessel((double)j, 1 / HARK_CIRCLE_WIDTH); }
 

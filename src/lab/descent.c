@@ -9,8 +9,8 @@
 #define SQUARES 0.999
 #define TINY 1e-12
 #define SUFFICIENT 1e-4             /* of the decrease that the slope promises */
-#define CURVATURE 0.9               /* of the slope, which a step must leave behind */
-enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays beside the pairs */
+#define CURVATURE 0.9               /* the slope after a step may be at most this fraction of the slope before */
+enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays in addition to the pairs */
 
 hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent) {
   *descent = (hark_lab_descent){.lab = lab, .dims = dims, .pairs = pairs < HARK_LAB_MOST_PAIRS ? pairs : HARK_LAB_MOST_PAIRS};
@@ -85,7 +85,7 @@ static void find_direction(int64_t dims, const history *h, const double *gradien
   }
 }
 
-/* A new pair of x - from and gradient - was; the oldest leaves when there are too many. One without curvature is left out. */
+/* A new pair of x - from and gradient - was; it replaces the oldest when there are too many. A pair without curvature is left out. */
 static void remember(hark_lab_descent *d, history *h, const double *from, const double *was) {
   if (h->count == d->pairs) {
     double *const step = h->steps[0], *const change = h->changes[0];
@@ -103,7 +103,7 @@ static void remember(hark_lab_descent *d, history *h, const double *from, const 
   h->count += hark_lab_dot(step, change, d->dims) > 0;
 }
 
-/* A step along the direction that fulfils both conditions; false when halving finds no lower point, and then d is at `from` again. */
+/* A step along the direction that satisfies both conditions; false when halving finds no lower point; then d is at `from` again. */
 static hark_status search_line(const hark_lab_objective *objective, int evaluations, const double *direction, const double *from,
                                const double *was, double first, hark_lab_descent *d, bool *found) {
   const double value = d->value, slope = hark_lab_dot(was, direction, d->dims);
@@ -151,7 +151,7 @@ hark_status hark_lab_quasi_newton(const hark_lab_objective *objective, int evalu
     else if (plain)
       break;
     else
-      h.count = 0; /* once more, straight down */
+      h.count = 0; /* once more, along the gradient */
   }
   return HARK_OK;
 }

@@ -1,9 +1,9 @@
 /* finite_trained.c - see finite_trained.h.
  *
- * With C [L, dc], R [L, dr] the features of the tokens and c_q those of the masks, of which every sequence has some:
+ * With C [L, dc], R [L, dr] the features of the tokens and c_q those of the masks (every sequence has several):
  *     y^_q = R'C (C'C + I)^-1 c_q                    (= zbar c_q)
- * by hark's operator linear_ridge, as in model.architecture finite, with its gradients. The Bayes predictor that it is held against is
- * solved here.
+ * by hark's operator linear_ridge, as in model.architecture finite, with its gradients. The Bayes predictor that it is compared with is
+ * computed here.
  */
 #include "lab/finite_trained.h"
 
@@ -18,11 +18,11 @@ enum {
   DR = HARK_FINITE_RESPONSES,
   DC = HARK_FINITE_COVARIATES,
   TOKEN = DC + DR,
-  AT_RESPONSE = TOKEN * DC,           /* where in the weights W_r [TOKEN, dr] begins, behind W_c [TOKEN, dc] */
+  AT_RESPONSE = TOKEN * DC,           /* offset of W_r [TOKEN, dr] in the weights, after W_c [TOKEN, dc] */
   AT_MASK = AT_RESPONSE + TOKEN * DR, /* W_m [dc, dc] */
   WEIGHTS = AT_MASK + DC * DC,
   CHUNK = 64, /* sequences in a call of the operator */
-  MASKS = 16, /* of a sequence that is trained on; one that is tested has one */
+  MASKS = 16, /* of a training sequence; a test sequence has one */
   LONGEST = 512,
   PER_SEQUENCE = DR * DC + (LONGEST + MASKS) * TOKEN /* normal numbers, at most */
 };
@@ -32,8 +32,8 @@ enum {
 #define FEW 128 /* sequences for Adam, which finds the valley that L-BFGS follows */
 #define RATE 0.02
 
-/* L-BFGS on some more sequences, and from there on many by steps of Gauss and Newton. The valley is narrow: the kernel's scale in one of 36
- * directions is seen at 32 tokens with a ten thousandth of the curvature of others, and is all at 8 tokens; L-BFGS comes to no end there
+/* L-BFGS on some more sequences, then steps of Gauss and Newton on many. The valley is narrow: at 32 tokens the kernel's scale in one of 36
+ * directions has a ten thousandth of the curvature of others, but at 8 tokens it determines the result. L-BFGS does not converge there
  * within hundreds of evaluations. */
 typedef struct sizes {
   int adam_steps;
@@ -41,23 +41,23 @@ typedef struct sizes {
   int evaluations, steps; /* of L-BFGS; of Gauss and Newton */
 } sizes;
 static const sizes quick_sizes = {900, 512, 4096, 60, 6}, full_sizes = {1500, 512, 24576, 60, 20};
-#define CURVED 2048  /* sequences whose residuals' gradients are taken for second derivatives; the gradient is that of all */
-#define DAMPING 1e-3 /* of each weight's curvature, to begin with; a tenth after a step that leads down, ten times where it leads up */
-#define LEAST_DAMPING 1e-9 /* features may be turned, which nothing sees */
+#define CURVED 2048        /* sequences whose residuals' gradients give the second derivatives; the gradient is that of all */
+#define DAMPING 1e-3       /* of each weight's curvature, at first; a tenth of it after a step downwards, ten times it after one upwards */
+#define LEAST_DAMPING 1e-9 /* rotations of the features have no effect on the loss */
 enum { TRIES = 8 };        /* of a step */
 
 static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {
     {"tokens", NULL, NULL},      {"excess", "trained", NULL},     {"excess", "Bayes, true features", NULL},
     {"expected", "Bayes", NULL}, {"trained / Bayes", NULL, NULL}, {"standard error", NULL, NULL}};
 
-/* One sequence: what is behind it, and what is seen of it. */
+/* One sequence: its latent variables and its observed numbers. */
 typedef struct sequence {
   int64_t length, masks;
   double covariate[LONGEST * DC], response[LONGEST * DR], token[LONGEST * TOKEN]; /* c_l, r_l, x_l */
   double at[MASKS * DC], mask[MASKS * DC], mean[MASKS * DR], y[MASKS * DR];       /* c_q, msk_q, z c_q, y_q */
 } sequence;
 
-/* What the operator reads and writes, of sequences of one length: features of tokens and masks, y^, and their gradients. */
+/* Input and output of the operator for sequences of one length: features of tokens and masks, y^, and their gradients. */
 typedef struct regressions {
   int64_t sequences, length, masks; /* at most */
   double *covariate, *response, *query, *y, *dcovariate, *dresponse, *dquery, *dy;
@@ -72,11 +72,11 @@ typedef struct trainer {
   double *normal; /* [PER_SEQUENCE] */
   sequence *s;
   regressions learning, tested;
-  int64_t count; /* sequences that are trained on, and what is seen of them: */
+  int64_t count; /* training sequences, and their observed numbers: */
   double *tokens, *masks, *y;
 } trainer;
 
-/* Tokens, then masks, of stream number `stream`. */
+/* Tokens, then masks, from stream number `stream`. */
 static void draw(trainer *t, uint32_t stream, int64_t length, int64_t masks) {
   sequence *const s = t->s;
   const double *const z = t->normal, *normal = z + (ptrdiff_t)DR * DC, spread = sqrt(HARK_FINITE_PRIOR * DC);
@@ -300,7 +300,7 @@ static double square_distance(const double a[DR], const double b[DR]) {
   return sum;
 }
 
-/* The Bayes predictor on c and r themselves, guess = R'C (C'C + s2/t2 I)^-1 c, by no operator; *inverse <- tr (C'C + s2/t2 I)^-1. */
+/* The Bayes predictor on c and r themselves, guess = R'C (C'C + s2/t2 I)^-1 c, without an operator; *inverse <- tr (C'C + s2/t2 I)^-1. */
 static hark_status predict_by_truth(const trainer *t, double guess[DR], double *inverse) {
   const sequence *const s = t->s;
   double factor[DC * DC] = {0}, moments[DC * DR] = {0}, at[DC];

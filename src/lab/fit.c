@@ -39,7 +39,7 @@ hark_lab_fit hark_lab_line_fit(const hark_lab_line *line) {
 
 double hark_lab_line_error(const hark_lab_line *line, double deviation) { return deviation / sqrt(spread(line)); }
 
-/* What the best c for the power s takes off the weighed sum of squares of y; x is counted in units of `unit`. */
+/* The decrease of the weighted sum of squares of y by the best c for the power s; x is in units of `unit`. */
 static double taken_off(int64_t count, const double *x, const double *y, const double *error, double unit, double s) {
   double both = 0, square = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -64,7 +64,7 @@ double hark_lab_power(int64_t count, const double *x, const double *y, const dou
     taken = now;
     best = s;
   }
-  for (int halving = 0; taken > 0 && halving < 24; halving++) /* narrower and narrower about the best one, down to 1e-9 */
+  for (int halving = 0; taken > 0 && halving < 24; halving++) /* halves the interval around the best one, down to 1e-9 */
     for (int side = -1; side <= 1; side += 2) {
       const double width = ldexp(step, -halving);
       const double s = hark_larger(-most, hark_smaller(best + side * width, most)), now = taken_off(count, x, y, error, unit, s);

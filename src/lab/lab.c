@@ -8,7 +8,7 @@
 
 #include "io/machine.h"
 
-#define LOOK_AT_THE_MACHINE ((size_t)1 << 26) /* bytes of a request: smaller ones are not compared with what there is */
+#define LOOK_AT_THE_MACHINE ((size_t)1 << 26) /* bytes of a request: smaller ones are not compared with the available memory */
 
 #define HARK_EXPERIMENT_ROW(id, name, options) {name, &hark_experiment_##id},
 const hark_lab_entry hark_lab_entries[] = {HARK_EXPERIMENTS(HARK_EXPERIMENT_ROW)};
@@ -36,7 +36,7 @@ void hark_lab_tick(const hark_lab *lab, int64_t done, int64_t all) {
 
 /* ---- memory ---- */
 
-/* In front of a piece of memory, which begins HARK_ALIGNMENT bytes behind it. */
+/* Before a piece of memory, which begins HARK_ALIGNMENT bytes after it. */
 typedef struct hark_lab_block {
   struct hark_lab_block *next;
   size_t bytes;
@@ -75,7 +75,7 @@ void hark_lab_destroy(hark_lab **pointer) {
   hark_release(lab->context, lab, sizeof *lab);
 }
 
-/* Memory that is granted and not there ends the process when it is written to. */
+/* Memory that is granted but does not exist ends the process when it is written to. */
 static hark_status refuse_beyond_memory(hark_context *context, size_t bytes) {
   hark_machine_memory left;
   HARK_TRY(hark_machine_memory_left(context, "", &left));

@@ -60,7 +60,7 @@ hark_status hark_lab_network_forward(hark_context *context, hark_lab_network *ne
   return HARK_OK;
 }
 
-/* gradient <- gradient + what dN [rows, m] gives to A:  N = a relu(x A).  dN is overwritten. */
+/* gradient <- gradient + the gradient of A from dN [rows, m]: N = a relu(x A). dN is overwritten. */
 static void add_to_features(const hark_lab_network *network, int64_t rows, const double *x, const double *features, double *dfeatures,
                             double *gradient) {
   for (int64_t i = 0; i < rows * network->width; i++) dfeatures[i] = features[i] > 0 ? network->feature_scale * dfeatures[i] : 0;

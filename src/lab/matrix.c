@@ -7,7 +7,7 @@
 #define SWEEPS 60
 #define BLOCK 32
 
-/* Sums run over `inner` in its order, a block at a time, whose rows of b stay in the cache. */
+/* Sums run over `inner` in its order, in blocks whose rows of b stay in the cache. */
 void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
   for (int64_t i = 0; i < rows * columns; i++) out[i] = 0;
   for (int64_t first = 0; first < inner; first += BLOCK)
@@ -23,7 +23,7 @@ void hark_lab_add_left_transposed(int64_t rows, int64_t inner, int64_t columns, 
     for (int64_t i = 0; i < rows; i++)
       for (int64_t k = first; k < inner && k < first + BLOCK; k++) {
         const double factor = a[k * rows + i];
-        if (factor == 0) continue; /* behind a ReLU half of them are */
+        if (factor == 0) continue; /* after a ReLU half of them are */
         for (int64_t j = 0; j < columns; j++) out[i * columns + j] += factor * b[k * columns + j];
       }
 }
@@ -137,7 +137,7 @@ void hark_lab_cut_norm(int64_t rows, int64_t columns, double bound, double *w) {
   double vectors[HARK_LAB_CUT_COLUMNS * HARK_LAB_CUT_COLUMNS], change[HARK_LAB_CUT_COLUMNS], along;
   hark_lab_add_left_transposed(columns, rows, columns, w, w, gram);
   for (int64_t c = 0; c < columns; c++) all += gram[c * columns + c];
-  if (all <= bound * bound) return; /* the Frobenius norm is within it */
+  if (all <= bound * bound) return; /* the Frobenius norm is within the bound */
   hark_lab_eigen(columns, gram, values, vectors);
   if (values[0] <= bound * bound) return;
   for (int64_t i = 0; i < rows; i++) {

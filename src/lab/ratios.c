@@ -45,8 +45,8 @@ static double operator_norm(const double *w, int64_t rows, int64_t columns) {
   return values[0];
 }
 
-static void scale_to(double *w, int64_t count, double norm, double wanted) {
-  for (int64_t i = 0; i < count; i++) w[i] *= wanted / norm;
+static void scale_to(double *w, int64_t count, double norm, double bound) {
+  for (int64_t i = 0; i < count; i++) w[i] *= bound / norm;
 }
 
 /* ---- layers ---- */
@@ -72,7 +72,7 @@ hark_status hark_lab_weights_distance(hark_lab *lab, double variance, int64_t le
   hark_lab_head head = {.length = length, .queries = 1, .head_dim = dim, .value_dim = length, .query = q, .key = k, .value = identity};
   choice.kernel = HARK_KERNEL_RBF;
   choice.sigma = sqrt(variance);
-  for (int64_t i = 0; i < length; i++) identity[i * (length + 1)] = 1; /* values that give the weights back */
+  for (int64_t i = 0; i < length; i++) identity[i * (length + 1)] = 1; /* values that return the weights themselves */
   HARK_TRY(hark_lab_attend(lab->context, &choice, &head, plain));
   head.query = q_changed;
   head.key = k_changed;
@@ -195,7 +195,7 @@ static hark_status value_of(void *user, const double *x, double *out) {
   return HARK_OK;
 }
 
-/* Of an ffn: [2, d, d] each, as many numbers as A and A' have. */
+/* For an ffn: [2, d, d] each, as many numbers as A and A' have. */
 static hark_status make_weights(hark_lab *lab, const problem *p, hark_lab_heads *out) {
   *out = (hark_lab_heads){.heads = p->layer.heads, .width = p->width, .head_dim = p->layer.head_dim, .length = p->layer.length};
   if (is_ffn(p->lemma)) *out = (hark_lab_heads){.heads = HIDDEN, .width = p->width, .head_dim = p->width, .length = p->layer.length};

@@ -17,11 +17,11 @@ enum {
   EMBEDDING = 16,
   HEAD_DIM = 8,
   P = HARK_LAB_AGGREGATION,
-  BYTES = 256, /* and one more number for what is hidden */
+  BYTES = 256, /* and one more number for a masked byte */
   BATCH = 64,  /* windows */
   OF_REVIEW = 4,
   LEAST_REVIEWS = 1500, /* so that a fit of 512 windows has 600 reviews to choose from */
-  LEAST_PART = 10,      /* of all reviews a tenth has either label */
+  LEAST_PART = 10,      /* each label has at least a tenth of all reviews */
   QUICK_REVIEWS = 5000,
   LEAST_COUNT = 32,
   MOST_COUNT = 512,
@@ -31,7 +31,7 @@ enum {
 static const int64_t widths[WIDTHS] = {8, 32, 128};
 #define PEAK 2e-2
 
-/* Streams of the laboratory, and the numbers of the networks. */
+/* Streams of the laboratory, and numbers of the networks. */
 enum { SHUFFLE_STREAM = 1 << 21, TRAIN_STREAM, TEST_STREAM, PIECES_STREAM, POPULATION_STREAM };
 #define FIRST_RUN 512u
 
@@ -111,7 +111,7 @@ hark_status hark_lab_check_reviews(hark_context *context, const char *path) {
   return status;
 }
 
-/* Files may have one label behind the other. */
+/* Files may be sorted by label. */
 static void shuffle(const hark_lab *lab, reviews *r) { /* Fisher, Yates */
   const hark_random_stream words = hark_lab_stream(lab, SHUFFLE_STREAM);
   for (int64_t i = r->count - 1; i > 0; i--) {
@@ -122,7 +122,7 @@ static void shuffle(const hark_lab *lab, reviews *r) { /* Fisher, Yates */
   }
 }
 
-/* Entropy of single bytes, nats: what the best guess of a hidden byte loses that sees nothing. */
+/* Entropy of single bytes, nats: the least loss of a prediction of a masked byte without context. */
 static double entropy_of(const hark_text *bytes) {
   double times[BYTES] = {0}, sum = 0;
   for (size_t i = 0; i < bytes->length; i++) times[(unsigned char)bytes->data[i]]++;
@@ -153,7 +153,7 @@ typedef struct network {
   hark_tensor byte_ids, place_ids, offsets; /* [B, 64], [B + 1] */
   hark_tensor asked_ids, targets, asked_offsets, middle_ids, middle_offsets;
   int32_t host_bytes[BATCH * WINDOW], host_asked[BATCH * HIDDEN], host_targets[BATCH * HIDDEN];
-  bool in_the_middle; /* asked there alone, and nothing told */
+  bool in_the_middle; /* one query there, and no prediction of bytes */
   hark_value out, loss;
 } network;
 
@@ -252,7 +252,7 @@ static hark_status attend(network *n, const hark_forward *forward, int64_t each,
 static hark_status pass(void *user, const hark_forward *forward, hark_value *loss) {
   static const hark_cross_entropy_attributes mean = {.weight = 1. / (BATCH * HIDDEN), .ignore = -1};
   network *const n = user;
-  hark_value parts[2] = {0}, x = 0, asked = 0, told[2] = {0}, outputs[HARK_MAX_OUTPUTS] = {0};
+  hark_value parts[2] = {0}, x = 0, asked = 0, scored[2] = {0}, outputs[HARK_MAX_OUTPUTS] = {0};
   HARK_TRY(look_up(forward, n->bytes, &n->byte_ids, &parts[0]));
   HARK_TRY(look_up(forward, n->places, &n->place_ids, &parts[1]));
   HARK_TRY(hark_tape_apply(forward->tape, &hark_op_add, NULL, 2, parts, 0, &x));
@@ -261,23 +261,23 @@ static hark_status pass(void *user, const hark_forward *forward, hark_value *los
   HARK_TRY(features_of(n, forward, asked, &asked));
   HARK_TRY(attend(n, forward, n->in_the_middle ? 1 : HIDDEN, asked, x));
   if (n->in_the_middle) return HARK_OK;
-  HARK_TRY(hark_linear_apply(forward, &n->letters, n->out, &told[0]));
-  HARK_TRY(hark_tape_leaf(forward->tape, &n->targets, NULL, &told[1]));
-  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_cross_entropy, &mean, 2, told, 0, outputs));
+  HARK_TRY(hark_linear_apply(forward, &n->letters, n->out, &scored[0]));
+  HARK_TRY(hark_tape_leaf(forward->tape, &n->targets, NULL, &scored[1]));
+  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_cross_entropy, &mean, 2, scored, 0, outputs));
   *loss = n->loss = outputs[0];
   return HARK_OK;
 }
 
 /* ---- windows ---- */
 
-/* Window b of the batch: of a review, where the next word says. */
+/* Window b of the batch: of a review, at the place that the next word of the stream gives. */
 static void take_window(const part *p, int64_t number, const hark_random_stream *words, uint64_t *drawn, int32_t *out) {
   const review *const r = &p->from->all[p->first + number];
   const int64_t at = (int64_t)hark_random_word(words, (*drawn)++) % (r->length - WINDOW + 1);
   for (int64_t l = 0; l < WINDOW; l++) out[l] = (unsigned char)p->from->bytes.data[r->at + (size_t)(at + l)];
 }
 
-/* HIDDEN places of a window, all different. */
+/* HIDDEN positions of a window, all different. */
 static void hide(network *n, int64_t window, const hark_random_stream *words, uint64_t *drawn) {
   int32_t *const bytes = n->host_bytes + window * WINDOW, *const asked = n->host_asked + window * HIDDEN;
   for (int64_t i = 0; i < HIDDEN;) {
@@ -289,7 +289,7 @@ static void hide(network *n, int64_t window, const hark_random_stream *words, ui
   }
 }
 
-/* A batch with hidden bytes of a part; words of the stream from *drawn on. */
+/* A batch with masked bytes of a part; words of the stream from *drawn on. */
 static hark_status draw_masked(network *n, const part *p, const hark_random_stream *words, uint64_t *drawn) {
   hark_context *const context = n->training.context;
   for (int64_t b = 0; b < BATCH; b++) {
@@ -305,7 +305,7 @@ static hark_status draw_masked(network *n, const part *p, const hark_random_stre
 static hark_status train(network *n, const part *p) {
   hark_lab *const lab = n->training.lab;
   const hark_random_stream words = hark_lab_stream(lab, TRAIN_STREAM);
-  const int64_t wanted = lab->quick ? 1000 : 2000, steps = lab->most_steps > 0 && lab->most_steps < wanted ? lab->most_steps : wanted;
+  const int64_t planned = lab->quick ? 1000 : 2000, steps = lab->most_steps > 0 && lab->most_steps < planned ? lab->most_steps : planned;
   uint64_t drawn = 0;
   n->in_the_middle = false;
   for (int64_t step = 0; step < steps; step++) {
@@ -316,7 +316,7 @@ static hark_status train(network *n, const part *p) {
   return HARK_OK;
 }
 
-/* Mean cross-entropy of hidden bytes of a part. */
+/* Mean cross-entropy of masked bytes of a part. */
 static hark_status test(network *n, const part *p, double *out) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, TEST_STREAM);
   uint64_t drawn = 0;
@@ -333,7 +333,7 @@ static hark_status test(network *n, const part *p, double *out) {
   return HARK_OK;
 }
 
-/* Every review's first window, then every one's second, ..: a run of at most `p->count` has each once. */
+/* The first window of every review, then the second of every review, ..: a run of at most `p->count` windows has every review once. */
 static hark_status fill_pool(network *n, const part *p, uint32_t stream, hark_lab_pool *out) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
   uint64_t drawn = 0;
@@ -418,8 +418,8 @@ hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
   return status;
 }
 
-/* The intervals are those of downstream.c: 25000 reviews give 40000 windows to fit, 78 pieces of 512, whose mean has a deviation of .06. A
- * network that knows no more than how often bytes are has their entropy for its loss, .01 more or less over 16384 hidden bytes. */
+/* The intervals are those of downstream.c: 25000 reviews give 40000 windows to fit, 78 pieces of 512, whose mean has a deviation of .06.
+ * The loss of a network that knows only the frequencies of bytes is their entropy, up to .01 for 16384 masked bytes. */
 hark_status hark_lab_judge_reviews(hark_lab *lab, const hark_lab_table *table) {
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
   HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "reviews: gap / that of width 8 with the same n, least"));

@@ -28,7 +28,7 @@ hark_status hark_lab_trapezoid(hark_lab *lab, int64_t count, double low, double 
 
 #ifdef HARK_WITH_GSL
 
-/* NaN where GSL complains, which fails whatever is judged with it; its own handler would end the program. */
+/* NaN where GSL reports an error, which fails every criterion; GSL's own handler would end the program. */
 double hark_lab_bessel(double order, double x) {
   gsl_sf_result result;
   gsl_error_handler_t *const before = gsl_set_error_handler_off();

@@ -1,5 +1,5 @@
-/* trained_heads.c - see trained_heads.h. The model runs as it always does, on the backend cpu in f32; what its layers hand to attention is
- * kept in float64. */
+/* trained_heads.c - see trained_heads.h. The model runs as usual, on the backend cpu in f32; the inputs of its attention are kept in
+ * float64. */
 #include "lab/trained_heads.h"
 
 #include "models/model.h"
@@ -55,7 +55,7 @@ static hark_status pass(reading *r, hark_attention_plan *const *plans) {
   return status;
 }
 
-/* What the layers' attention makes of queries and keys. */
+/* The kernel of queries and keys in the layers' attention. */
 static hark_status keep_similarities(const reading *r, hark_attention_plan *const *plans) {
   const hark_trained_heads *const heads = r->heads;
   for (int64_t layer = 0; layer < heads->layers; layer++) {
@@ -93,7 +93,7 @@ static hark_status make_room(hark_lab *lab, const hark_network_config *config, i
   return HARK_OK;
 }
 
-/* With the text there. */
+/* With the text in memory. */
 static hark_status read_text(reading *r, const char *model, const hark_text *text, const char *path, int64_t least, int64_t longest) {
   const hark_network_config *const config = &r->model->network->config;
   const size_t bytes = hark_max((int64_t)text->length, 1) * sizeof(int32_t);
@@ -116,7 +116,7 @@ static hark_status read_text(reading *r, const char *model, const hark_text *tex
   return status;
 }
 
-/* Refuses a model whose logits have terms besides queries and keys. r->model is the caller's to destroy, also after a failure. */
+/* Refuses a model whose logits have terms besides queries and keys. The caller destroys r->model, also after a failure. */
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
@@ -149,7 +149,7 @@ static hark_status open_context(hark_context *caller, hark_context **out) {
   return made == HARK_OK ? HARK_OK : hark_fail(caller, made, "%s", hark_status_text(made));
 }
 
-/* Passes a failure's message on, and ends what `load` began. */
+/* Passes a failure's message on, and frees what `load` created. */
 static hark_status close_context(hark_context *caller, reading *r, hark_status status) {
   if (status != HARK_OK) status = hark_fail(caller, status, "%s", hark_context_message(r->context));
   hark_model_destroy(r->context, &r->model);

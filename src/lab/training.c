@@ -6,7 +6,7 @@
 #define BETA1 0.9
 #define BETA2 0.98
 #define EPSILON 1e-8
-#define WARMUP_PART 20 /* of the steps, one in so many */
+#define WARMUP_PART 20 /* one of so many steps */
 #define LAST_RATE 0.1  /* of the peak */
 #define RUN_SEEDS 1000003u
 

@@ -1,6 +1,6 @@
-/* attend.c - hark attend: one attention operator on tensors from a safetensors file, forward and, when `dout` is there, backward.
+/* attend.c - hark attend: one attention operator on tensors from a safetensors file, forward and, with `dout`, backward.
  *
- * For comparing hark with anything that can write the file. Tensors: attend_tensors.h.
+ * To compare hark with any program that can write the file. Tensors: attend_tensors.h.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -77,7 +77,7 @@ static hark_status check(hark_invocation *call) {
   return HARK_OK;
 }
 
-/* Zeroed and of the shape of `like`; nothing when `like` is absent. */
+/* Zeros in the shape of `like`; absent when `like` is absent. */
 static hark_status create_like(hark_context *context, const hark_tensor *like, hark_tensor *out) {
   return like->type == HARK_NONE ? HARK_OK : hark_tensor_create(context, like->type, like->rank, like->shape, out);
 }
@@ -124,7 +124,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   return desc;
 }
 
-/* Turns rows [B, H, L, d] by the angles of the positions first, first + 1, ...; `back` turns a gradient back. */
+/* Rotates rows [B, H, L, d] by the angles of the positions first, first + 1, ...; `back` rotates a gradient back. */
 static hark_status turn(hark_context *context, const hark_attend_values *v, int64_t first, bool back, const hark_tensor *from,
                         hark_tensor *to) {
   const hark_rotary_attributes rotary = {
@@ -152,7 +152,7 @@ static hark_status turn(hark_context *context, const hark_attend_values *v, int6
   return status;
 }
 
-/* Positions of the first query and the first key, moved together so that neither is negative: only differences matter. */
+/* Positions of the first query and the first key, shifted together so that neither is negative: only differences matter. */
 static void first_positions(const hark_attend_values *v, const hark_attend_tensors *t, int64_t *query, int64_t *key) {
   int64_t offset = v->causal ? t->key.shape[2] - t->query.shape[2] : 0;
   if (v->has_query_offset) offset = v->query_offset;
@@ -187,7 +187,8 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   if (v->rotary == 0) return HARK_OK;
   int64_t query_first, key_first;
   first_positions(v, t, &query_first, &key_first);
-  /* The turned query and key have served: their memory takes the gradients by turned rows, from which those by the given rows are made. */
+  /* The rotated query and key are no longer needed: their memory receives their gradients, from which those of the given rows are
+   * computed. */
   HARK_TRY(hark_backend_copy(context, t->turned_query.data, t->dquery.data,
                              hark_type_bytes(t->query.type) * (size_t)hark_tensor_count(&t->query)));
   HARK_TRY(hark_backend_copy(context, t->turned_key.data, t->dkey.data, hark_type_bytes(t->key.type) * (size_t)hark_tensor_count(&t->key)));
@@ -195,7 +196,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   return turn(context, v, key_first, true, &t->turned_key, &t->dkey);
 }
 
-/* With the plan's memory there. */
+/* After the plan's memory was allocated. */
 static hark_status execute(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
                            void *saved, void *workspace) {
   const int64_t rows[] = {t->query.shape[0], t->query.shape[1], t->query.shape[2]};

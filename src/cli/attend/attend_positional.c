@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* One expression with its parameters, and the numbers of its row of the table. */
+/* One expression with its parameters and its row of the table. */
 typedef struct attend_kernel {
   hark_positional *expression;
   int64_t count, distances;
@@ -108,7 +108,7 @@ hark_status hark_attend_positional_table(hark_context *context, const hark_atten
   return status;
 }
 
-/* gradients[k] <- by natural values, `width` numbers a kernel of which those behind its own stay as they are. */
+/* gradients[k] <- by natural values, `width` numbers per kernel; those after its own parameters are unchanged. */
 static hark_status collect(hark_context *context, const hark_attend_values *v, const hark_attend_tensors *t, const void *dlog_kernel,
                            double *gradients, int64_t width) {
   const int64_t distances = t->log_kernel.shape[1];
@@ -142,7 +142,7 @@ hark_status hark_attend_positional_gradient(hark_context *context, const hark_at
   const int64_t shape[] = {kernels, width};
   HARK_TRY(hark_tensor_create(context, t->query.type, 2, shape, &t->dpositional));
   const size_t table_bytes = (size_t)hark_tensor_count(&t->dlog_kernel) * hark_type_bytes(t->query.type);
-  const size_t bytes = 2 * (size_t)(kernels * width) * sizeof(double); /* the doubles, and behind them the tensor's numbers */
+  const size_t bytes = 2 * (size_t)(kernels * width) * sizeof(double); /* the doubles, and after them the tensor's numbers */
   void *table = NULL, *memory = NULL;
   HARK_TRY(hark_allocate(context, table_bytes, &table));
   hark_status status = hark_allocate_zero(context, bytes, &memory);
@@ -155,7 +155,7 @@ hark_status hark_attend_positional_gradient(hark_context *context, const hark_at
   }
   hark_release(context, memory, bytes);
   hark_release(context, table, table_bytes);
-  /* the table is no input of the user's: its gradient is not an output */
+  /* the table is not an input of the user, so its gradient is not an output */
   hark_tensor_destroy(context, &t->dlog_kernel);
   return status;
 }

@@ -4,9 +4,9 @@
  *
  *     sum dS s = (<q, dq> + <k, dk>) / 2
  *
- * Moving all rows of a key head by one vector changes nothing, because the gradients of a head cancel. So each head is moved to the mean of
- * its rows weighted by their gradients, by which the terms of the sum are about as small as they can be: rows that have no gradient,
- * because no query saw them or nothing came of it, leave no trace, wherever they lie. All sums are in double.
+ * Shifting all rows of a key head by one vector changes nothing, because the gradients of a head cancel. So each head is shifted by the
+ * mean of its rows weighted by their gradients, which makes the terms of the sum about as small as possible: rows without a gradient,
+ * because no query read them or the output did not depend on them, have no effect, whatever their values are. All sums are in double.
  */
 #include <math.h>
 
@@ -47,13 +47,13 @@ static int64_t first_of(const side *s, int64_t key_heads, int64_t item, int64_t 
 
 static int64_t rows_of(const side *s, int64_t key_heads) { return s->heads / key_heads * s->rows; }
 
-/* Adds every row to the sums, with the sum of its gradient's magnitudes for a weight. sums: [d]. */
+/* Adds every row to the sums, weighted by the sum of the magnitudes of its gradient. sums: [d]. */
 static void weigh(const side *s, int64_t key_heads, int64_t item, int64_t key_head, double *weight, double *sums) {
   for (int64_t row = 0; row < rows_of(s, key_heads); row++) {
     const int64_t first = first_of(s, key_heads, item, key_head, row);
     double of_row = 0;
     for (int64_t c = 0; c < s->d; c++) of_row += fabs(number(s, s->gradient, first + c));
-    if (of_row == 0) continue; /* whatever the row holds */
+    if (of_row == 0) continue; /* for any values of the row */
     *weight += of_row;
     for (int64_t c = 0; c < s->d; c++) sums[c] += of_row * number(s, s->x, first + c);
   }

@@ -10,14 +10,14 @@
 
 #define ANY_EXTENT (-1)
 
-/* What a tensor of the input must be. */
+/* The required type and shape of a tensor of the input. */
 typedef struct input_rule {
   const char *name;
   bool floating; /* of the type of q; else U8 or BOOL */
   bool broadcast;
   int rank;
   int64_t shape[4];
-  const char *letters; /* of the extents that may be any, in their order, as --help has them: "B H Lq d" */
+  const char *letters; /* of the free extents, in their order, as in --help: "B H Lq d" */
 } input_rule;
 
 static const char *const names[] = {"q",          "k",      "v",           "dout",     "attention_bias",    "mask",
@@ -28,7 +28,7 @@ static const char *input_name(const void *user, int index) {
   return names[index];
 }
 
-/* Every tensor of the file must be known: a misspelt name would otherwise be left out silently. */
+/* Every tensor of the file must be known: otherwise a misspelt name would be ignored silently. */
 static hark_status check_names(hark_context *context, const char *path, const hark_safetensors *file) {
   const int count = (int)(sizeof names / sizeof names[0]);
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
@@ -71,8 +71,8 @@ static hark_status check_shape(hark_context *context, const char *path, const ha
   bool fits = rule->broadcast ? stored->rank <= rule->rank : stored->rank == rule->rank;
   const int missing = rule->rank - stored->rank; /* leading extents that a broadcast tensor may leave out */
   for (int i = 0; fits && i < stored->rank; i++) {
-    const int64_t wanted = rule->shape[i + missing];
-    fits = wanted == ANY_EXTENT ? stored->shape[i] >= 1 : stored->shape[i] == wanted || (rule->broadcast && stored->shape[i] == 1);
+    const int64_t extent = rule->shape[i + missing];
+    fits = extent == ANY_EXTENT ? stored->shape[i] >= 1 : stored->shape[i] == extent || (rule->broadcast && stored->shape[i] == 1);
   }
   if (fits) return HARK_OK;
   char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* bench.c - hark bench: how fast attention, operators and training steps are, next to what this machine can do. */
+/* bench.c - hark bench: the speed of attention, operators and training steps, compared with the peak of this machine. */
 #include "cli/bench/bench.h"
 
 #include <string.h>
@@ -37,21 +37,21 @@ static const struct {
     [BENCH_STEP] = {"step", NULL, NULL},
 };
 
-/* BENCH_KINDS when the word is none. */
+/* BENCH_KINDS when the word is not a kind. */
 static bench_kind find_kind(const char *word) {
   int kind = 0;
   while (kind < BENCH_KINDS && strcmp(word, kinds[kind].name) != 0) kind++;
   return (bench_kind)kind;
 }
 
-/* Cases say themselves what they are of: the configuration is that of a step, but for what all measurements share. */
+/* Cases describe themselves: the configuration is only for a step, except for the options that all measurements share. */
 static hark_status refuse_configuration(hark_invocation *call, const char *kind) {
   static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed"};
   for (int i = 0; i < hark_config_table.count; i++) {
     const char *const name = hark_config_table.options[i].name;
     bool takes = hark_options_source(call->options, name) != HARK_SOURCE_COMMAND;
     for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) takes = takes || strcmp(name, shared[k]) == 0;
-    if (!takes && !hark_options_is_idle(call->options, name)) /* which is told of any option */
+    if (!takes && !hark_options_is_idle(call->options, name)) /* idle options are reported anyway */
       HARK_TRY(hark_options_complain(call->context, call->options, name, "has no effect on %s, it needs bench step", kind));
   }
   return HARK_OK;

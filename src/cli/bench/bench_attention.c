@@ -3,10 +3,9 @@
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
- * forget gates; f64; packed: q, k and v as [B, L, H, D]; forward: no backward.
- * hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per head).
- * cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is that of a constant.
- * Operations are those of hark_attention_plan_operations(); bytes count every operand once.
+ * forget gates; f64; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N block (16), mean, first or exact queries
+ * (first when causal, else mean), sibling, linear, hbias (a table per head). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a
+ * table of log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>
@@ -162,7 +161,7 @@ static hark_status make(hark_context *context, attention_work *work, int which, 
   return hark_tensor_create(context, type, rank, shape, &work->tensors[which]);
 }
 
-/* [B, heads, rows, features], or the same seen in memory that is laid out [B, rows, heads, features]; random unless deviation is 0. */
+/* [B, heads, rows, features], or a view of memory with the layout [B, rows, heads, features]; random unless deviation is 0. */
 static hark_status make_rows(hark_context *context, attention_work *work, int which, const attention_case *c, int64_t heads, int64_t rows,
                              int64_t features, double deviation, hark_tensor *seen) {
   const hark_type type = c->twice ? HARK_F64 : HARK_F32;
@@ -270,7 +269,7 @@ static double bytes_of(const attention_work *work, const int *which, int count) 
   return bytes;
 }
 
-/* Of what is made for the call: its tensors, or what it saves and works in. */
+/* Bytes allocated for the call: its tensors, or its saved memory and workspace. */
 static double held_bytes(const attention_work *work, bool workspace) {
   double bytes = 0;
   for (int i = 0; i < TENSORS; i++)

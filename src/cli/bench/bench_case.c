@@ -14,7 +14,7 @@ static const char *expected(const hark_bench_field *fields, int count, char text
   size_t length = 0;
   text[0] = '\0';
   for (int i = 0; i < count && length < EXPECTED_BYTES; i++) {
-    /* A name of several letters is set apart from its number. */
+    /* A name of several letters is separated from its number. */
     const bool apart = fields[i].type == HARK_BENCH_WHOLE && strlen(fields[i].name) > 1;
     const char *form = apart ? "%s%s=<n>" : forms[fields[i].type];
     const int written = snprintf(text + length, EXPECTED_BYTES - length, form, i > 0 ? ", " : "", fields[i].name);
@@ -24,7 +24,7 @@ static const char *expected(const hark_bench_field *fields, int count, char text
   return text;
 }
 
-/* Reads one word into the field it names; false when no field has that name or the value is not one. */
+/* Reads one word into the field it names; false when no field has that name or the value is invalid. */
 static bool read_word(const char *word, size_t length, const hark_bench_field *fields, int count, const char **why) {
   for (int i = 0; i < count; i++) {
     const hark_bench_field *field = &fields[i];

@@ -1,8 +1,8 @@
 /* bench_decode.c - attention token by token, with its cache: 'hierarchical:H8,L65536,D64,N16', 'cme:H8,L1024,D64'.
  *
- * One measurement is a stretch of tokens, one call each, of which the last is token L. Hierarchical: 1024, long enough that every level but
- * the coarsest begins its cells as often as it does on average; what lies in the caches is random. Kernel ridge: 64, whose cost differs
- * little, behind a cache that random tokens have filled. Dense attention with a cache is hark bench attention dense:L1,M<n>.
+ * One measurement is a stretch of tokens, one call each; the last one is token L. Hierarchical: 1024 tokens, so that every level but the
+ * coarsest begins its cells as often as on average; the caches are random. Kernel ridge: 64 tokens, whose cost differs little, after a
+ * cache that was filled with random tokens. Dense attention with a cache is hark bench attention dense:L1,M<n>.
  */
 #include <hark/operators.h>
 #include <inttypes.h>
@@ -32,9 +32,9 @@ typedef struct decode_work {
     hark_kernel_ridge_decode_attributes ridge;
   } attributes;
   int64_t *first_position; /* of the attributes */
-  int64_t stretch, random; /* tokens that are measured; different rows that there are */
+  int64_t stretch, random; /* measured tokens; number of different rows */
   hark_call call;
-  hark_tensor rows[ROWS]; /* all of them: the call has one */
+  hark_tensor rows[ROWS]; /* all rows: the call has one */
   hark_tensor workspace;
 } decode_work;
 
@@ -99,7 +99,7 @@ static void set_attributes(decode_work *work) {
   work->random = 1;
 }
 
-/* The call's rows become `count` of the random ones, those of `position`. */
+/* Sets the call's rows to `count` of the random ones, those of `position`. */
 static void take_rows(decode_work *work, int64_t position, int64_t count) {
   for (int i = 0; i < ROWS; i++) {
     hark_tensor rows = work->rows[i];
@@ -149,7 +149,7 @@ static hark_status make_tensors(hark_context *context, decode_work *work) {
   return HARK_OK;
 }
 
-/* Reads all tokens before the stretch, many at a time. */
+/* Reads all tokens before the stretch, many per call. */
 static hark_status fill_cache(hark_context *context, decode_work *work) {
   const int64_t end = work->is.length - work->stretch, most = hark_min(work->random, end);
   if (!work->is.cme || end == 0) return HARK_OK;

@@ -1,4 +1,5 @@
-/* bench_measure.c - clock, statistics, the machine's peak and bandwidth, and the loop that measures a case in turn with them. */
+/* bench_measure.c - clock, statistics, the machine's peak and bandwidth, and the loop that alternates them with the measurement of a
+ * case. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,21 +12,21 @@
 #include "core/parallel.h"
 #include "io/machine.h"
 
-#define MEMORY_BYTES ((size_t)256 << 20) /* more than any last-level cache that we know of gives one program */
-#define SHORTEST_SECONDS 0.004 /* a measurement is repeated inside until it lasts as long, so that the clock and the start do not count */
+#define MEMORY_BYTES ((size_t)256 << 20) /* more than a program gets of any last-level cache that we know */
+#define SHORTEST_SECONDS 0.004 /* a measurement repeats its work until it lasts this long, so that clock and start are negligible */
 #define NORMAL_PERIOD 65537
 #define MIB 1048576.0
 #define SINGLE_MEASUREMENTS 3 /* of one thread's peak; the best of them */
-#define SHARING 0.6           /* of what all cores together would reach: less means that they are fewer, or others' */
+#define SHARING 0.6           /* of the peak of all cores together: less means fewer cores, or cores in use by others */
 
 struct hark_bench_machine {
   const hark_cpu_isa *isa;
   int threads;
   int64_t peak_repetitions;
   float *memory;
-  int64_t memory_count; /* floats a thread */
+  int64_t memory_count; /* floats per thread */
   double *results;      /* a cache line for each thread */
-  double single;        /* operations a second of one thread; 0: not measured yet */
+  double single;        /* operations per second of one thread; 0: not measured yet */
 };
 
 #define RESULT_STRIDE (HARK_ALIGNMENT / sizeof(double))
@@ -82,7 +83,7 @@ static void memory_fill_task(void *data, int64_t index, int worker) {
   memset(machine->memory + index * machine->memory_count, 0, (size_t)machine->memory_count * sizeof(float));
 }
 
-/* Operations a second with the repetitions as they are; the seconds it took in *seconds. */
+/* Operations per second with the current repetitions; its duration in *seconds. */
 static double peak_once(hark_context *context, hark_bench_machine *machine, double *seconds) {
   const double start = hark_bench_now();
   hark_parallel_for(context, machine->threads, peak_task, machine);
@@ -130,7 +131,7 @@ hark_status hark_bench_machine_create(hark_context *context, double seconds_each
   hark_bench_machine *machine = memory;
   *out = machine;
   for (const hark_cpu_isa *const *isa = hark_cpu_isas; *isa != NULL; isa++) {
-    if ((*isa)->runs_here()) machine->isa = *isa; /* the best one stands last */
+    if ((*isa)->runs_here()) machine->isa = *isa; /* the best one is last */
   }
   if (machine->isa == NULL) return hark_fail(context, HARK_NO_BACKEND, "bench: no instruction set of the cpu backend runs here");
   machine->threads = hark_context_threads(context);
@@ -188,7 +189,7 @@ hark_status hark_bench_fill(hark_context *context, hark_tensor *tensor, uint32_t
 
 typedef hark_status pass(hark_context *context, void *data);
 
-/* Seconds of one pass: the mean of `repetitions` runs, which are found first (0) so that a measurement is long enough. */
+/* Seconds of one pass: the mean of `repetitions` runs; 0: first finds a number that makes a measurement long enough. */
 static hark_status time_pass(hark_context *context, pass *run, void *data, int64_t *repetitions, double *seconds) {
   if (run == NULL) return HARK_OK;
   for (int64_t count = *repetitions > 0 ? *repetitions : 1;; count *= 2) {
@@ -231,7 +232,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   return HARK_OK;
 }
 
-/* Adds what is known of one direction to the object; `prefix` is "forward" or "backward". */
+/* Adds the results of one direction to the object; `prefix` is "forward" or "backward". */
 static int add_direction(json_t *object, const char *prefix, const hark_bench_summary *time, double operations, double peak, bool single) {
   char key[64];
   int failed = 0;

@@ -8,7 +8,7 @@
 static hark_status forward(hark_context *context, void *data) { return hark_operator_forward(context, data); }
 static hark_status backward(hark_context *context, void *data) { return hark_operator_backward(context, data); }
 
-/* Does any gradient that the backward computes lie there? (add passes its gradients on.) */
+/* Whether the backward computes any gradient itself (add passes its gradients on). */
 static bool has_backward(const hark_call *call) {
   return call->op->backward != NULL && hark_bench_bytes(call->input_gradients, HARK_MAX_INPUTS) > 0;
 }

@@ -16,7 +16,7 @@
 typedef struct step_work {
   const hark_config *config;
   hark_engine *engine;
-  hark_example_room room; /* of examples: all of the full length */
+  hark_example_room room; /* for examples, all of the full length */
   int64_t targets_of_batch;
   int32_t *inputs, *targets;
   int64_t tokens; /* of a micro-batch */
@@ -43,7 +43,7 @@ static hark_status run_step(hark_context *context, step_work *work) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
     HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
-                      &part)); /* from 1: what changes in the course of a run has come to its end */
+                      &part)); /* from 1: quantities that change during a run have their final values */
     loss += part;
   }
   hark_step_result result;
@@ -98,7 +98,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   return HARK_OK;
 }
 
-/* What of the model is no dense decoder: ",encoder,hierarchical"; the structures of layers in turn as ",window+hierarchical". */
+/* The properties that differ from a dense decoder: ",encoder,hierarchical"; the structures of layers in turn as ",window+hierarchical". */
 static const char *describe(const hark_config *config, char *out, size_t size) {
   const hark_layer_choice *const structure = &config->model.attention.structure;
   const bool decoder = config->model.architecture == HARK_ARCHITECTURE_DECODER;
@@ -146,7 +146,7 @@ static int32_t random_below(uint64_t i, int32_t count) {
   return (int32_t)(hark_random_word(&stream, i) % (uint32_t)count);
 }
 
-/* Random windows: targets are inputs, one on. */
+/* Random windows: targets are the inputs shifted by one. */
 static hark_status make_windows(hark_context *context, step_work *work, int32_t vocabulary) {
   void *memory = NULL;
   work->targets_of_batch = work->tokens = work->config->train.batch * work->config->model.context;

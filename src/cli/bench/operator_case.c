@@ -1,9 +1,9 @@
 /* operator_case.c - see operator_case.h.
  *
- * Extents of a sample say what belongs together: those that are equal are one size, and stay equal. What follows them, follows:
+ * Equal extents of a sample are one size and stay equal. Values that depend on an extent change with it:
  *   whole numbers up to E - 1 where E is an extent (ids), or up to E (lengths)
- *   offsets: one more of them than sequences, and the last one no more than there are rows
- * What an operator's attributes say of sizes stays; where that no longer fits the record refuses it, in its own words.
+ *   offsets: one more than sequences; the last one is at most the number of rows
+ * Sizes in an operator's attributes are unchanged; where they no longer fit, the record refuses the case with its own message.
  */
 #include "cli/bench/operator_case.h"
 
@@ -29,13 +29,13 @@ typedef struct lettered_case {
   bool bias, transpose_a, transpose_b;
 } lettered_case;
 
-/* A shape is a letter an extent; '#' in front: whole numbers below N; '?': only with the word bias. NULL ends the inputs. */
+/* A shape has a letter per extent; with '#' before it: whole numbers below N; '?': only with the word bias. NULL ends the inputs. */
 typedef struct lettered_row {
   const char *name;
   const char *inputs[SHAPE_INPUTS + 1];
 } lettered_row;
 
-/* Short forms for layers of models; any record has its samples besides. */
+/* Short forms for layers of models; every record also has its samples. */
 static const lettered_row rows[] = {
     {"linear", {"MK", "NK", "?N"}},
     {"matmul", {"BMK", "BKN"}},
@@ -82,7 +82,7 @@ static void fill_attributes(const lettered_case *c, hark_operator_case *out) {
   out->attributes = own;
 }
 
-/* Numbers are in the range that the record's first sample has. */
+/* Numbers are in the range of the record's first sample. */
 static void lettered_input(const lettered_case *c, const char *letters, bool transposed, const hark_sample_input *like,
                            hark_sample_input *out) {
   const bool ids = letters[0] == '#';
@@ -129,7 +129,7 @@ static hark_status read_letters(hark_context *context, const char *text, const l
 
 /* ---- samples ---- */
 
-/* A size of the sample and what it becomes; from 0: every one above 1, times `to`. */
+/* A size of the sample and its new value; from 0: multiplies every size above 1 by `to`. */
 typedef struct change {
   int64_t from, to;
 } change;
@@ -220,8 +220,8 @@ static hark_status read_sample(hark_context *context, const char *text, const ch
   return HARK_OK;
 }
 
-/* The sample that is named after the colon; *words is what follows its name. Where a record has letters too, nothing but changes may
- * follow: a word of theirs may have a sample's name. */
+/* The sample named after the colon; *words is the text after its name. For a record that has letters too, only changes may follow: a word
+ * of the letters may equal a sample's name. */
 static const hark_sample *find_sample(const hark_operator *op, const char *text, bool has_letters, const char **words) {
   const char *const name = text + hark_bench_case_head(text) + 1;
   const size_t length = strcspn(name, ",");
@@ -352,7 +352,7 @@ static hark_status make_like(hark_context *context, const hark_tensor *like, har
 
 static bool is_floating(const hark_tensor *tensor) { return tensor->type == HARK_F32 || tensor->type == HARK_F64; }
 
-/* Gradients of outputs, given, and of inputs, asked for; one that is that of the output takes no work. */
+/* Gradients of outputs (given) and of inputs (requested); one that equals that of the output needs no work. */
 static hark_status make_gradients(hark_context *context, hark_call *call) {
   for (int i = 0; i < call->op->output_count; i++) {
     if (!is_floating(&call->outputs[i])) continue;

@@ -1,4 +1,4 @@
-/* data.c - hark data: makes tasks (src/data/tasks/make.h), tells what examples are like, draws them (docs/tasks.md). */
+/* data.c - hark data: makes tasks (src/data/tasks/make.h), describes examples, draws them (docs/tasks.md). */
 #include "cli/data/data.h"
 
 #include <inttypes.h>
@@ -101,7 +101,7 @@ static hark_status check(hark_invocation *call) {
 
 /* ---- make ---- */
 
-/* What takes a moment needs no progress. */
+/* Short work needs no progress. */
 #define QUIET_SECONDS 2.0
 
 typedef struct make_view {
@@ -123,7 +123,7 @@ static void *values_of(const hark_invocation *call, const hark_task_generator *g
   return call->values[t];
 }
 
-/* task.json as one line: no text in it holds a line end. */
+/* task.json as one line: no text in it contains a line end. */
 static hark_status print_line(hark_invocation *call, hark_text *report) {
   for (size_t i = 0; i + 1 < report->length; i++)
     if (report->data[i] == '\n') report->data[i] = ' ';

@@ -1,4 +1,5 @@
-/* data_info.c - what examples are like: counts, classes, lengths (quantiles: the value at rank ceil(q N)), targets, shares of operators. */
+/* data_info.c - statistics of examples: counts, classes, lengths (quantiles: the value at rank ceil(q N)), targets, fractions of
+ * operators. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static int64_t quantile(const summary *s, double q) {
   return s->lengths[rank > 0 ? rank - 1 : 0];
 }
 
-/* Operators and their arguments: whatever stands directly inside of one, but for its bracket. */
+/* Operators and their arguments: the tokens directly inside of one, except its bracket. */
 static hark_status count_operators(summary *s, int64_t index) {
   int64_t depth = 0;
   HARK_TRY(hark_examples_read(s->context, s->examples, s->split, index, 0, s->tokens));

@@ -1,5 +1,5 @@
-/* data_picture.c - images of a task as a sheet in SVG. All pixels of one grey value in an image are one path of rectangles a pixel high,
- * which keeps files small: runs of equal pixels are one rectangle, and black ones are the background. */
+/* data_picture.c - images of a task as a sheet in SVG. All pixels of one grey value in an image are one path of rectangles of one pixel
+ * height, which keeps files small: a run of equal pixels is one rectangle, and black pixels are the background. */
 #include <inttypes.h>
 
 #include "cli/data/data.h"

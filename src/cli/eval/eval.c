@@ -52,7 +52,7 @@ static hark_status find_stored(hark_invocation *call, char *path) {
   return hark_run_path(call->context, &opened, "config.yaml", path);
 }
 
-/* What changes the weights is a problem; the rest of the attention may be exchanged. */
+/* An option that changes the weights is a problem; the rest of the attention may be replaced. */
 static hark_status refuse_other_weights(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)user;
   if (hark_config_bond(option->name) != HARK_BOND_WEIGHTS) return HARK_OK;
@@ -75,7 +75,7 @@ static hark_status check_swaps(hark_invocation *call, const hark_config *config)
   return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
 }
 
-/* Appends "name": "value" of what was exchanged. */
+/* Appends "name": "value" of a replaced part. */
 static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)stored;
   hark_text *text = user;
@@ -128,7 +128,7 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
   return HARK_OK;
 }
 
-/* Only examples have a test part, and of a text that --data gives all is measured. */
+/* Only examples have a test part, and a text that --data names is measured as a whole. */
 static hark_status check_part(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
   if (hark_config_has_examples(config)) return HARK_OK;
@@ -138,7 +138,7 @@ static hark_status check_part(hark_invocation *call, const hark_config *config) 
   return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
 }
 
-/* Other examples than the run's: none of its files stay. */
+/* Other examples than those of the run: replaces all of its files. */
 static void take_other_examples(hark_invocation *call, hark_config *config) {
   if (hark_options_source(call->options, "data.validation_paths") != HARK_SOURCE_COMMAND)
     config->data.validation_paths = (hark_string_list){0};
@@ -150,7 +150,7 @@ static bool is_given(const hark_invocation *call, const char *name) {
   return hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
 }
 
-/* Files that are given without being what is measured. */
+/* Files that are given but not measured. */
 static hark_status check_given(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
   if (is_given(call, "data.paths")) return HARK_OK;
@@ -161,7 +161,7 @@ static hark_status check_given(hark_invocation *call, const hark_config *config)
   return HARK_OK;
 }
 
-/* Where the run's own text or examples lie. */
+/* The paths of the run's own text or examples. */
 static hark_status find_data(hark_invocation *call, const hark_config *config) {
   hark_data_place place;
   hark_run run;
@@ -186,7 +186,7 @@ static hark_status check(hark_invocation *call) {
   }
   HARK_TRY(check_contexts(call, config));
   if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
-    /* Another text than the run's: all of it is what is measured. */
+    /* Another text than that of the run is measured as a whole. */
     config->data.validation_paths = config->data.paths;
     config->data.paths = (hark_string_list){0};
   }
@@ -195,13 +195,13 @@ static hark_status check(hark_invocation *call) {
 
 /* ---- measuring ---- */
 
-/* What all contexts are measured on, and how far it is. */
+/* Data and progress of the measurement of all contexts. */
 typedef struct measured_text {
   hark_tokenizer *tokenizer;
   hark_corpus *corpus;
   hark_split split;
   hark_progress progress;
-  int64_t context; /* that is measured now */
+  int64_t context; /* of the current measurement */
 } measured_text;
 
 static bool show(void *user, double part) {
@@ -210,10 +210,10 @@ static bool show(void *user, double part) {
   return true;
 }
 
-/* Given on the command line; else the run's own. */
+/* On the command line; otherwise the run's own. */
 static bool is_other_text(const hark_invocation *call) { return is_given(call, "data.paths") || is_given(call, "data.validation_paths"); }
 
-/* The tokens of a text that is refused are of no use to the run. */
+/* Tokens of a refused text are not stored for the run. */
 static hark_status check_text(hark_invocation *call, const hark_opened_run *opened, const hark_corpus *corpus) {
   const hark_config *config = call->values[1];
   hark_run_state state;
@@ -229,7 +229,7 @@ static hark_status open_text(hark_invocation *call, const hark_opened_run *opene
   text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
   const hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
   if (is_other_text(call)) return status;
-  if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* which could be read */
+  if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* the text could be read */
   return status == HARK_OK ? check_text(call, opened, text->corpus) : status;
 }
 
@@ -238,7 +238,7 @@ static void close_text(hark_invocation *call, measured_text *text) {
   hark_tokenizer_destroy(call->context, &text->tokenizer);
 }
 
-/* A context that is asked for is measured on one whole window at least. */
+/* A requested context needs at least one whole window. */
 static hark_status check_lengths(hark_invocation *call, const measured_text *text) {
   const eval_values *values = call->values[0];
   const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
@@ -250,7 +250,8 @@ static hark_status check_lengths(hark_invocation *call, const measured_text *tex
   return HARK_OK;
 }
 
-/* The run's configuration with windows of another length, and about as many tokens in a batch. What its rates were trained on stays. */
+/* The run's configuration with windows of another length, and about as many tokens per batch. The context of its trained rates is
+ * unchanged. */
 static hark_config with_context(const hark_config *own, int64_t length) {
   hark_config config = *own;
   config.model.context = length;
@@ -279,7 +280,7 @@ static hark_status evaluate_sentences(hark_invocation *call, const hark_config *
   return status;
 }
 
-/* The loss over all windows, whose own tokens are told. */
+/* The loss over all windows of a model that reconstructs its input. */
 static hark_status evaluate_own(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
                                 const hark_evaluation_settings *settings, hark_evaluation_result *out) {
   hark_example_room room = {0};
@@ -330,7 +331,7 @@ static hark_status print(hark_invocation *call, const hark_eval_report *report, 
   return hark_command_print(call, &text);
 }
 
-/* What concerns all contexts, for people. */
+/* The lines about all contexts, as text. */
 static hark_status print_end(hark_invocation *call, const hark_eval_report *reports, int count, bool contexts) {
   hark_text text = hark_text_empty(call->context);
   if (reports->exchanged[0] != '\0') hark_text_append(&text, "exchanged: %s\n", reports->exchanged);

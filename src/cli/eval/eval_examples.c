@@ -11,11 +11,11 @@
 #include "train/material.h"
 
 #define SHOWN_CLASSES 20   /* a larger table does not fit on a terminal; --json has it */
-#define TABLE_CLASSES 1024 /* more have no table, which would be 8 MiB and soon all memory */
+#define TABLE_CLASSES 1024 /* with more classes there is no table: it would have 8 MiB, and soon all memory */
 
 static const char *const split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
 
-/* What is measured, and what came of it. */
+/* A measurement and its results. */
 typedef struct measurement {
   hark_examples *examples;
   hark_example_batches batches;
@@ -23,7 +23,7 @@ typedef struct measurement {
   int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
   int64_t majority;            /* examples of the most frequent class */
   bool whole;                  /* all examples of files, which have no splits */
-  bool vectors;                /* numbers are told, none of which is right or wrong */
+  bool vectors;                /* numbers are predicted, which are neither correct nor incorrect */
   hark_examples_result result;
   hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
@@ -99,10 +99,12 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
 
 static void print_confusion(const measurement *m, hark_text *text) {
   hark_text_append(text, "\n%-16s predicted:", "class");
-  for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)told));
+  for (int64_t column = 0; column < m->classes; column++)
+    hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)column));
   for (int64_t actual = 0; actual < m->classes; actual++) {
     hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->examples, (int32_t)actual));
-    for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8" PRId64, m->confusion[actual * m->classes + told]);
+    for (int64_t column = 0; column < m->classes; column++)
+      hark_text_append(text, " %8" PRId64, m->confusion[actual * m->classes + column]);
   }
   hark_text_append(text, "\n");
 }
@@ -138,7 +140,7 @@ static hark_status check_split(hark_invocation *call, const char *folder, hark_s
                    split_names[split]);
 }
 
-/* Whether they are those that the checkpoint was trained on, as it was: with the length limit of then. */
+/* Whether they are the examples that the checkpoint was trained on, with the length limit of the training. */
 static hark_status compare(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, const hark_examples *examples) {
   hark_run_state state;
   HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
@@ -164,13 +166,13 @@ static hark_status check_recorded(hark_invocation *call, const hark_config *conf
   return status;
 }
 
-/* Files that are given for the part alone, as test examples may be: nothing of the run says which they are. */
+/* Files that are given only for this part, for example test examples: the run has no record of them. */
 static bool is_part_given(const hark_invocation *call, hark_split split) {
   static const char *const names[HARK_SPLIT_ALL] = {"data.paths", "data.validation_paths", "data.test_paths"};
   return hark_options_source(call->options, names[split]) == HARK_SOURCE_COMMAND;
 }
 
-/* Examples given with --data as files are all measured; a folder has its splits, and the one that is asked for is. */
+/* All examples in files of --data are measured; of a folder the requested split. */
 static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
                                  hark_split *split, measurement *m) {
   const bool own = !other_data && !is_part_given(call, *split);
@@ -182,7 +184,7 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
   if (m->whole) *split = HARK_SPLIT_TRAINING;
   hark_example_batches_settings settings = hark_example_settings(config, *split, true);
-  if (other_data) settings.limit = 0; /* of what was trained on */
+  if (other_data) settings.limit = 0; /* of the training data */
   HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
   HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
   const hark_learning_task task = hark_material_task_of(config, m->examples);

@@ -8,12 +8,12 @@
 #include "cli/ahca_text.h"
 #include "json/json.h"
 
-/* Part of the tokens that the model told. */
+/* Fraction of the tokens that the model reconstructed. */
 static double accuracy(const hark_evaluation_result *result) {
   return result->targets > 0 ? (double)result->right / (double)result->targets : NAN;
 }
 
-/* The loss is a measure of the text. */
+/* Whether the loss is a measure of the text. */
 static bool predicts_next(const hark_eval_report *report) { return !report->hidden && !report->own; }
 
 static void print_text(const hark_eval_report *report, hark_text *text) {
@@ -61,7 +61,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   const struct {
     const char *name;
     double value;
-    bool told;
+    bool shown;
   } numbers[] = {{"loss", loss, true},
                  {"accuracy", accuracy(&report->result), !next},
                  {"right", (double)report->result.right, !next},
@@ -78,7 +78,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
                    report->context, report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (!numbers[i].told) continue;
+    if (!numbers[i].shown) continue;
     hark_text_append(text, ", \"%s\": ", numbers[i].name);
     hark_json_append_number(text, numbers[i].value);
   }

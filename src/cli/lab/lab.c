@@ -50,19 +50,19 @@ static const hark_option_table table = {options, (int)(sizeof options / sizeof *
 
 #define EXPERIMENT_WORDS HARK_EXPERIMENTS(EXPERIMENT_WORD) "all"
 
-/* By the reader of options, which takes other spellings of a name too. */
+/* By the reader of options, which also accepts other spellings of a name. */
 static bool is_all(const char *name) { return hark_option_choice(EXPERIMENT_WORDS, name) == hark_lab_entry_count; }
 
 static bool is_chosen(const char *chosen, int experiment) {
   return is_all(chosen) || hark_option_choice(EXPERIMENT_WORDS, chosen) == experiment;
 }
 
-/* Of all, what this build cannot run. */
+/* Of all experiments: whether this build cannot run it. */
 static bool is_left_out(const char *chosen, int experiment) {
   return is_all(chosen) && hark_lab_missing(hark_lab_entries[experiment].experiment) != NULL;
 }
 
-/* Where the document's figures lie: its path without the ending. */
+/* The folder of the document's figures: its path without the ending. */
 static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
   const size_t length = strlen(markdown);
   if (length <= 3 || length >= HARK_PATH_BYTES || strcmp(markdown + length - 3, ".md") != 0) return false;
@@ -71,7 +71,7 @@ static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
   return markdown[length - 4] != '/';
 }
 
-/* What --seeds gives, or --seed. */
+/* The seeds of --seeds, or that of --seed. */
 static bool read_seeds(const lab_values *v, hark_lab_seeds *out, char complaint[HARK_LAB_COMPLAINT_BYTES]) {
   *out = (hark_lab_seeds){.count = 1, .list = {v->seed}};
   return v->seeds[0] == 0 || hark_lab_seeds_read(v->seeds, out, complaint);
@@ -133,7 +133,7 @@ static hark_status print_list(hark_invocation *call) {
 
 typedef void lab_printer(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text);
 
-/* Of --seed one experiment with its tables, of --seeds what all of them gave. */
+/* With --seed one experiment with its tables, with --seeds the results of all of them. */
 static void print_text(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text) {
   hark_lab_print_text(outcomes->first, entry, text);
 }
@@ -190,8 +190,8 @@ static hark_status show(hark_invocation *call, const hark_lab_outcomes *outcomes
   return v->out[0] != 0 ? write_all(call, outcomes, entry) : HARK_OK;
 }
 
-/* Of `hark lab all`: what this build cannot run, in a line. */
-static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *entry, hark_text *document) {
+/* For `hark lab all`: an experiment that this build cannot run, in one line. */
+static hark_status report_left_out(hark_invocation *call, const hark_lab_entry *entry, hark_text *document) {
   hark_text text = hark_text_empty(call->context);
   if (call->json)
     hark_text_append(&text, "{\"experiment\": \"%s\", \"left_out\": \"%s\"}\n", entry->name, hark_lab_missing(entry->experiment));
@@ -223,15 +223,15 @@ static hark_status describe(hark_invocation *call, const hark_lab_outcomes *outc
 
 typedef struct lab_view {
   hark_progress progress;
-  const char *name;            /* of the experiment at work */
+  const char *name;            /* of the current experiment */
   int64_t seed;                /* its seed */
-  int number, count;           /* which of how many runs */
+  int number, count;           /* of the current run; of all runs */
   const hark_lab_seeds *seeds; /* with which each experiment runs */
-  double begun, started;       /* clock at the beginning of all, and of this one */
-  int64_t done, all;           /* steps of the loop at work; 0: of none that counts them */
+  double begun, started;       /* clock at the beginning of all runs, and of this one */
+  int64_t done, all;           /* steps of the current loop; 0: of a loop that does not count them */
 } lab_view;
 
-/* How long the others will take is not known; as long as those before, say. */
+/* The duration of the other runs is not known; the estimate is that of the runs so far. */
 static double seconds_left(const lab_view *view, double now) {
   const int before = view->number - 1;
   const double mean = before > 0 ? (view->started - view->begun) / before : NAN;
@@ -241,7 +241,7 @@ static double seconds_left(const lab_view *view, double now) {
 static void show_tick(void *user, const hark_lab *lab, int64_t done, int64_t all) {
   enum { NAME, ELAPSED, LEFT, STEPS, ROWS, PIECES };
   lab_view *const view = user;
-  if (all > 0) { /* draws and rows in between say nothing of the loop */
+  if (all > 0) { /* draws and rows in between are not progress of the loop */
     view->done = done;
     view->all = done + 1 < all ? all : 0;
   }
@@ -266,7 +266,7 @@ static void show_tick(void *user, const hark_lab *lab, int64_t done, int64_t all
   hark_progress_show(&view->progress, pieces, PIECES);
 }
 
-/* The first line of an experiment comes when one is due, not at once: many are done before. */
+/* The first line of an experiment is written when one is due, not at once: many end before that. */
 static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_view *view) {
   view->progress.last = hark_progress_clock();
   view->all = 0;
@@ -278,9 +278,9 @@ static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_v
   return status;
 }
 
-/* How many threads were asked for, which times depend on, and the experiment's own options that were given, with what stands for their
- * values: a file's name is nobody else's. */
-static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
+/* The requested number of threads, which affects times, and the experiment's own options that were set, with placeholders for their values:
+ * names of files have no meaning elsewhere. */
+static void append_given(const hark_invocation *call, int experiment, hark_text *out) {
   const hark_option_table *const own = call->command->tables[experiment + 1];
   const int threads = (int)((const lab_values *)call->values[0])->threads;
   if (threads > 0) hark_text_append(out, " --threads %d", threads);
@@ -289,7 +289,7 @@ static void tell_given(const hark_invocation *call, int experiment, hark_text *o
       hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");
 }
 
-/* Runs an experiment with one seed, and adds what came of it. */
+/* Runs an experiment with one seed, and adds its results. */
 static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed, lab_view *view, hark_lab_outcomes *outcomes) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
@@ -309,7 +309,7 @@ static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed,
   return status;
 }
 
-/* The next seed beside one with which a criterion fails, for the document: whether it is the seed's fault. */
+/* For the document: if a criterion fails with one seed, also runs the next seed, to show whether the failure depends on the seed. */
 static hark_status run_another(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes) {
   const lab_values *const v = call->values[0];
   const int64_t seed = outcomes->seeds.list[0];
@@ -317,7 +317,7 @@ static hark_status run_another(hark_invocation *call, int experiment, lab_view *
   return run_seed(call, experiment, seed + 1, view, outcomes);
 }
 
-/* Runs with every seed, shows and describes. */
+/* Runs with every seed, prints and documents the results. */
 static hark_status go_through(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes, bool *passed,
                               hark_text *document) {
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
@@ -329,7 +329,7 @@ static hark_status go_through(hark_invocation *call, int experiment, lab_view *v
   HARK_TRY(show(call, outcomes, entry));
   HARK_TRY(run_another(call, experiment, view, outcomes));
   hark_text given = hark_text_empty(call->context);
-  tell_given(call, experiment, &given);
+  append_given(call, experiment, &given);
   hark_status status = given.status;
   outcomes->first->given = hark_text_get(&given);
   if (status == HARK_OK) status = describe(call, outcomes, entry, document);
@@ -340,13 +340,14 @@ static hark_status go_through(hark_invocation *call, int experiment, lab_view *v
 
 static hark_status run_one(hark_invocation *call, int experiment, lab_view *view, bool *passed, hark_text *document) {
   hark_lab_outcomes outcomes = {.context = call->context};
-  if (is_left_out(hark_options_argument(call->options, 0), experiment)) return tell_left_out(call, &hark_lab_entries[experiment], document);
+  if (is_left_out(hark_options_argument(call->options, 0), experiment))
+    return report_left_out(call, &hark_lab_entries[experiment], document);
   const hark_status status = go_through(call, experiment, view, &outcomes, passed, document);
   hark_lab_outcomes_end(&outcomes);
   return status;
 }
 
-/* Of one experiment: the document that is there, whose other sections stay; otherwise nothing. */
+/* For one experiment: the existing document, whose other sections are kept; otherwise nothing. */
 static hark_status read_document(hark_invocation *call, const char *chosen, hark_text *out) {
   const lab_values *const v = call->values[0];
   hark_path_kind kind = HARK_PATH_NONE;
@@ -365,7 +366,7 @@ static hark_status check_document(hark_invocation *call, const char *chosen) {
   return status;
 }
 
-/* `sections` in the document that is there by now, or behind a new beginning. */
+/* `sections` in the document that exists now, or after a new beginning. */
 static hark_status write_document(hark_invocation *call, const char *chosen, const hark_text *sections) {
   const lab_values *const v = call->values[0];
   hark_text before = hark_text_empty(call->context), document = hark_text_empty(call->context);
@@ -387,7 +388,7 @@ static hark_status write_document(hark_invocation *call, const char *chosen, con
 
 int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HARK_EXIT_DONE : HARK_EXIT_FAILED; }
 
-/* All that is chosen, one after the other, and the document. */
+/* All chosen experiments, one after the other, and the document. */
 static hark_status run_chosen(hark_invocation *call, const char *chosen, const hark_lab_seeds *seeds, bool *passed) {
   hark_text sections = hark_text_empty(call->context);
   hark_status status = check_document(call, chosen);
@@ -410,7 +411,7 @@ static hark_status run(hark_invocation *call) {
   bool passed = true;
   char complaint[HARK_LAB_COMPLAINT_BYTES];
   hark_lab_seeds seeds;
-  (void)read_seeds(v, &seeds, complaint); /* check() has, and refused what is wrong */
+  (void)read_seeds(v, &seeds, complaint); /* check() has read them, and refused mistakes */
   HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)seeds.list[0], true));
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const hark_experiment *const experiment = hark_lab_entries[i].experiment;

@@ -76,7 +76,7 @@ hark_status hark_lab_draw(hark_invocation *call, const hark_lab *lab, const char
   int first[HARK_LAB_PANELS];
   hark_picture picture;
   HARK_TRY(hark_picture_begin(call->context, path, has_ending(path, ".png"), across * PANEL_WIDTH, down * PANEL_HEIGHT, &picture));
-  picture.optional = true; /* the numbers are what an experiment is there for */
+  picture.optional = true; /* the numbers are the main result of an experiment */
   for (int i = 0; i < lab->panel_count; i++) {
     const hark_lab_panel *const panel = &lab->panels[i];
     first[i] = picture.curves;

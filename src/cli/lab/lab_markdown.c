@@ -8,7 +8,7 @@
 #include "cli/lab/lab_print.h"
 
 #define TITLE "# The laboratory\n"
-#define MOST_ROWS 16     /* of a table that is shown whole; of longer ones every so many, first and last included */
+#define MOST_ROWS 16     /* of a table that is shown whole; longer ones are sampled, with their first and last row */
 #define MOST_FAILURES 12 /* numbers of a criterion that fails */
 
 static const char introduction[] = TITLE
@@ -64,7 +64,7 @@ hark_status hark_lab_markdown_check(hark_context *context, const char *path, con
 
 static bool line_begins(const char *line, const char *with) { return strncmp(line, with, strlen(with)) == 0; }
 
-/* The beginning of the next section, its empty line included, or the end. Headings between ``` are none. */
+/* The beginning of the next section, its empty line included, or the end. Lines between ``` are not headings. */
 static const char *next_section(const char *at) {
   bool fenced = false;
   for (const char *end = strchr(at, '\n'); end != NULL; end = strchr(end + 1, '\n')) {
@@ -160,7 +160,7 @@ static void append_criteria(const hark_lab *lab, hark_text *text) {
   }
 }
 
-/* The same of several seeds. */
+/* The same for several seeds. */
 static void append_shares(const hark_lab_outcomes *o, hark_text *text) {
   hark_text_append(text, "\n| criterion | bound | passed | mean | deviation | least | largest |\n|---|---|---|--:|--:|--:|--:|\n");
   for (int i = 0; i < o->first->criterion_count; i++) {
@@ -191,7 +191,7 @@ static bool fails_somewhere(const hark_lab_outcomes *o, int criterion) {
 static bool is_explained(const hark_experiment *experiment, const hark_lab_criterion *criterion) {
   char words[HARK_LAB_LABEL_BYTES];
   const char *at = experiment->failure != NULL ? experiment->failure_of : NULL;
-  while (at != NULL) { /* parted by | */
+  while (at != NULL) { /* separated by | */
     const char *const end = strchr(at, '|');
     (void)snprintf(words, sizeof words, "%.*s", (int)(end != NULL ? end - at : (ptrdiff_t)strlen(at)), at);
     if (words[0] != 0 && strstr(criterion->name, words) != NULL) return true;
@@ -235,7 +235,7 @@ static void append_failures(const hark_lab_outcomes *o, const hark_lab_entry *en
   if (append_names(o, entry->experiment, false, text) > 0) hark_text_append(text, ".\n");
 }
 
-/* What has been found, and the command that finds it again. */
+/* The verdict, and the command that reproduces it. */
 static void append_verdict(const hark_lab_outcomes *o, const hark_lab_entry *entry, hark_text *text) {
   const hark_lab *const lab = o->first;
   const bool one = o->seeds.count == 1;

@@ -50,7 +50,7 @@ static void print_table(const hark_lab_table *table, hark_text *text) {
   }
 }
 
-/* A paragraph in lines that are not too long, with a word in front. */
+/* A paragraph in lines that are not too long, with a word before it. */
 static void print_paragraph(const char *name, const char *words, hark_text *text) {
   size_t column = strlen(name) + 2;
   hark_text_append(text, "%s: ", name);

@@ -60,7 +60,7 @@ bool hark_lab_seeds_read(const char *text, hark_lab_seeds *out, char complaint[H
   }
 }
 
-/* Ranges where the next seed is the one after. */
+/* Consecutive seeds are joined to ranges. */
 static void append_list(const hark_lab_seeds *seeds, hark_text *text) {
   for (int i = 0, end; i < seeds->count; i = end) {
     for (end = i + 1; end < seeds->count && seeds->list[end - 1] + 1 == seeds->list[end];) end++;

@@ -18,7 +18,7 @@ static bool ends_with(const char *name, const char *ending) {
 
 static bool is_kernel(const char *name) { return ends_with(name, HARK_POSITIONAL_TENSOR); }
 
-/* A kernel's tensor has as many columns as its expression has parameters; that of rates one or more. */
+/* A kernel's tensor has as many columns as its expression has parameters; a tensor of rates has one or more. */
 static hark_status check_tensor(hark_context *context, const char *path, const hark_stored_tensor *stored,
                                 const hark_positional *expression) {
   if (stored->rank != 2 || (stored->type != HARK_F32 && stored->type != HARK_F64) || (expression == NULL && stored->shape[1] < 1))
@@ -38,7 +38,7 @@ static hark_status read_parameters(hark_context *context, const hark_safetensors
   HARK_TRY(hark_allocate(context, *bytes, &memory));
   *parameters = memory;
   HARK_TRY(hark_safetensors_read(context, file, stored, memory));
-  for (int64_t i = numbers - 1; i >= 0 && stored->type == HARK_F32; i--) { /* from the end: a double takes the place of two floats */
+  for (int64_t i = numbers - 1; i >= 0 && stored->type == HARK_F32; i--) { /* from the end: a double overwrites two floats */
     float number;
     memcpy(&number, (const char *)memory + (size_t)i * sizeof number, sizeof number);
     (*parameters)[i] = number;

@@ -1,5 +1,5 @@
-/* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture
- * or by ourselves in letters. */
+/* plot.c - hark plot: loss curves of runs, learned positions of a run, or evaluations at several contexts, as a picture by gnuplot or in
+ * letters. */
 #include <string.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ static const hark_option options[] = {
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
 static const char *const x_words[] = {"step", "tokens", "time"};
 
-/* A name says what the picture is; another flag beside it is refused. */
+/* The name determines the kind of picture; a flag that contradicts it is refused. */
 static hark_status choose_kind(hark_invocation *call, plot_values *values) {
   const char *const ending = strrchr(values->output, '.');
   if (ending == NULL) return HARK_OK;
@@ -71,7 +71,8 @@ static void print_script(const plot_values *values, const hark_series *series, i
   hark_text_append(script, "\n");
 }
 
-/* The picture that is asked for, or `name` in the run's folder, or here for several, and where that folder cannot be written. */
+/* The requested picture, or `name` in the run's folder; in the current folder for several runs, or if the run's folder cannot be
+ * written. */
 static hark_status picture_path(const hark_invocation *call, const plot_values *values, const char *name, char *out) {
   const char *const run = hark_options_argument(call->options, 0);
   const bool alone =
@@ -84,7 +85,7 @@ static hark_status draw_picture(hark_invocation *call, const plot_values *values
   hark_picture picture;
   HARK_TRY(picture_path(call, values, values->png ? "loss.png" : "loss.svg", path));
   HARK_TRY(hark_picture_begin(call->context, path, values->png, 1000, 600, &picture));
-  for (int i = 0; i < count; i++) /* a block without points would be none to gnuplot, and shift those behind it */
+  for (int i = 0; i < count; i++) /* gnuplot ignores a block without points, which would shift the indices after it */
     if (series[i].count > 0) hark_picture_add_curve(&picture, series[i].label, series[i].points, series[i].count);
   print_script(values, series, count, &picture);
   return hark_picture_finish(call, &picture);

@@ -14,9 +14,9 @@
 #define CURVES 64   /* of a panel, at most */
 #define POINTS 4096 /* of a curve, at most */
 #define PANEL_WIDTH 700
-#define PANEL_HEIGHT 480 /* without its key, which stands below */
+#define PANEL_HEIGHT 480 /* without its key, which is below */
 #define KEY_HEIGHT 18    /* of a curve there */
-#define COLORS 8         /* of gnuplot; then other dashes */
+#define COLORS 8         /* of gnuplot; further curves have other dashes */
 #define PANELS 2
 
 typedef struct evaluation_panel {
@@ -25,21 +25,21 @@ typedef struct evaluation_panel {
   hark_series curves[CURVES];
 } evaluation_panel;
 
-/* What has been read of all files. */
+/* The content of all files. */
 typedef struct evaluations {
   hark_context *context;
   const char *file;
   evaluation_panel panels[PANELS]; /* over context, over position */
   int64_t lines, least_targets, most_targets;
-  bool logarithmic; /* losses of 0 and less have no place */
+  bool logarithmic; /* losses of 0 and less cannot be drawn */
   int64_t left_out; /* curves over position beyond the limit */
 } evaluations;
 
-/* The curve of that label, an empty one where there is none yet; NULL where there is room for no other. */
+/* The curve of that label, a new empty one if there is none yet; NULL if there are too many. */
 static hark_series *find_curve(evaluation_panel *panel, const char *label) {
   char shown[sizeof panel->curves[0].label];
   (void)snprintf(shown, sizeof shown, "%s", label);
-  hark_line_clean(shown); /* files may be a stranger's */
+  hark_line_clean(shown); /* files may be untrusted */
   for (int i = 0; i < panel->count; i++)
     if (strcmp(panel->curves[i].label, shown) == 0) return &panel->curves[i];
   if (panel->count == CURVES) return NULL;
@@ -68,7 +68,7 @@ static void name_model(const json_t *line, hark_text *label) {
     hark_text_append(label, ", stride %" PRId64, (int64_t)json_integer_value(stride));
 }
 
-/* Loss over the number of tokens that a target is told from, in the middle of each bucket. */
+/* Loss over the number of tokens that a target is predicted from, in the middle of each bucket. */
 static hark_status take_positions(const evaluations *e, const json_t *positions, int64_t context, hark_series *curve) {
   curve->count = 0;
   for (size_t i = 0; i < json_array_size(positions); i++) {
@@ -149,7 +149,7 @@ static void print_panel(hark_picture *picture, const evaluation_panel *panel) {
   hark_text_append(script, "set xlabel '%s'\nplot ", panel->x);
   for (int i = 0; i < panel->count; i++) {
     const hark_series *curve = &panel->curves[i];
-    if (curve->count == 0) continue; /* a block without points would be none to gnuplot, and shift those behind it */
+    if (curve->count == 0) continue; /* gnuplot ignores a block without points, which would shift the indices after it */
     if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
     hark_picture_add_curve(picture, curve->label, curve->points, curve->count);
     char style[64];

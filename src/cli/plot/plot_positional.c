@@ -15,18 +15,18 @@
 #include "models/stack.h"
 
 #define POINTS 4097        /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
-#define POINTS_OF_MANY 257 /* of more kernels than */
+#define POINTS_OF_MANY 257 /* if there are more kernels than */
 #define MANY 64
-#define DISTANCES_UNDESCRIBED 256 /* of a file that does not tell its model's context */
+#define DISTANCES_UNDESCRIBED 256 /* for a file without its model's context */
 #define PANELS 1024               /* kernels and rows of rates that are drawn */
-#define TERMS 32                  /* of a kernel, drawn by themselves */
+#define TERMS 32                  /* of a kernel, drawn separately */
 #define PANEL_WIDTH 420
 #define PANEL_HEIGHT 300
 
 typedef struct panel {
   char title[96];
   bool rates;
-  int first, last; /* curves of the picture: the thick one, and those behind it up to last - 1 */
+  int first, last; /* curves of the picture: the thick one, and those after it up to last - 1 */
 } panel;
 
 /* The panels as they are visited. */
@@ -38,7 +38,7 @@ typedef struct drawing {
   int count;
   panel panels[PANELS];
   hark_picture picture;
-  hark_series *series; /* [PANELS] for letters, one a panel; NULL: into the picture */
+  hark_series *series; /* [PANELS] for letters, one per panel; NULL: into the picture */
 } drawing;
 
 /* "layer 0", "layer 3, head 1", "model" */
@@ -55,7 +55,7 @@ static void name_owner(const hark_learned_kernel *kernel, char *out, size_t byte
     (void)snprintf(out, bytes, "layer %.*s", digits, layer);
   else
     (void)snprintf(out, bytes, "layer %.*s, head %lld", digits, layer, (long long)kernel->row);
-  hark_line_clean(out); /* names of tensors may be a stranger's */
+  hark_line_clean(out); /* names of tensors may be untrusted */
 }
 
 /* ---- curves ---- */
@@ -77,7 +77,7 @@ static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *ke
   return HARK_OK;
 }
 
-/* Points (pair, angle of a token). The sign is left out: it only exchanges two features; a pair that does not turn has no point. */
+/* Points (pair, angle of a token). Without the sign, which only exchanges two features; a pair that is not rotated has no point. */
 static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
   for (int64_t pair = 0; pair < rates->count; pair++) {
     const double rate = fabs(rates->parameters[pair]);
@@ -86,7 +86,7 @@ static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rat
   return HARK_OK;
 }
 
-/* The static rates, at which training began. */
+/* The static rates, which are the initial values of training. */
 static hark_status sample_start(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
   hark_rotary_tuning tuning;
   const hark_rotary_spec spec = hark_stack_rotary(&d->description.config, &tuning);
@@ -124,7 +124,7 @@ static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, pan
   for (int index = 0; there; index++) {
     hark_series curve;
     const hark_status status = sample(d, kernel, index, &curve, &there);
-    there = there && (index > 0 || curve.count > 0); /* without the whole its terms are not drawn either */
+    there = there && (index > 0 || curve.count > 0); /* without the whole kernel its terms are not drawn either */
     if (status == HARK_OK && there && curve.count > 0)
       hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
     hark_series_free(d->context, &curve);
@@ -165,7 +165,7 @@ static void print_panel(hark_picture *picture, const panel *p) {
   hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle of a token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
   hark_picture_append_quoted(script, p->title);
-  if (p->first == p->last) { /* gnuplot finds no range of nothing */
+  if (p->first == p->last) { /* gnuplot has no range for an empty panel */
     hark_text_append(script, "\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
     return;
   }
@@ -228,7 +228,7 @@ static hark_status draw_letters(hark_invocation *call, const hark_positional_plo
   return status;
 }
 
-/* What model the file says it is of, where it does. */
+/* Reads the description of the model from the file, if it has one. */
 static hark_status read_description(const char *path, const hark_safetensors *file, drawing *d) {
   const char *text = hark_safetensors_metadata(file, "model");
   return text != NULL ? hark_description_parse(d->context, path, text, strlen(text), &d->description) : HARK_OK;

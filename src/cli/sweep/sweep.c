@@ -1,7 +1,7 @@
-/* sweep.c - hark sweep: the runs of plans one after another, each a process of hark train, and a table and a picture of what came of them.
+/* sweep.c - hark sweep: the runs of plans one after another, each a process of hark train, and a table and a picture of the results.
  *
- * A run that is whole has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, goes on with the others.
- * A run that was begun differently from what the plan says now is refused, so that a table never mixes two plans.
+ * A complete run has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, continues with the others. A
+ * run that was begun with other settings than those of the plan now is refused, so that a table never mixes two plans.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -62,7 +62,7 @@ static const hark_option options[] = {
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
 
-/* ---- signals: for the run that is at work, which saves and ends; then the sweep ends ---- */
+/* ---- signals: passed to the current run, which saves and ends; then the sweep ends ---- */
 
 static volatile sig_atomic_t stop_signal;
 static volatile pid_t running;
@@ -75,7 +75,7 @@ static void on_signal(int number) {
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 #define CAUGHT (sizeof caught / sizeof *caught)
 
-/* Those that are ignored stay so: nohup. */
+/* Ignored signals stay ignored: nohup. */
 static void handle_signals(void (*handler)(int)) {
   struct sigaction action, before;
   memset(&action, 0, sizeof action);
@@ -86,7 +86,7 @@ static void handle_signals(void (*handler)(int)) {
   }
 }
 
-/* Signals wait until *before is the mask again. */
+/* Signals wait until *before is restored as the mask. */
 static void hold_signals(sigset_t *before) {
   sigset_t held;
   (void)sigemptyset(&held);
@@ -94,14 +94,14 @@ static void hold_signals(sigset_t *before) {
   (void)sigprocmask(SIG_BLOCK, &held, before);
 }
 
-/* How far all plans are: a run takes about as long as those before it. */
+/* Progress of all plans: a run takes about as long as the previous ones. */
 typedef struct sweep_course {
-  int left;       /* runs to be trained, the one at work included */
+  int left;       /* runs to be trained, including the current one */
   int trained;    /* in this call */
-  double seconds; /* that they took */
+  double seconds; /* that those took */
 } sweep_course;
 
-/* A sweep at work. */
+/* A running sweep. */
 typedef struct sweep {
   hark_invocation *call;
   hark_context *context;
@@ -109,7 +109,7 @@ typedef struct sweep {
   hark_sweep_plan *plan;
   hark_sweep_results results;
   bool *whole;        /* by run */
-  int number, sweeps; /* which of how many */
+  int number, sweeps; /* of this sweep; of all sweeps */
   int runs, failed;
   struct sweep_course *course; /* of all plans together */
   int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
@@ -128,7 +128,7 @@ static hark_status run_path(const sweep *s, int run, char *out) {
 
 /* ---- before the first run ---- */
 
-/* Every configuration is checked, and no two runs have one folder. */
+/* Checks every configuration, and that no two runs have the same folder. */
 static hark_status check_runs(const sweep *s) {
   char name[HARK_SWEEP_VALUE_BYTES], other[HARK_SWEEP_VALUE_BYTES];
   for (int run = 0; run < s->runs; run++) {
@@ -189,7 +189,7 @@ static hark_status read_results(sweep *s, const char *path) {
   return hark_jsonl_read(s->context, path, take_result, s);
 }
 
-/* Whether a run came to its end and has metrics; where it lies. */
+/* Whether a run has ended and has metrics; its folder. */
 static hark_status find_metrics(const sweep *s, int run, char *path, bool *there) {
   char metrics[HARK_PATH_BYTES];
   HARK_TRY(run_path(s, run, path));
@@ -198,7 +198,7 @@ static hark_status find_metrics(const sweep *s, int run, char *path, bool *there
   return HARK_OK;
 }
 
-/* The metric of a run, and what stands beside it, within a budget; NaN where it has none. */
+/* The metric of a run and the additional numbers of the table, within a budget; NaN where it has none. */
 static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
   char path[HARK_PATH_BYTES];
   bool there = false;
@@ -215,7 +215,7 @@ static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
   return HARK_OK;
 }
 
-/* What the run that has least of the budget's metric has of it. */
+/* The least total of the budget's metric over the runs. */
 static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
   budget->limit = INFINITY;
   for (int run = 0; run < s->runs; run++) {
@@ -240,7 +240,7 @@ static hark_status measure_at(sweep *s) {
   return HARK_OK;
 }
 
-/* The words of --beside. */
+/* The names of --beside. */
 static hark_status read_beside(sweep *s) {
   const char *at = s->values->beside;
   while (*at != '\0') {
@@ -275,7 +275,7 @@ static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
 
 /* ---- one run ---- */
 
-/* Where the configuration of a run stands, beside its folder: "NAME.yaml". */
+/* The path of a run's configuration, next to its folder: "NAME.yaml". */
 static hark_status configuration_path(const sweep *s, int run, char *path) {
   char folder[HARK_PATH_BYTES];
   HARK_TRY(run_path(s, run, folder));
@@ -283,7 +283,7 @@ static hark_status configuration_path(const sweep *s, int run, char *path) {
   return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
 }
 
-/* What the plan says of a run now, as its file has it; the caller frees the text, also after a failure. */
+/* The configuration of a run by the plan now, in the form of its file; the caller frees the text, also after a failure. */
 static hark_status print_configuration(const sweep *s, int run, hark_text *text) {
   hark_config config;
   hark_options *set = NULL;
@@ -314,8 +314,8 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   return status;
 }
 
-/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as
- * well. One whose file or folder is gone is to be made again. */
+/* An existing run must have been begun with the values of the plan now; a configuration written by a version with fewer options is compared
+ * by value too. A run whose file or folder is missing is made again. */
 static hark_status compare_configuration(const sweep *s, int run) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   HARK_TRY(configuration_path(s, run, path));
@@ -342,7 +342,7 @@ static hark_status compare_configuration(const sweep *s, int run) {
 
 static hark_status write_configuration(const sweep *s, int run, char *path) {
   HARK_TRY(configuration_path(s, run, path));
-  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK; /* the same, as was seen */
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK; /* the same, as checked */
   hark_text text = hark_text_empty(s->context);
   hark_status status = print_configuration(s, run, &text);
   if (status == HARK_OK) status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
@@ -350,7 +350,8 @@ static hark_status write_configuration(const sweep *s, int run, char *path) {
   return status;
 }
 
-/* A sweep that is killed tells its run to save and end; where a system cannot say so, the run trains on. `parent` may be gone already. */
+/* When a sweep is killed, its run receives a signal to save and end; on systems without this mechanism the run continues. `parent` may have
+ * ended already. */
 static void end_with(pid_t parent) {
 #ifdef __linux__
   (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -360,8 +361,8 @@ static void end_with(pid_t parent) {
 #endif
 }
 
-/* In the new process: ourselves with other words, results among the messages, in a process group of its own: signals come from us alone,
- * once. Only calls that are allowed between fork and exec. */
+/* In the new process: runs hark with other arguments, results among the messages, in its own process group: it receives signals only from
+ * us, once. Only calls that are allowed between fork and exec. */
 static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
   end_with(parent);
   handle_signals(SIG_DFL);
@@ -370,7 +371,7 @@ static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
   _exit(NOT_STARTED);
 }
 
-/* A signal comes before, and there is no run (*process is 0), or behind, and `running` is the one to tell: in between signals wait. */
+/* A signal arrives before, when there is no run (*process is 0), or after, when it is passed to `running`: in between signals wait. */
 static hark_status start(const sweep *s, char *const *words, pid_t *process) {
   const pid_t parent = getpid();
   sigset_t before;
@@ -386,7 +387,7 @@ static hark_status start(const sweep *s, char *const *words, pid_t *process) {
   return *process >= 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
 }
 
-/* Runs hark train on a configuration; *exit_code as a shell counts it. */
+/* Runs hark train on a configuration; *exit_code as in a shell. */
 static hark_status train(const sweep *s, const char *configuration, bool resume, int *exit_code) {
   char program[] = "hark", command[] = "train", again[] = "--resume", config[HARK_PATH_BYTES + 16];
   char *const words[] = {program, command, config, resume ? again : NULL, NULL};
@@ -400,7 +401,7 @@ static hark_status train(const sweep *s, const char *configuration, bool resume,
   while (waitid(P_PID, (id_t)process, &ended, WEXITED | WNOWAIT) < 0) {
     if (errno != EINTR) return hark_fail(s->context, HARK_IO_ERROR, "a run cannot be waited for: %s", strerror(errno));
   }
-  running = 0; /* before the number may be another process's */
+  running = 0; /* before another process may get the number */
   (void)waitpid(process, &status, 0);
   *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : HARK_EXIT_SIGNAL + WTERMSIG(status);
   return *exit_code != NOT_STARTED ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started from " OWN_PROGRAM);
@@ -417,7 +418,7 @@ static void say_begin(const sweep *s, int run, const char *folder) {
   fputc('\n', stderr);
 }
 
-/* *stopped: by a signal, which is for all of us. */
+/* *stopped: by a signal, which ends the sweep too. */
 static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   int exit_code = 0;
@@ -458,7 +459,7 @@ static hark_status run_all(sweep *s, const char *path) {
 
 /* ---- the end ---- */
 
-/* The metric of every whole run over the steps, one colour a cell; points, since a run may have been evaluated once. */
+/* The metric of every complete run over the steps, one colour per cell; points, since a run may have been evaluated only once. */
 static hark_status draw(sweep *s) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64];
   hark_picture picture;
@@ -469,7 +470,7 @@ static hark_status draw(sweep *s) {
   hark_picture_append_quoted(&picture.script, s->values->metric);
   hark_text_append(&picture.script, "\n");
   hark_status status = HARK_OK;
-  int told = -1;
+  int labelled = -1;
   for (int run = 0; run < s->runs && status == HARK_OK; run++) {
     hark_series series = {0};
     if (!isfinite(s->results.values[run])) continue;
@@ -481,8 +482,8 @@ static hark_status draw(sweep *s) {
       (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc %d dt %d", cell_of(s, run) % COLOURS + 1,
                      cell_of(s, run) / COLOURS + 1);
       hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
-      hark_picture_append_curve(&picture, picture.curves - 1, style, told == cell_of(s, run) ? "" : name);
-      told = cell_of(s, run);
+      hark_picture_append_curve(&picture, picture.curves - 1, style, labelled == cell_of(s, run) ? "" : name);
+      labelled = cell_of(s, run);
     }
     hark_series_free(s->context, &series);
   }
@@ -492,7 +493,7 @@ static hark_status draw(sweep *s) {
   return status;
 }
 
-/* Whose the numbers below are, where there are several plans. */
+/* The heading of the numbers below, where there are several plans. */
 static hark_status head(const sweep *s) {
   hark_text text = hark_text_empty(s->context);
   if (s->sweeps == 1 || s->call->json) return HARK_OK;
@@ -526,7 +527,7 @@ static hark_status print_runs(const sweep *s) {
   return hark_command_print(s->call, &text);
 }
 
-/* What is known of a plan before its first run begins. */
+/* Reads a plan before its first run begins. */
 static hark_status prepare(sweep *s) {
   char path[HARK_PATH_BYTES];
   if (s->plan->out[0] == '\0')
@@ -550,13 +551,13 @@ static hark_status work(sweep *s, bool *stopped) {
   if (s->values->list) return print_runs(s);
   if (s->values->table) return HARK_OK;
   HARK_TRY(path_in(s, "results.jsonl", path));
-  for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: plans before took their time */
+  for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: previous plans may have taken long */
     HARK_TRY(compare_configuration(s, run));
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
   HARK_TRY(hark_folder_clean(s->context, s->plan->out));
   handle_signals(on_signal);
   HARK_TRY(run_all(s, path));
-  if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */
+  if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that arrived between two runs */
   *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
   return HARK_OK;
 }
@@ -585,7 +586,7 @@ static void close_sweep(sweep *s) {
   hark_release(s->context, s->whole, HARK_SWEEP_RUNS * sizeof(bool));
 }
 
-/* Runs of two plans in one folder would be taken for each other. */
+/* Runs of two plans in one folder would be confused. */
 static hark_status check_folders(const sweep *sweeps, int count) {
   for (int i = 0; i < count; i++)
     for (int before = 0; before < i; before++) {
@@ -615,7 +616,7 @@ static hark_status report_together(const sweep *sweeps, int count) {
   return hark_command_print(sweeps->call, &text);
 }
 
-/* That of the runs where all of all plans have failed alike: data that are missing, a wrong option. */
+/* The exit code of the runs if all runs of all plans failed with the same one: missing data, a wrong option. */
 static int exit_code_of(const sweep *sweeps, int count) {
   int runs = 0, failed = 0, failure = HARK_EXIT_DONE;
   for (int i = 0; i < count; i++) {
@@ -627,11 +628,11 @@ static int exit_code_of(const sweep *sweeps, int count) {
   return failed == runs && failure < HARK_EXIT_SIGNAL ? failure : HARK_EXIT_FAILED;
 }
 
-/* With several plans a message says which of them it is about. */
+/* With several plans a message names its plan. */
 static hark_status with_plan(const sweep *s, hark_status status) {
   const char *const path = s->plan != NULL ? s->plan->path : "";
-  const bool told = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
-  if (status != HARK_OK && s->sweeps > 1 && !told) hark_fail_prefix(s->context, "%s: ", path);
+  const bool named = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
+  if (status != HARK_OK && s->sweeps > 1 && !named) hark_fail_prefix(s->context, "%s: ", path);
   return status;
 }
 

@@ -78,7 +78,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
 static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   hark_sweep_plan *plan = r->plan;
   int64_t seed;
-  if (item->kind == HARK_YAML_LIST) return HARK_OK; /* an empty one is as none */
+  if (item->kind == HARK_YAML_LIST) return HARK_OK; /* an empty list is like none */
   if (item->kind != HARK_YAML_ITEM || !hark_number_read_whole(item->value, strlen(item->value), &seed) || seed < 0)
     return refuse(r, item->line, "expected a list of seeds, whole numbers from 0 on");
   for (int i = 0; i < plan->seed_count; i++)
@@ -88,7 +88,7 @@ static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   return HARK_OK;
 }
 
-/* What follows "SECTION." in a key, or NULL. */
+/* The text after "SECTION." in a key, or NULL. */
 static const char *inside(const char *key, const char *section) {
   const size_t length = strlen(section);
   return strncmp(key, section, length) == 0 && key[length] == '.' ? key + length + 1 : NULL;
@@ -236,7 +236,7 @@ static const hark_option *find_option(const char *key) {
   return NULL;
 }
 
-/* The items behind the beginning of a list: of options that are lists, or words for the layers in turn. */
+/* The items after the beginning of a list: of options that are lists, or words for the layers in turn. */
 static hark_status set_list(hark_context *context, const hark_sweep_plan *plan, int first, hark_options *options) {
   const hark_sweep_setting *const list = &plan->settings[first];
   const hark_option *const option = find_option(list->key);
@@ -257,7 +257,7 @@ static hark_status set_list(hark_context *context, const hark_sweep_plan *plan, 
   return status;
 }
 
-/* Whether the grid says a key; whether a variant's settings do. What is said later wins, lists too, which would grow otherwise. */
+/* Whether the grid, or a variant's settings, set a key. Later settings replace earlier ones, also lists, which would grow otherwise. */
 static bool in_grid(const hark_sweep_plan *plan, const char *key) {
   for (int i = 0; i < plan->axis_count; i++)
     if (strcmp(plan->axes[i].key, key) == 0) return true;
@@ -301,7 +301,7 @@ static hark_status configure(hark_context *context, const hark_sweep_plan *plan,
   return hark_options_finish(context, *out);
 }
 
-/* Until all that is left has an effect: what was put back may have been what others needed. */
+/* Repeats until all remaining settings have an effect: others may have depended on a reset one. */
 static hark_status put_back_idle(hark_context *context, hark_options *options) {
   for (bool more = true; more;) {
     more = false;
@@ -321,7 +321,7 @@ hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *p
   return put_back_idle(context, *out);
 }
 
-/* The problem of an option that no run has a use for, as one of them has it. */
+/* The problem of an option without an effect in any run, from the configuration of one of them. */
 static hark_status refuse_unused(hark_context *context, const hark_options *options, const hark_option *option) {
   hark_text needs = hark_text_empty(context);
   hark_option_print_needs(options, option, true, &needs);
@@ -337,9 +337,9 @@ hark_status hark_sweep_refuse_idle(hark_context *context, const hark_sweep_plan 
   const size_t bytes = (size_t)hark_config_table.count * sizeof(bool);
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, bytes, &memory));
-  bool *const effective = memory; /* of every option that is asked for, in some run */
+  bool *const effective = memory; /* for every option that is set: has an effect in some run */
   hark_status status = HARK_OK;
-  for (int pass = 0; pass < 2 && status == HARK_OK; pass++) { /* the second one finds a run that asks */
+  for (int pass = 0; pass < 2 && status == HARK_OK; pass++) { /* the second pass finds a run that sets it */
     for (int cell = 0; cell < hark_sweep_cells(plan) && status == HARK_OK; cell++) {
       hark_config config;
       hark_options *options = NULL;

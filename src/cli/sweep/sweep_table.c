@@ -44,7 +44,7 @@ hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell) {
   return hark_spread_of(differences, results->plan->seed_count);
 }
 
-/* Of a variant's cells with most seeds: where one fails it is not the others that tell how good a value is. */
+/* Only among the variant's cells with most results: a cell with a failed seed cannot be compared fairly. */
 int hark_sweep_best(const hark_sweep_results *results, int variant) {
   int best = -1, most = 0;
   double best_mean = results->more ? -INFINITY : INFINITY;
@@ -67,7 +67,7 @@ bool hark_sweep_on_edge(const hark_sweep_results *results, int cell, int axis) {
   for (int i = 0; i < of->count; i++) {
     const char *text = plan->values[of->first + i];
     double value;
-    if (!hark_number_read(text, strlen(text), &value)) return false; /* words have no order */
+    if (!hark_number_read(text, strlen(text), &value)) return false; /* only numbers have an order */
     least = fmin(least, value);
     greatest = fmax(greatest, value);
     if (i == hark_sweep_value(plan, cell, axis)) own = value;
@@ -169,9 +169,9 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
       hark_json_append_number(text, hark_sweep_cell_beside(results, cell, i).mean);
     }
     hark_text_append(text, "}, \"best\": %s, \"on_edge\": [", best ? "true" : "false");
-    for (int axis = 0, told = 0; best && axis < plan->axis_count; axis++) {
+    for (int axis = 0, shown = 0; best && axis < plan->axis_count; axis++) {
       if (!hark_sweep_on_edge(results, cell, axis)) continue;
-      if (told++ > 0) hark_text_append(text, ", ");
+      if (shown++ > 0) hark_text_append(text, ", ");
       hark_json_append_string(text, plan->axes[axis].key);
     }
     hark_text_append(text, "], \"values\": [");
@@ -239,10 +239,10 @@ void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int coun
   hark_text_append(text, "\n");
   for (int i = 0; i < count; i++) {
     for (int cell = 0; cell < hark_sweep_cells(sweeps[i]->plan); cell++) {
-      bool told = false;
+      bool printed = false;
       hark_sweep_cell_name(sweeps[i]->plan, cell, name);
-      for (int before = 0; before < i && !told; before++) told = find_cell(sweeps[before], name) >= 0;
-      if (!told) print_row(sweeps, count, name, text);
+      for (int before = 0; before < i && !printed; before++) printed = find_cell(sweeps[before], name) >= 0;
+      if (!printed) print_row(sweeps, count, name, text);
     }
   }
   for (int i = 0; i < count && sweeps[0]->budget.name[0] != '\0'; i++)
