@@ -10,7 +10,7 @@
 
 #define SHELLS "bash|zsh|fish"
 
-/* ---- what may stand there ---- */
+/* ---- the possible words ---- */
 
 typedef enum value_kind { VALUE_NONE, VALUE_FREE, VALUE_WORDS, VALUE_FOLDER, VALUE_FILE } value_kind;
 

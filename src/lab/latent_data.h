@@ -1,6 +1,6 @@
 /* latent_data.h - sequences of one latent variable each, inside the bounds of X Assumption 5.2.
  *
- *     z ~ N(0, I_d),   x_l = (z + N(0, I_d)) / max(1, |z + N|),  |x_l| <= 1;      y = 0.3 tanh z_1 + 0.2 s,  s = -1 or 1 evenly,  |y| <= 1/2
+ *     z ~ N(0, I_d),   x_l = (z + N(0, I_d)) / max(1, |z + N|),  |x_l| <= 1;   y = 0.3 tanh z_1 + 0.2 s,  s = -1 or 1 evenly,  |y| <= 1/2
  *
  * so that for any f of the tokens  E (y - f)^2 = HARK_LAB_LABEL_NOISE + E (0.3 tanh z_1 - f)^2.
  */

@@ -116,7 +116,7 @@ static hark_status read_text(reading *r, const char *model, const hark_text *tex
   return status;
 }
 
-/* Refuses a model whose logits have terms besides queries and keys. The caller destroys r->model, also after a failure. */
+/* Refuses a model whose logits have terms other than queries and keys. The caller destroys r->model, also after a failure. */
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   HARK_TRY(hark_model_check_decoder(r->context, model, r->model));

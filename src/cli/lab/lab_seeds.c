@@ -69,7 +69,7 @@ static void append_list(const hark_lab_seeds *seeds, hark_text *text) {
   }
 }
 
-/* ---- what came of them ---- */
+/* ---- results ---- */
 
 static bool are_same(const hark_lab *a, const hark_lab *b) {
   if (a->criterion_count != b->criterion_count) return false;

@@ -1,6 +1,6 @@
 /* sweep_plan.h - the runs of a sweep: variants and a grid of values, each with all seeds, over one configuration.
  *
- *     config: rotary.yaml              the configuration that all begin with, beside this file; optional
+ *     config: rotary.yaml              the configuration of all runs, next to this file; optional
  *     out: runs/positions              the sweep's folder
  *     seeds: [1, 2, 3]
  *     settings: {train.tokens: 1e6}    of all runs

@@ -190,7 +190,7 @@ static hark_status study_kind(bench *b, int kind, int draws, double *numbers, st
   return HARK_OK;
 }
 
-/* ---- what is shown ---- */
+/* ---- table and figure ---- */
 
 enum { KIND, CAUSAL, PARTITION, QUERY, BLOCK, RELATIVE, ROW, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {

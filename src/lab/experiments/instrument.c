@@ -1,15 +1,15 @@
 /* instrument.c - CME attention as the first stage of an instrumental variable regression.
  *
- *     W ~ U(-2, 2),  X = W + s(W) U,  s = .4 + .6 |W|,   Y = X + X^2 / 2 + e,  e = U + .3 N        (e and X share U, W knows nothing of e)
+ *     W ~ U(-2, 2),  X = W + s(W) U,  s = .4 + .6 |W|,   Y = X + X^2 / 2 + e,  e = U + .3 N        (e and X share U, W is independent of e)
  *
  * The structural function is linear in psi(X) = (1, X, X^2), Y = b psi(X) + e with b = (0, 1, 1/2), so that E[Y | W] = b E[psi(X) | W] (X
  * B.4): attention with keys W and values psi(X) on one half of the sequence, a linear regression of Y on its output at the W of the other
  * half. Errors are |b - (0, 1, 1/2)| without the constant, as root mean squares over seeds. For comparison
  *
- *     naive     Y on psi(X): comes to 1 + E s / (E W^2 + E s^2) = 1 + 1 / 2.45333 of X, a distance of .4076
- *     plug-in   Y on (1, m, m^2) with m = E[X | W], a non-linear map of the conditional mean (X below B.4: g_theta of attention): comes to
+ *     naive     Y on psi(X): tends to 1 + E s / (E W^2 + E s^2) = 1 + 1 / 2.45333 of X, a distance of .4076
+ *     plug-in   Y on (1, m, m^2) with m = E[X | W], a non-linear map of the conditional mean (X below B.4: g_theta of attention): tends to
  *               1/2 + (.18 + .24 * 15/32) of X^2, a distance of .2925, because E[X^2 | W] is not m^2
- *     linear    X = W + U, Y = 1.5 X + e, the same e: naive comes to 1.5 + 3/7
+ *     linear    X = W + U, Y = 1.5 X + e, the same e: naive tends to 1.5 + 3/7
  *
  * and the error of the two stages with h = L / 2 pairs in each half, to first order in 1 / h (docs/mathematics/conditional-expectation.md):
  *
