@@ -1,165 +1,43 @@
 /* test_attend.c - hark attend against the library in this process: the same numbers through files, for f32 and f64, with every kind of
  * input. */
 #include "support/cmocka_all.h"
-#include "support/setups.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <hark/positional.h>
-
-#include "io/safetensors.h"
-#include "support/attention_run.h"
-
-#define OUTPUT_BYTES 8192
-#define INPUT "attend-in.safetensors"
-#define OUTPUT "attend-out.safetensors"
-
-static hark_context *context;
-
-static int open_context(void **state) {
-  (void)state;
-  context = test_reference_open();
-  return 0;
-}
-
-static int close_context(void **state) {
-  (void)state;
-  remove(INPUT);
-  remove(OUTPUT);
-  hark_context_destroy(&context);
-  return 0;
-}
-
-/* Runs hark attend with the two files and `words`; what it prints goes to `output`. Returns the exit code. */
-static int attend(const char *words, char output[OUTPUT_BYTES]) {
-  char command[1024];
-  snprintf(command, sizeof command, "\"%s\" attend --input " INPUT " --output " OUTPUT " %s 2>&1", HARK_COMMAND, words);
-  FILE *pipe = popen(command, "r");
-  assert_non_null(pipe);
-  const size_t length = fread(output, 1, OUTPUT_BYTES - 1, pipe);
-  output[length] = '\0';
-  const int status = pclose(pipe);
-  assert_true(WIFEXITED(status));
-  return WEXITSTATUS(status);
-}
-
-/* A tensor of these doubles. */
-static hark_tensor typed(hark_type type, const attention_numbers *numbers) {
-  hark_tensor tensor;
-  assert_int_equal(hark_tensor_create(context, type, numbers->rank, numbers->shape, &tensor), HARK_OK);
-  for (int64_t i = 0; i < numbers->count; i++) {
-    if (type == HARK_F64)
-      ((double *)tensor.data)[i] = numbers->data[i];
-    else
-      ((float *)tensor.data)[i] = (float)numbers->data[i];
-  }
-  return tensor;
-}
-
-static const struct {
-  attention_array array;
-  const char *name;
-} inputs[] = {{ARRAY_QUERY, "q"},
-              {ARRAY_KEY, "k"},
-              {ARRAY_VALUE, "v"},
-              {ARRAY_DOUT, "dout"},
-              {ARRAY_BIAS, "attention_bias"},
-              {ARRAY_LOG_KERNEL, "log_kernel"},
-              {ARRAY_FORGET, "forget"},
-              {ARRAY_HIERARCHICAL_BIAS, "hierarchical_bias"}};
-static const struct {
-  attention_array array;
-  const char *name;
-} outputs[] = {{ARRAY_OUT, "out"},
-               {ARRAY_LSE, "log_sum_exp"},
-               {ARRAY_DQUERY, "dq"},
-               {ARRAY_DKEY, "dk"},
-               {ARRAY_DVALUE, "dv"},
-               {ARRAY_DBIAS, "dattention_bias"},
-               {ARRAY_DLOG_KERNEL, "dlog_kernel"},
-               {ARRAY_DFORGET, "dforget"},
-               {ARRAY_DHIERARCHICAL_BIAS, "dhierarchical_bias"}};
-
-static void write_problem(hark_type type, const attention_problem *p) {
-  hark_tensor tensors[12];
-  hark_named_tensor named[12];
-  int64_t count = 0;
-  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-    if (p->array[inputs[i].array].count == 0) continue;
-    tensors[count] = typed(type, &p->array[inputs[i].array]);
-    named[count].name = inputs[i].name;
-    count++;
-  }
-  const int64_t owned = count;
-  if (p->mask != NULL) {
-    assert_int_equal(hark_tensor_wrap(context, p->mask, HARK_U8, 4, p->mask_shape, NULL, &tensors[count]), HARK_OK);
-    named[count++].name = "mask";
-  }
-  if (p->query_mask != NULL) {
-    const int64_t shape[] = {p->is.batch, p->is.queries};
-    assert_int_equal(hark_tensor_wrap(context, p->query_mask, HARK_U8, 2, shape, NULL, &tensors[count]), HARK_OK);
-    named[count++].name = "query_mask";
-  }
-  if (p->key_lengths != NULL) {
-    assert_int_equal(hark_tensor_wrap(context, p->key_lengths, HARK_I64, 1, &p->is.batch, NULL, &tensors[count]), HARK_OK);
-    named[count++].name = "key_lengths";
-  }
-  if (p->segments != NULL) {
-    const int64_t shape[] = {p->is.batch, p->is.keys};
-    assert_int_equal(hark_tensor_wrap(context, p->segments, HARK_I64, 2, shape, NULL, &tensors[count]), HARK_OK);
-    named[count++].name = "segments";
-  }
-  for (int64_t i = 0; i < count; i++) named[i].tensor = &tensors[i];
-  assert_int_equal(hark_safetensors_write(context, INPUT, named, count, NULL, 0, NULL), HARK_OK);
-  for (int64_t i = 0; i < owned; i++) hark_tensor_destroy(context, &tensors[i]);
-}
-
-static double number(const hark_tensor *tensor, int64_t i) {
-  return tensor->type == HARK_F64 ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
-}
-
-/* A result of the output file; its type must be `type`. */
-static hark_tensor load(const hark_safetensors *file, const char *name, hark_type type) {
-  hark_tensor tensor;
-  if (hark_safetensors_load(context, file, name, &tensor) != HARK_OK) fail_msg("%s", hark_context_message(context));
-  assert_int_equal(tensor.type, type);
-  return tensor;
-}
+#include "support/train/attend_files.h"
 
 /* Writes the problem, runs the command on the reference backend and compares every result by bits with the library's. */
 static void check_same(const char *text, const char *words, hark_type type) {
   attention_problem p;
   attention_results r;
-  char output[OUTPUT_BYTES], all_words[512];
+  char output[ATTEND_OUTPUT_BYTES], all_words[512];
   attention_problem_make(text, &p);
   p.dropout = (hark_random_stream){.seed = 7, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)};
-  attention_run(context, type, &p, &r);
-  write_problem(type, &p);
+  attention_run(attend_context, type, &p, &r);
+  attend_write_problem(type, &p);
   snprintf(all_words, sizeof all_words, "--backend reference --threads 1 %s", words);
   if (attend(all_words, output) != 0) fail_msg("'%s' %s: %s", text, words, output);
   hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-  for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
-    const attention_array array = outputs[k].array;
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+  for (size_t k = 0; k < sizeof attend_outputs / sizeof attend_outputs[0]; k++) {
+    const attention_array array = attend_outputs[k].array;
     if (r.count[array] == 0) {
-      assert_null(hark_safetensors_find(file, outputs[k].name));
+      assert_null(hark_safetensors_find(file, attend_outputs[k].name));
       continue;
     }
-    hark_tensor tensor = load(file, outputs[k].name, type);
+    hark_tensor tensor = attend_load(file, attend_outputs[k].name, type);
     assert_int_equal(hark_tensor_count(&tensor), r.count[array]);
     for (int64_t i = 0; i < r.count[array]; i++)
-      if (number(&tensor, i) != r.data[array][i])
-        fail_msg("'%s' %s: %s[%" PRId64 "] is %.17g, the library's %.17g", text, words, outputs[k].name, i, number(&tensor, i),
-                 r.data[array][i]);
-    hark_tensor_destroy(context, &tensor);
+      if (attend_number(&tensor, i) != r.data[array][i])
+        fail_msg("'%s' %s: %s[%" PRId64 "] is %.17g, the library's %.17g", text, words, attend_outputs[k].name, i,
+                 attend_number(&tensor, i), r.data[array][i]);
+    hark_tensor_destroy(attend_context, &tensor);
   }
-  hark_safetensors_close(context, &file);
+  hark_safetensors_close(attend_context, &file);
   attention_results_free(&r);
   attention_problem_free(&p);
 }
@@ -189,18 +67,6 @@ static void test_same_as_library(void **state) {
   }
 }
 
-/* out, log_sum_exp and the gradients of q, k and v, in f64. */
-static void compare_first_results(const hark_safetensors *file, const attention_results *r, double bound, const char *words) {
-  for (size_t k = 0; k < 5; k++) {
-    hark_tensor tensor = load(file, outputs[k].name, HARK_F64);
-    for (int64_t i = 0; i < r->count[outputs[k].array]; i++)
-      if (!(fabs(number(&tensor, i) - r->data[outputs[k].array][i]) <= bound))
-        fail_msg("%s: %s[%" PRId64 "] is %.17g, expected %.17g", words, outputs[k].name, i, number(&tensor, i),
-                 r->data[outputs[k].array][i]);
-    hark_tensor_destroy(context, &tensor);
-  }
-}
-
 /* Turns row l of [B, H, L, d] by (l + first) * 100^(-2j/d), or back. */
 static void turn(attention_numbers *numbers, double *data, int64_t first, bool half, double direction) {
   const int64_t dim = numbers->shape[3], length = numbers->shape[2];
@@ -220,21 +86,21 @@ static void test_rotary(void **state) {
   for (int half = 0; half < 2; half++) {
     attention_problem p;
     attention_results r;
-    char output[OUTPUT_BYTES];
+    char output[ATTEND_OUTPUT_BYTES];
     attention_problem_make("dense:B2,H4,K2,L5,S9,D6,causal", &p);
-    write_problem(HARK_F64, &p);
+    attend_write_problem(HARK_F64, &p);
     turn(&p.array[ARRAY_QUERY], p.array[ARRAY_QUERY].data, 4, half, 1); /* the last query meets the last key */
     turn(&p.array[ARRAY_KEY], p.array[ARRAY_KEY].data, 0, half, 1);
-    attention_run(context, HARK_F64, &p, &r);
+    attention_run(attend_context, HARK_F64, &p, &r);
     turn(&p.array[ARRAY_QUERY], r.data[ARRAY_DQUERY], 4, half, -1);
     turn(&p.array[ARRAY_KEY], r.data[ARRAY_DKEY], 0, half, -1);
     const char *words =
         half ? "--causal --rotary 100 --rotary-pairs half --backend reference" : "--causal --rotary 100 --backend reference";
     if (attend(words, output) != 0) fail_msg("%s", output);
     hark_safetensors *file;
-    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-    compare_first_results(file, &r, 1e-13, words);
-    hark_safetensors_close(context, &file);
+    assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+    attend_compare_first_results(file, &r, 1e-13, words);
+    hark_safetensors_close(attend_context, &file);
     attention_results_free(&r);
     attention_problem_free(&p);
   }
@@ -242,18 +108,18 @@ static void test_rotary(void **state) {
 
 /* <out, dout> for a sigma, and dsigma. */
 static double loss_of_sigma(const attention_problem *p, double sigma, double *dsigma) {
-  char words[128], output[OUTPUT_BYTES];
+  char words[128], output[ATTEND_OUTPUT_BYTES];
   snprintf(words, sizeof words, "--kernel rbf --sigma %.17g --backend reference", sigma);
   if (attend(words, output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-  hark_tensor out = load(file, "out", HARK_F64), gradient = load(file, "dsigma", HARK_F64);
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+  hark_tensor out = attend_load(file, "out", HARK_F64), gradient = attend_load(file, "dsigma", HARK_F64);
   double sum = 0;
-  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
-  *dsigma = number(&gradient, 0);
-  hark_tensor_destroy(context, &out);
-  hark_tensor_destroy(context, &gradient);
-  hark_safetensors_close(context, &file);
+  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += attend_number(&out, i) * p->array[ARRAY_DOUT].data[i];
+  *dsigma = attend_number(&gradient, 0);
+  hark_tensor_destroy(attend_context, &out);
+  hark_tensor_destroy(attend_context, &gradient);
+  hark_safetensors_close(attend_context, &file);
   return sum;
 }
 
@@ -262,7 +128,7 @@ static void test_sigma_gradient(void **state) {
   const double step = 1e-3; /* four points: error h^4, rounding 1e-16 / h, both below 1e-11 */
   attention_problem p;
   attention_problem_make("dense:B2,H2,L6,S5,D3", &p);
-  write_problem(HARK_F64, &p);
+  attend_write_problem(HARK_F64, &p);
   double dsigma, unused;
   (void)loss_of_sigma(&p, 1.5, &dsigma);
   const double difference = (loss_of_sigma(&p, 1.5 - 2 * step, &unused) - 8 * loss_of_sigma(&p, 1.5 - step, &unused) +
@@ -275,15 +141,15 @@ static void test_sigma_gradient(void **state) {
 
 /* dsigma of the numbers of a problem, which f32 holds, in a type. */
 static double sigma_gradient_of(const attention_problem *p, hark_type type) {
-  char output[OUTPUT_BYTES];
-  write_problem(type, p);
+  char output[ATTEND_OUTPUT_BYTES];
+  attend_write_problem(type, p);
   if (attend("--kernel rbf --sigma 1.5", output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-  hark_tensor gradient = load(file, "dsigma", type);
-  const double dsigma = number(&gradient, 0);
-  hark_tensor_destroy(context, &gradient);
-  hark_safetensors_close(context, &file);
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+  hark_tensor gradient = attend_load(file, "dsigma", type);
+  const double dsigma = attend_number(&gradient, 0);
+  hark_tensor_destroy(attend_context, &gradient);
+  hark_safetensors_close(attend_context, &file);
   return dsigma;
 }
 
@@ -321,27 +187,28 @@ static void test_sigma_gradient_beside_a_far_key(void **state) {
 
 /* <out, dout> of kernel ridge attention, and its gradients by ridge, sigma and the kernel's length. */
 static double loss_of_ridge(const attention_problem *p, const double values[3], double gradients[3]) {
-  char words[256], output[OUTPUT_BYTES];
+  char words[256], output[ATTEND_OUTPUT_BYTES];
   snprintf(words, sizeof words,
            "--normalisation cme --kernel rbf --ridge %.17g --sigma %.17g --positional 'rbf(l=%.17g)' --ridge-power 0.5 --backend reference",
            values[0], values[1], values[2]);
   if (attend(words, output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
   assert_null(hark_safetensors_find(file, "log_sum_exp"));
   static const char *const names[] = {"dridge", "dsigma", "dpositional"};
-  hark_tensor out = load(file, "out", HARK_F64), variance = load(file, "variance", HARK_F64);
+  hark_tensor out = attend_load(file, "out", HARK_F64), variance = attend_load(file, "variance", HARK_F64);
   double sum = 0;
-  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
-  for (int64_t i = 0; i < hark_tensor_count(&variance); i++) assert_true(number(&variance, i) >= 0 && number(&variance, i) < 1);
+  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += attend_number(&out, i) * p->array[ARRAY_DOUT].data[i];
+  for (int64_t i = 0; i < hark_tensor_count(&variance); i++)
+    assert_true(attend_number(&variance, i) >= 0 && attend_number(&variance, i) < 1);
   for (int i = 0; i < 3; i++) {
-    hark_tensor gradient = load(file, names[i], HARK_F64);
-    gradients[i] = number(&gradient, i == 2 ? hark_tensor_count(&gradient) - 1 : 0);
-    hark_tensor_destroy(context, &gradient);
+    hark_tensor gradient = attend_load(file, names[i], HARK_F64);
+    gradients[i] = attend_number(&gradient, i == 2 ? hark_tensor_count(&gradient) - 1 : 0);
+    hark_tensor_destroy(attend_context, &gradient);
   }
-  hark_tensor_destroy(context, &out);
-  hark_tensor_destroy(context, &variance);
-  hark_safetensors_close(context, &file);
+  hark_tensor_destroy(attend_context, &out);
+  hark_tensor_destroy(attend_context, &variance);
+  hark_safetensors_close(attend_context, &file);
   return sum;
 }
 
@@ -350,7 +217,7 @@ static void test_ridge(void **state) {
   const double step = 1e-3;
   attention_problem p;
   attention_problem_make("dense:B2,H2,L6,S7,D3", &p);
-  write_problem(HARK_F64, &p);
+  attend_write_problem(HARK_F64, &p);
   double values[3] = {0.5, 1.25, 4}, gradients[3], unused[3];
   (void)loss_of_ridge(&p, values, gradients);
   for (int i = 0; i < 3; i++) {
@@ -368,229 +235,22 @@ static void test_ridge(void **state) {
   attention_problem_free(&p);
 }
 
-static const char *const kernels[2] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
-                                       "kerple_log(r1=0.5,r2=0.3)"};
-
-/* --positional: the same bits as the table of log G that the library makes. */
-static void test_positional(void **state) {
-  (void)state;
-  attention_problem p;
-  attention_results r;
-  char output[OUTPUT_BYTES], words[512];
-  attention_problem_make("dense:B2,H2,L6,S9,D3,causal,kernel", &p);
-  attention_numbers *table = &p.array[ARRAY_LOG_KERNEL];
-  const hark_positional_start start = {.struct_size = sizeof start};
-  for (int h = 0; h < 2; h++) {
-    hark_positional *kernel = NULL;
-    double parameters[8];
-    assert_int_equal(hark_positional_create(context, kernels[h], &kernel), HARK_OK);
-    assert_int_equal(hark_positional_initial(context, kernel, &start, parameters), HARK_OK);
-    for (int64_t i = 0; i < table->shape[1]; i++) {
-      const double distance = (double)i;
-      assert_int_equal(hark_positional_log(context, kernel, parameters, &distance, 1, &table->data[h * table->shape[1] + i]), HARK_OK);
-    }
-    hark_positional_destroy(context, &kernel);
-  }
-  attention_run(context, HARK_F64, &p, &r);
-  table->count = 0; /* not in the file */
-  write_problem(HARK_F64, &p);
-  snprintf(words, sizeof words, "--causal --backend reference --threads 1 --positional '%s' --positional '%s'", kernels[0], kernels[1]);
-  if (attend(words, output) != 0) fail_msg("%s", output);
-  hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-  compare_first_results(file, &r, 0, words);
-  assert_null(hark_safetensors_find(file, "dlog_kernel"));
-  hark_tensor gradient = load(file, "dpositional", HARK_F64);
-  assert_int_equal(gradient.shape[0], 2);
-  assert_int_equal(gradient.shape[1], 8);
-  for (int i = 2; i < 8; i++) assert_true(number(&gradient, 8 + i) == 0); /* the second kernel has two parameters */
-  hark_tensor_destroy(context, &gradient);
-  hark_safetensors_close(context, &file);
-  attention_results_free(&r);
-  attention_problem_free(&p);
-}
-
-/* <out, dout> with one kernel for all heads, and its gradient. */
-static double loss_of_kernel(const attention_problem *p, const double values[4], double gradient[4]) {
-  char words[512], output[OUTPUT_BYTES];
-  snprintf(words, sizeof words, "--causal --backend reference --positional 'bank[2](decay(l=[%.17g,%.17g],sigma2=[%.17g,%.17g]))'",
-           values[2], values[3], values[0], values[1]);
-  if (attend(words, output) != 0) fail_msg("%s", output);
-  hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-  hark_tensor out = load(file, "out", HARK_F64), by_value = load(file, "dpositional", HARK_F64);
-  double sum = 0;
-  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
-  for (int i = 0; i < 4; i++) gradient[i] = number(&by_value, i);
-  hark_tensor_destroy(context, &out);
-  hark_tensor_destroy(context, &by_value);
-  hark_safetensors_close(context, &file);
-  return sum;
-}
-
-/* dpositional is by natural values, in the order of the expression whatever the order in which they are given: sigma2 of all, then l of
- * all. */
-static void test_positional_gradient(void **state) {
-  (void)state;
-  const double step = 1e-3;
-  double values[4] = {1.5, 0.4, 1.25, 6}, gradient[4], unused[4];
-  attention_problem p;
-  attention_problem_make("dense:B2,H2,L6,D3,causal", &p);
-  write_problem(HARK_F64, &p);
-  (void)loss_of_kernel(&p, values, gradient);
-  for (int i = 0; i < 4; i++) {
-    static const double at[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
-    const double here = values[i];
-    double difference = 0;
-    for (int k = 0; k < 4; k++) {
-      values[i] = here + at[k] * step;
-      difference += factor[k] * loss_of_kernel(&p, values, unused) / (12 * step);
-    }
-    values[i] = here;
-    assert_true(fabs(gradient[i]) > 1e-6);
-    if (!(fabs(gradient[i] - difference) < 1e-8)) fail_msg("value %d: %.12g, differences give %.12g", i, gradient[i], difference);
-  }
-  attention_problem_free(&p);
-}
-
 /* The default backend, without gradients: only out and log_sum_exp are written. */
 static void test_forward_alone(void **state) {
   (void)state;
   attention_problem p;
-  char output[OUTPUT_BYTES];
+  char output[ATTEND_OUTPUT_BYTES];
   attention_problem_make("dense:B2,H2,L6,S5,D3", &p);
   p.array[ARRAY_DOUT].count = 0;
-  write_problem(HARK_F32, &p);
+  attend_write_problem(HARK_F32, &p);
   if (attend("", output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
-  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
   assert_int_equal(hark_safetensors_count(file), 2);
   assert_non_null(hark_safetensors_find(file, "out"));
   assert_non_null(hark_safetensors_find(file, "log_sum_exp"));
-  hark_safetensors_close(context, &file);
+  hark_safetensors_close(attend_context, &file);
   attention_problem_free(&p);
-}
-
-#define FAR 4096 /* distances: more than any hierarchy here has */
-
-/* log G of an expression, for one head, at the distances 0 .. FAR - 1. */
-static void give_table(attention_problem *p, const char *text) {
-  attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
-  hark_positional *kernel = NULL;
-  double parameters[8], distances[FAR];
-  const hark_positional_start start = {.struct_size = sizeof start};
-  for (int64_t i = 0; i < FAR; i++) distances[i] = (double)i;
-  free(table->data);
-  *table = (attention_numbers){.rank = 2, .shape = {1, FAR}, .count = FAR, .data = malloc(FAR * sizeof(double))};
-  assert_non_null(table->data);
-  p->is.shared = true;
-  assert_int_equal(hark_positional_create(context, text, &kernel), HARK_OK);
-  assert_int_equal(hark_positional_initial(context, kernel, &start, parameters), HARK_OK);
-  assert_int_equal(hark_positional_log(context, kernel, parameters, distances, FAR, table->data), HARK_OK);
-  hark_positional_destroy(context, &kernel);
-}
-
-/* The first rows of a problem of one item and one head, as one of their own. */
-static void keep_rows(attention_problem *p, int64_t rows) {
-  for (int array = ARRAY_QUERY; array <= ARRAY_DOUT; array++) {
-    p->array[array].shape[2] = rows;
-    p->array[array].count = rows * p->array[array].shape[3];
-  }
-  p->is.queries = p->is.keys = rows;
-}
-
-/* The table that --positional makes has all distances that the cells of a hierarchy reach, and those of all other structures: results are
- * those of the definition with a table that has no end, and causal rows do not depend on how many rows come after them. */
-static void check_hierarchy(const char *text, const char *words, const char *expression, int64_t rows) {
-  char all_words[512], output[OUTPUT_BYTES];
-  double whole[256 * 8];
-  attention_problem p;
-  attention_problem_make(text, &p);
-  p.array[ARRAY_LOG_KERNEL].count = 0; /* not in the file */
-  snprintf(all_words, sizeof all_words, "--backend reference %s --positional '%s'", words, expression);
-  for (int part = 0; part < 2; part++) {
-    attention_expected e;
-    hark_safetensors *file;
-    if (part == 1) keep_rows(&p, rows);
-    p.array[ARRAY_LOG_KERNEL].count = 0;
-    write_problem(HARK_F64, &p);
-    if (attend(all_words, output) != 0) fail_msg("'%s' %s: %s", text, all_words, output);
-    give_table(&p, expression);
-    attention_expected_make(&p, &e);
-    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-    hark_tensor out = load(file, "out", HARK_F64);
-    assert_int_equal(hark_tensor_count(&out), e.array[ARRAY_OUT].count);
-    for (int64_t i = 0; i < hark_tensor_count(&out); i++) {
-      const double want = e.array[ARRAY_OUT].data[i];
-      if (!(fabs(number(&out, i) - want) < 1e-12))
-        fail_msg("'%s' %s, part %d: out[%" PRId64 "] is %.17g, expected %.17g", text, words, part, i, number(&out, i), want);
-      if (part == 0) whole[i] = number(&out, i);
-      if (part == 1 && p.is.causal && !(fabs(number(&out, i) - whole[i]) < 1e-14))
-        fail_msg("'%s' %s: out[%" PRId64 "] is %.17g alone and %.17g of a longer text", text, words, i, number(&out, i), whole[i]);
-    }
-    hark_tensor_destroy(context, &out);
-    hark_safetensors_close(context, &file);
-    attention_expected_free(&e);
-  }
-  attention_problem_free(&p);
-}
-
-static void test_positional_hierarchy(void **state) {
-  (void)state;
-  static const char *const expressions[] = {"periodic(alpha=2,tau=7)", "alibi(m=0.01)"};
-  static const struct {
-    const char *text, *words;
-    int64_t rows;
-  } cases[] = {
-      {"hierarchical:H1,L101,D4,N4,causal", "--structure hierarchical --causal --hierarchy-block 4", 60},
-      {"hierarchical:H1,L101,D4,N4", "--structure hierarchical --hierarchy-block 4", 60},
-      {"hierarchical:H1,L101,D4,N4,causal,sibling", "--structure hierarchical --causal --hierarchy-block 4 --partition sibling", 33},
-      {"hierarchical:H1,L101,D4,N4,causal,exact", "--structure hierarchical --causal --hierarchy-block 4 --coarse-query exact", 65},
-      {"hierarchical:H1,L131,D4,N2,exact,sibling", "--structure hierarchical --hierarchy-block 2 --coarse-query exact --partition sibling",
-       64},
-      {"hierarchical:H1,L49,D4,N2,linear", "--structure hierarchical --hierarchy-block 2 --interpolation linear", 20},
-      {"hierarchical:H1,L33,D4,causal", "--structure hierarchical --causal", 3},
-      {"dense:H1,L101,D4,causal", "--causal", 60},
-      {"window:H1,L101,D4,W5,causal", "--structure window --window 5 --causal", 60}};
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-    for (int k = 0; k < 2; k++) check_hierarchy(cases[i].text, cases[i].words, expressions[k], cases[i].rows);
-}
-
-/* Queries that are none of the keys: as far as they stand from them, before and behind. */
-static void test_positional_offsets(void **state) {
-  (void)state;
-  static const struct {
-    const char *text, *words;
-  } cases[] = {{"dense:H1,L9,S11,D4", ""},
-               {"dense:H1,L9,S11,D4,causal", "--causal"},
-               {"dense:H1,L9,S5,D4,causal", "--causal"},
-               {"dense:H1,L9,S11,D4,offset=30", "--query-offset 30"},
-               {"dense:H1,L9,S11,D4,offset=-30", "--query-offset -30"},
-               {"dense:H1,L9,S11,D4,causal,offset=30", "--causal --query-offset 30"},
-               {"dense:H1,L9,S11,D4,causal,offset=-30", "--causal --query-offset -30"},
-               {"window:H1,L9,S11,D4,W3,offset=8", "--structure window --window 3 --query-offset 8"}};
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    char words[512], output[OUTPUT_BYTES];
-    attention_problem p;
-    attention_expected e;
-    hark_safetensors *file;
-    attention_problem_make(cases[i].text, &p);
-    write_problem(HARK_F64, &p);
-    snprintf(words, sizeof words, "--backend reference %s --positional 'decay(sigma2=1,l=9)*periodic(alpha=1,tau=3)'", cases[i].words);
-    if (attend(words, output) != 0) fail_msg("'%s' %s: %s", cases[i].text, words, output);
-    give_table(&p, "decay(sigma2=1,l=9)*periodic(alpha=1,tau=3)");
-    attention_expected_make(&p, &e);
-    attention_results r = {.data = {[ARRAY_OUT] = e.array[ARRAY_OUT].data}, .count = {[ARRAY_OUT] = e.array[ARRAY_OUT].count}};
-    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-    hark_tensor out = load(file, "out", HARK_F64);
-    for (int64_t k = 0; k < r.count[ARRAY_OUT]; k++)
-      if (!(fabs(number(&out, k) - r.data[ARRAY_OUT][k]) < 1e-13))
-        fail_msg("'%s': out[%" PRId64 "] is %.17g, expected %.17g", cases[i].text, k, number(&out, k), r.data[ARRAY_OUT][k]);
-    hark_tensor_destroy(context, &out);
-    hark_safetensors_close(context, &file);
-    attention_expected_free(&e);
-    attention_problem_free(&p);
-  }
 }
 
 static void test_refused_options(void **state) {
@@ -629,10 +289,10 @@ static void test_refused_options(void **state) {
                {"--dropout 1", "dropout"},
                {"--kernel gauss", "exp"},
                {"--casual", "causal"}};
-  char output[OUTPUT_BYTES];
+  char output[ATTEND_OUTPUT_BYTES];
   attention_problem p;
   attention_problem_make("dense:B1,H2,L6,S5,D3", &p);
-  write_problem(HARK_F32, &p);
+  attend_write_problem(HARK_F32, &p);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const int code = attend(cases[i].words, output);
     if (code != 2 || strstr(output, cases[i].says) == NULL) fail_msg("attend %s: exit %d, '%s'", cases[i].words, code, output);
@@ -653,32 +313,32 @@ static void test_refused_files(void **state) {
                {ARRAY_VALUE, 2, "tensor v has shape [2, 2, 6, 3], expected [2, 2, 7, dv]"},
                {ARRAY_DOUT, 0, "tensor dout has shape [1, 4, 5, 3], expected [2, 4, 5, 3]"},
                {ARRAY_BIAS, 3, "tensor attention_bias has shape [2, 4, 5, 6], expected [2, 4, 5, 7] or 1"}};
-  char output[OUTPUT_BYTES];
+  char output[ATTEND_OUTPUT_BYTES];
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     attention_problem p;
     attention_problem_make("dense:B2,H4,K2,L5,S7,D3,bias", &p);
     attention_numbers *numbers = &p.array[cases[i].array];
     numbers->count = numbers->count / numbers->shape[cases[i].dimension] * (numbers->shape[cases[i].dimension] - 1);
     numbers->shape[cases[i].dimension]--;
-    write_problem(HARK_F32, &p);
+    attend_write_problem(HARK_F32, &p);
     const int code = attend("", output);
-    if (code != 3 || strstr(output, cases[i].says) == NULL || strstr(output, INPUT) == NULL)
+    if (code != 3 || strstr(output, cases[i].says) == NULL || strstr(output, attend_input) == NULL)
       fail_msg("'%s': exit %d, '%s'", cases[i].says, code, output);
     attention_problem_free(&p);
   }
   /* A name that is none, and no q. */
   hark_tensor tensor;
   const int64_t shape[] = {1, 1, 2, 2};
-  assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, &tensor), HARK_OK);
+  assert_int_equal(hark_tensor_create(attend_context, HARK_F32, 4, shape, &tensor), HARK_OK);
   const hark_named_tensor named[] = {{"k", &tensor}, {"v", &tensor}, {"maks", &tensor}};
-  assert_int_equal(hark_safetensors_write(context, INPUT, named, 3, NULL, 0, NULL), HARK_OK);
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, 3, NULL, 0, NULL), HARK_OK);
   int code = attend("", output);
   if (code != 3 || strstr(output, "did you mean mask") == NULL) fail_msg("misspelt: exit %d, '%s'", code, output);
-  assert_int_equal(hark_safetensors_write(context, INPUT, named, 2, NULL, 0, NULL), HARK_OK);
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, 2, NULL, 0, NULL), HARK_OK);
   code = attend("", output);
   if (code != 3 || strstr(output, "no tensor q") == NULL) fail_msg("no q: exit %d, '%s'", code, output);
-  hark_tensor_destroy(context, &tensor);
-  remove(INPUT);
+  hark_tensor_destroy(attend_context, &tensor);
+  remove(attend_input);
   code = attend("", output);
   if (code != 3 && code != 4) fail_msg("no file: exit %d, '%s'", code, output);
 }
@@ -691,13 +351,9 @@ int main(void) {
       cmocka_unit_test(test_sigma_gradient_of_far_rows),
       cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
-      cmocka_unit_test(test_positional),
-      cmocka_unit_test(test_positional_gradient),
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_refused_options),
       cmocka_unit_test(test_refused_files),
-      cmocka_unit_test(test_positional_hierarchy),
-      cmocka_unit_test(test_positional_offsets),
   };
-  return cmocka_run_group_tests(tests, open_context, close_context);
+  return cmocka_run_group_tests(tests, attend_open, attend_close);
 }
