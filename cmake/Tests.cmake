@@ -66,7 +66,7 @@ foreach(source ${HARK_TEST_SOURCES})
 endforeach()
 
 # Where tests run side by side these begin first, so that none of them is left alone at the end.
-foreach(long lab/trained_experiments attention/hierarchical attention/hierarchical_division conformance/conformance cli/table fault/kills fault/disk fault/allocations cli/estimate
+foreach(long lab/trained_experiments attention/hierarchical attention/hierarchical_division conformance/conformance cli/table fault/kills fault/disk fault/allocations fault/allocations_files cli/estimate
     models/decoding gradient/gradient)
   if(TEST ${long})
     set_tests_properties(${long} PROPERTIES COST 100)

@@ -1,4 +1,4 @@
-/* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also behind a mended pivot;
+/* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also after a mended pivot;
  * sequences of a batch as if alone; limits of the ridge; hidden keys; and that nothing wrong passes in silence.
  */
 #include "kernel_ridge_case.h"
@@ -255,7 +255,7 @@ static void test_hidden_keys(void **state) {
         for (int64_t i = 0; i < p.batch * p.heads; i++) p.hidden[i * p.keys + 5] = 0;
       else if (p.mask)
         for (int64_t i = 0; i < p.batch; i++) p.hidden[i * p.keys + 5] = 0;
-      const int64_t row = p.lengths ? p.keys - 1 : p.keys > p.queries ? 43 : 5; /* the first one behind the last query */
+      const int64_t row = p.lengths ? p.keys - 1 : p.keys > p.queries ? 43 : 5; /* the first one after the last query */
       if (ridge_run_on(&attention_machines[m], &p, &clean)) {
         for (int64_t i = 0; i < p.batch * p.heads; i++)
           for (int64_t c = 0; c < p.head_dim; c++) {
@@ -365,7 +365,7 @@ static const struct {
     {RIDGE_LOG_KERNEL, 0, 301, HARK_NOT_FINITE, "log_kernel of head 0 is 301 at distance 0"},
 };
 
-/* Of several wrong rows of a head that threads share the first one is told, whichever thread comes upon it. */
+/* Of several wrong rows of a head that threads share the first one is reported, whichever thread comes upon it. */
 static void test_first_wrong_row(void **state) {
   (void)state;
   for (int m = 0; m < attention_machine_count; m++)
@@ -580,7 +580,7 @@ static double beside_triangles(hark_context *context, const hark_attention_desc 
 }
 
 /* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's
- * entry and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
+ * entry and a partial sum apart). Runs have this memory and a fence after it (kernel_ridge_case.c). */
 static void test_memory(void **state) {
   (void)state;
   for (int m = 0; m < attention_machine_count; m++) {
@@ -614,7 +614,7 @@ static void test_memory(void **state) {
 #define ALIGNMENT 64 /* of the parts of a workspace */
 
 /* What the plan asks for is what a run with variances takes: all of the workspace but what aligns its parts is written to by one thread, in
- * both directions (the fence behind it, in kernel_ridge.c, is not; nor is anything allocated beside it). */
+ * both directions (the fence after it, in kernel_ridge_case.c, is not; nor is anything allocated besides). */
 static void test_measured_memory(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1"};

@@ -278,8 +278,8 @@ static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_v
   return status;
 }
 
-/* The requested number of threads, which affects times, and the experiment's own options that were set, with placeholders for their values:
- * names of files have no meaning elsewhere. */
+/* The requested number of threads, which affects times, and the experiment's own options that were set, as --data FILE: the name of a
+ * file has no meaning elsewhere. */
 static void append_given(const hark_invocation *call, int experiment, hark_text *out) {
   const hark_option_table *const own = call->command->tables[experiment + 1];
   const int threads = (int)((const lab_values *)call->values[0])->threads;

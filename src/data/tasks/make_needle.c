@@ -22,7 +22,6 @@ static const hark_sequence_words vocabulary = {word_count, word_name};
 
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
-  if (v->asked == HARK_ASKED_BEHIND) v->asked = HARK_ASKED_AFTER;
   return hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, v->chunk);
 }
 

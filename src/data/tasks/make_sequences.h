@@ -18,11 +18,11 @@ typedef struct hark_sequence_values {
   double blanks;                          /* probability */
   int filler;                             /* blank|random */
   int answer;                             /* shown|blank */
-  int asked;                              /* all|after|behind */
+  int asked;                              /* all|after */
 } hark_sequence_values;
 enum { HARK_FILLER_BLANK, HARK_FILLER_RANDOM };
 enum { HARK_ANSWER_SHOWN, HARK_ANSWER_BLANK };
-enum { HARK_ASKED_ALL, HARK_ASKED_AFTER, HARK_ASKED_BEHIND /* the former word of AFTER */ };
+enum { HARK_ASKED_ALL, HARK_ASKED_AFTER };
 
 /* A sequence that is being made: words by their numbers in the generator's list, and a target or -1 for each. */
 typedef struct hark_sequence {
