@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -77,6 +78,18 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_create(hark_context *context, co
 /* Writes weights, description and vocabulary into one file, atomically: all that hark_model_load() needs.
  * Errors: HARK_IO_ERROR, HARK_NOT_FOUND (the folder), HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path);
+
+/* How to save. Set struct_size to sizeof(hark_model_save_options); fields that are zero have their defaults. */
+typedef struct hark_model_save_options {
+  size_t struct_size;
+  hark_type matrices; /* HARK_NONE or HARK_F32: all numbers in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of embeddings
+                         are rounded to it, which halves the file; biases, norms and parameters of kernels stay f32 */
+} hark_model_save_options;
+
+/* The same with options, which may be NULL. A file of halves is loaded like any other, into f32. Errors: as hark_model_save;
+ * HARK_INVALID_ARGUMENT (struct_size, another type), HARK_NOT_FINITE (a weight that is too large for the type). */
+HARK_API HARK_MUST_CHECK hark_status hark_model_save_with(hark_context *context, const hark_model *model, const char *path,
+                                                          const hark_model_save_options *options);
 
 /* Frees a model, with the context that made it, and sets *model to NULL. All its decodings must be destroyed before. NULL and a pointer to
  * NULL are allowed. */

@@ -8,15 +8,20 @@
 
 typedef struct export_values {
   const char *output, *checkpoint;
+  int type; /* of `types` */
 } export_values;
+
+static const hark_type types[] = {HARK_F32, HARK_BF16, HARK_F16};
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
      NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
      "best (default), last, or step-N", NULL},
+    {"type", "type", HARK_OPTION_ENUM, offsetof(export_values, type), "f32", "f32|bf16|f16", NULL, NULL,
+     "numbers of matrices in the file: bf16 and f16 halve it, and round to 8 and 11 binary digits", NULL},
 };
-static const hark_option_table table = {options, 2, NULL, sizeof(export_values), false};
+static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(export_values), false};
 
 static hark_status check(hark_invocation *call) { return hark_command_read_run(call, call->values[1]); }
 
@@ -49,7 +54,8 @@ static hark_status run(hark_invocation *call) {
   hark_status status = hark_command_open_run(call, call->values[1], values->checkpoint, &opened);
   if (status == HARK_OK) status = hark_command_load_run(call, &opened, call->values[1], &model);
   if (status == HARK_OK) status = hark_path_clean(call->context, values->output);
-  if (status == HARK_OK) status = hark_model_save(call->context, model, values->output);
+  const hark_model_save_options as = {.struct_size = sizeof as, .matrices = types[values->type]};
+  if (status == HARK_OK) status = hark_model_save_with(call->context, model, values->output, &as);
   if (status == HARK_OK) status = print(call, &opened, values->output, model);
   hark_model_destroy(call->context, &model);
   hark_command_close_run(call, &opened);
@@ -62,7 +68,8 @@ const hark_command hark_command_export = {
     .summary = "write a trained model as one file that a program can embed",
     .notes =
         "  hark export runs/book --output book.safetensors\n"
-        "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n",
+        "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n"
+        "  hark export runs/book --output half.safetensors --type bf16\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

@@ -19,6 +19,7 @@
 #define HARK_LEAST_ATTENTION_ARGS (offsetof(hark_attention_args, workspace) + sizeof(void *))
 
 #define HARK_LEAST_MODEL_OPTIONS offsetof(hark_model_options, checkpoint)
+#define HARK_LEAST_MODEL_SAVE_OPTIONS offsetof(hark_model_save_options, matrices)
 #define HARK_LEAST_MODEL_INFO offsetof(hark_model_info, type)
 #define HARK_LEAST_DECODING_OPTIONS offsetof(hark_decoding_options, capacity)
 #define HARK_LEAST_SAMPLING offsetof(hark_sampling, temperature)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "io/foreign.h"
 #include "io/json_tree.h"
 
@@ -409,21 +410,24 @@ static hark_status find_tensor(hark_context *context, const hark_safetensors *fi
   return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, shown(name, text));
 }
 
-/* Copies a tensor's numbers into the backend's memory, part by part. */
+/* Copies a tensor's numbers into the backend's memory, part by part; halves become f32 on the way. */
 static hark_status fill_tensor(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *t, hark_tensor *tensor) {
-  const size_t element = hark_type_bytes(tensor->type), total = (size_t)t->bytes;
-  const size_t stage_bytes = total < STAGE_BYTES ? total : STAGE_BYTES;
+  const size_t element = hark_type_bytes(tensor->type), stored = hark_type_bytes(t->type);
+  const int64_t total = hark_tensor_count(tensor), step = hark_min((int64_t)(STAGE_BYTES / element), total);
+  const bool widened = t->type != tensor->type;
+  const size_t stage_bytes = (size_t)step * (element + (widened ? stored : 0));
   void *stage;
   HARK_TRY(hark_allocate(context, stage_bytes, &stage));
+  void *const halves = (char *)stage + (size_t)step * element;
   hark_status status = HARK_OK;
-  for (size_t at = 0; at < total && status == HARK_OK; at += stage_bytes) {
-    const size_t bytes = total - at < stage_bytes ? total - at : stage_bytes;
-    const int64_t extent = (int64_t)(bytes / element);
+  for (int64_t at = 0; at < total && status == HARK_OK; at += step) {
+    const int64_t extent = hark_min(step, total - at);
     hark_tensor part;
-    status = read_bytes(context, file, stage, bytes, t->offset + at);
+    status = read_bytes(context, file, widened ? halves : stage, (size_t)extent * stored, t->offset + (uint64_t)at * stored);
     if (status == HARK_OK) status = hark_tensor_describe(context, tensor->type, 1, &extent, &part);
     if (status != HARK_OK) break;
-    part.data = (char *)tensor->data + at;
+    if (widened) hark_half_to_f32(t->type, halves, extent, stage);
+    part.data = (char *)tensor->data + (size_t)at * element;
     status = hark_tensor_write(context, &part, stage);
   }
   hark_release(context, stage, stage_bytes);
@@ -449,7 +453,8 @@ hark_status hark_safetensors_expect(hark_context *context, const hark_safetensor
   char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
   const hark_stored_tensor *t;
   HARK_TRY(find_tensor(context, file, name, &t));
-  bool same = t->type == tensor->type && t->rank == tensor->rank;
+  const bool widened = tensor->type == HARK_F32 && hark_type_is_half(t->type);
+  bool same = (t->type == tensor->type || widened) && t->rank == tensor->rank;
   for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == tensor->shape[i];
   if (!same) {
     hark_tensor described = {.type = t->type, .rank = t->rank};

@@ -53,17 +53,19 @@ HARK_MUST_CHECK hark_status hark_safetensors_read(hark_context *context, const h
                                                   void *data);
 /* Creates a tensor with the file's type, shape and numbers; the caller destroys it. HARK_NOT_FOUND, HARK_UNSUPPORTED (type). */
 HARK_MUST_CHECK hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out);
-/* Checks that there is a tensor of that name, type and shape. HARK_NOT_FOUND; HARK_BAD_FILE if type or shape differ. */
+/* Checks that there is a tensor of that name, shape and type, or of type bf16 or f16 where f32 is described. HARK_NOT_FOUND; HARK_BAD_FILE
+ * if type or shape differ. */
 HARK_MUST_CHECK hark_status hark_safetensors_expect(hark_context *context, const hark_safetensors *file, const char *name,
                                                     const hark_tensor *described);
-/* Reads into an existing contiguous tensor. HARK_NOT_FOUND; HARK_BAD_FILE if type or shape differ. */
+/* Reads into an existing contiguous tensor; bf16 and f16 become f32, exactly. Errors: as hark_safetensors_expect(). */
 HARK_MUST_CHECK hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name,
                                                        hark_tensor *tensor);
 
-/* A tensor to write: contiguous tensors of f32, f64, i32, i64, u8. */
+/* A contiguous tensor to write. */
 typedef struct hark_named_tensor {
   const char *name;
   const hark_tensor *tensor;
+  hark_type stored; /* HARK_NONE: the tensor's type; of f32: bf16 or f16, to which numbers are rounded (core/half.h) */
 } hark_named_tensor;
 typedef struct hark_metadata_entry {
   const char *key, *value;
@@ -71,7 +73,8 @@ typedef struct hark_metadata_entry {
 
 /* Writes a file atomically. The bytes depend on the contents only: tensors by descending size of their elements (so that all are aligned)
  * and then by name, metadata by key, the header padded with blanks to a multiple of 8. `summary` may be NULL. Errors: HARK_INVALID_ARGUMENT
- * (a name that occurs twice, is empty, not UTF-8, or "__metadata__"; a type that cannot be written), those of files. */
+ * (a name that occurs twice, is empty, not UTF-8, or "__metadata__"; a type that cannot be written), HARK_NOT_FINITE (a number that
+ * is not finite in a stored bf16 or f16), those of files. */
 HARK_MUST_CHECK hark_status hark_safetensors_write(hark_context *context, const char *path, const hark_named_tensor *tensors, int64_t count,
                                                    const hark_metadata_entry *metadata, int64_t metadata_count, hark_file_summary *summary);
 

@@ -8,15 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "io/json_write.h"
+#include "io/number.h"
 #include "io/safetensors.h"
 
 #define LENGTH_BYTES 8
 #define STAGE_BYTES ((size_t)1 << 22)
 
+static hark_type stored_type(const hark_named_tensor *named) { return named->stored != HARK_NONE ? named->stored : named->tensor->type; }
+
 static int by_size_and_name(const void *a, const void *b) {
   const hark_named_tensor *const x = a, *const y = b;
-  const size_t p = hark_type_bytes(x->tensor->type), q = hark_type_bytes(y->tensor->type);
+  const size_t p = hark_type_bytes(stored_type(x)), q = hark_type_bytes(stored_type(y));
   return p != q ? (p > q ? -1 : 1) : strcmp(x->name, y->name);
 }
 
@@ -53,7 +57,10 @@ static hark_status check_tensors(hark_context *context, const char *path, const 
     if (!is_text(name)) return bad(context, path, name, "the name is not UTF-8");
     if (strcmp(name, "__metadata__") == 0) return bad(context, path, name, "no name for a tensor");
     if (i > 0 && strcmp(name, sorted[i - 1].name) == 0) return bad(context, path, name, "given twice");
-    if (hark_safetensors_type_name(sorted[i].tensor->type) == NULL) return bad(context, path, name, "a type that files do not hold");
+    const hark_type type = sorted[i].tensor->type, stored = stored_type(&sorted[i]);
+    if (hark_safetensors_type_name(stored) == NULL) return bad(context, path, name, "a type that files do not hold");
+    if (stored != type && !(type == HARK_F32 && hark_type_is_half(stored)))
+      return bad(context, path, name, "only f32 can be stored as another type, bf16 or f16");
     if (!hark_tensor_is_contiguous(sorted[i].tensor)) return bad(context, path, name, "not contiguous");
   }
   return HARK_OK;
@@ -86,10 +93,11 @@ static void print_header(hark_text *text, const hark_named_tensor *tensors, int6
   }
   for (int64_t i = 0; i < count; i++) {
     const hark_tensor *const tensor = tensors[i].tensor;
-    const uint64_t bytes = (uint64_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
+    const hark_type type = stored_type(&tensors[i]);
+    const uint64_t bytes = (uint64_t)hark_tensor_count(tensor) * hark_type_bytes(type);
     if (i > 0) hark_text_append(text, ",");
     hark_json_append_string(text, tensors[i].name);
-    hark_text_append(text, ":{\"dtype\":\"%s\",\"shape\":[", hark_safetensors_type_name(tensor->type));
+    hark_text_append(text, ":{\"dtype\":\"%s\",\"shape\":[", hark_safetensors_type_name(type));
     for (int d = 0; d < tensor->rank; d++) hark_text_append(text, "%s%" PRId64, d > 0 ? "," : "", tensor->shape[d]);
     hark_text_append(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + bytes);
     at += bytes;
@@ -98,8 +106,27 @@ static void print_header(hark_text *text, const hark_named_tensor *tensors, int6
   while (text->status == HARK_OK && text->length % LENGTH_BYTES != 0) hark_text_append(text, " ");
 }
 
+/* Rounds `count` numbers of f32 in `stage` to halves, in their place: each is written no later than it is read. */
+static hark_status round_part(hark_context *context, const char *path, const hark_named_tensor *named, int64_t at, int64_t count,
+                              void *stage) {
+  char text[HARK_SHOWN_BYTES], number[HARK_NUMBER_BYTES];
+  for (int64_t i = 0; i < count; i++) {
+    const char *const from = (const char *)stage + (size_t)i * sizeof(float);
+    float value;
+    memcpy(&value, from, sizeof value);
+    if (hark_half_from_f32(named->stored, &value, 1, (char *)stage + (size_t)i * sizeof(uint16_t)) < 0) continue;
+    return hark_fail(context, HARK_NOT_FINITE, "%s: tensor \"%s\": element %" PRId64 " is %s, and the largest number of %s is %s", path,
+                     hark_text_shown(named->name, text), at + i, hark_number_print((double)value, number), hark_type_name(named->stored),
+                     named->stored == HARK_BF16 ? "3.39e38" : "65504");
+  }
+  return HARK_OK;
+}
+
 /* Writes a tensor's numbers, part by part through `stage`. */
-static hark_status append_tensor(hark_context *context, hark_writer *writer, const hark_tensor *tensor, void *stage) {
+static hark_status append_tensor(hark_context *context, hark_writer *writer, const char *path, const hark_named_tensor *named,
+                                 void *stage) {
+  const hark_tensor *const tensor = named->tensor;
+  const hark_type stored = stored_type(named);
   const size_t element = hark_type_bytes(tensor->type);
   const int64_t total = hark_tensor_count(tensor), step = (int64_t)(STAGE_BYTES / element);
   for (int64_t at = 0; at < total; at += step) {
@@ -108,7 +135,8 @@ static hark_status append_tensor(hark_context *context, hark_writer *writer, con
     HARK_TRY(hark_tensor_describe(context, tensor->type, 1, &extent, &part));
     part.data = (char *)tensor->data + (size_t)at * element;
     HARK_TRY(hark_tensor_read(context, &part, stage));
-    HARK_TRY(hark_writer_append(context, writer, stage, (size_t)extent * element));
+    if (stored != tensor->type) HARK_TRY(round_part(context, path, named, at, extent, stage));
+    HARK_TRY(hark_writer_append(context, writer, stage, (size_t)extent * hark_type_bytes(stored)));
   }
   return HARK_OK;
 }
@@ -127,7 +155,7 @@ static hark_status write_file(hark_context *context, const char *path, const har
   if (status == HARK_OK) status = hark_writer_open(context, writer, path);
   if (status == HARK_OK) status = hark_writer_append(context, writer, length, sizeof length);
   if (status == HARK_OK) status = hark_writer_append(context, writer, header->data, header->length);
-  for (int64_t i = 0; i < count && status == HARK_OK; i++) status = append_tensor(context, writer, tensors[i].tensor, stage);
+  for (int64_t i = 0; i < count && status == HARK_OK; i++) status = append_tensor(context, writer, path, &tensors[i], stage);
   if (status == HARK_OK) status = hark_writer_commit(context, writer, summary);
   hark_writer_discard(writer);
   if (stage != NULL) hark_release(context, stage, STAGE_BYTES);

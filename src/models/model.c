@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "core/checksum.h"
+#include "core/half.h"
 #include "core/overlap.h"
 #include "core/structs.h"
 #include "io/safetensors.h"
@@ -288,15 +289,20 @@ hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_m
 
 /* ---- writing ---- */
 
+/* What is stored in halves: matrices that layers multiply with or take rows of, not the parameters of kernels. */
+static bool is_matrix(const hark_parameter *parameter) { return parameter->spec.rank >= 2 && parameter->spec.rate != HARK_RATE_POSITIONAL; }
+
 hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
-                             hark_file_summary *summary) {
+                             hark_type matrices, hark_file_summary *summary) {
   const hark_parameters *parameters = &network->parameters;
   const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_named_tensor *tensors = memory;
   for (int32_t i = 0; i < parameters->count; i++)
-    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
+    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name,
+                                     .tensor = &parameters->list[i].weight,
+                                     .stored = is_matrix(&parameters->list[i]) ? matrices : HARK_NONE};
   hark_text description = hark_text_empty(context);
   hark_description_print(&network->config, &description);
   enum { FIXED_ENTRIES = 4 };
@@ -314,7 +320,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   return status;
 }
 
-hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path) {
+static hark_status save(hark_context *context, const hark_model *model, const char *path, hark_type matrices) {
   hark_text vocabulary = hark_text_empty(context);
   size_t bytes = 0;
   if (model->tokenizer != NULL) {
@@ -328,9 +334,23 @@ hark_status hark_model_save(hark_context *context, const hark_model *model, cons
   }
   hark_status status = vocabulary.status;
   if (status == HARK_OK)
-    status = hark_model_write(context, path, model->network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, NULL);
+    status = hark_model_write(context, path, model->network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, matrices, NULL);
   hark_text_free(&vocabulary);
   return status;
+}
+
+hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path) {
+  return save(context, model, path, HARK_NONE);
+}
+
+hark_status hark_model_save_with(hark_context *context, const hark_model *model, const char *path, const hark_model_save_options *given) {
+  hark_model_save_options options = {.struct_size = sizeof options};
+  if (given != NULL)
+    HARK_TRY(hark_take_struct(context, "hark_model_save_options", given, HARK_LEAST_MODEL_SAVE_OPTIONS, &options, sizeof options));
+  if (options.matrices != HARK_NONE && options.matrices != HARK_F32 && !hark_type_is_half(options.matrices))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_model_save_options.matrices is %s, expected f32, bf16 or f16",
+                     hark_type_name(options.matrices));
+  return save(context, model, path, options.matrices);
 }
 
 /* ---- properties ---- */

@@ -32,9 +32,10 @@ HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, cons
 
 #define HARK_VOCABULARY_KEY "vocabulary" /* key of the metadata: the contents of vocabulary.json */
 
-/* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
+/* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `matrices`: as in
+ * hark_model_save_options. `summary` may be NULL. */
 HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
-                                             hark_file_summary *summary);
+                                             hark_type matrices, hark_file_summary *summary);
 
 /* Whether the metadata of a file of weights agree with the note. */
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);

@@ -139,7 +139,7 @@ static void make_run(void) {
   test_file_write_text(folder, "run/last", "step-3\n");
   test_file_write_text(folder, "run/checkpoints/step-3/state.json", "{}");
   assert_fine(context, hark_tensor_create(context, HARK_F32, 2, shape, &tensor));
-  const hark_named_tensor named = {"a \x1b[2J", &tensor};
+  const hark_named_tensor named = {.name = "a \x1b[2J", .tensor = &tensor};
   const hark_metadata_entry metadata = {"format", "hark"};
   assert_fine(context, hark_safetensors_write(context, test_path(folder, "run/checkpoints/step-3/model.safetensors"), &named, 1, &metadata,
                                               1, NULL));
@@ -284,7 +284,7 @@ static void take_description_out(const char *path) {
   const int64_t count = hark_safetensors_count(file);
   assert_in_range(count, 1, 64);
   for (int64_t i = 0; i < count; i++) {
-    named[i] = (hark_named_tensor){hark_safetensors_tensor(file, i)->name, &tensors[i]};
+    named[i] = (hark_named_tensor){.name = hark_safetensors_tensor(file, i)->name, .tensor = &tensors[i]};
     assert_fine(context, hark_safetensors_load(context, file, named[i].name, &tensors[i]));
   }
   assert_fine(context, hark_safetensors_write(context, path, named, count, NULL, 0, NULL));
@@ -331,6 +331,12 @@ static void a_run_becomes_one_file(void **state) {
   expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not say what model it is of");
   expect("export run --output again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
   expect("generate again.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
+  expect("export run --output half.safetensors --type bf16", HARK_EXIT_DONE, "half.safetensors: ", "");
+  size_t of_halves;
+  free(test_file_read(test_path(folder, "half.safetensors"), &of_halves));
+  assert_true(of_halves < bytes);
+  expect("generate half.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
+  expect_error("export run --output half.safetensors --type f8", HARK_EXIT_USAGE, "expected one of f32, bf16, f16");
   expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
   expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
   expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");

@@ -86,7 +86,7 @@ static void write_back(hark_context *context, const hark_safetensors *file) {
     FUZZ_CHECK(status == (t->type == HARK_NONE ? HARK_UNSUPPORTED : HARK_OK), "%s", hark_context_message(context));
     if (status != HARK_OK) continue;
     FUZZ_CHECK(hark_safetensors_load_into(context, file, t->name, &tensors[count]) == HARK_OK, "%s", hark_context_message(context));
-    named[count] = (hark_named_tensor){t->name, &tensors[count]};
+    named[count] = (hark_named_tensor){.name = t->name, .tensor = &tensors[count]};
     count++;
   }
   for (int64_t i = 0; i < count; i++) turned[i] = named[count - 1 - i];

@@ -93,7 +93,7 @@ static void make_safetensors(void) {
       need(hark_tensor_create(context, types[t], rank, shape, &tensors[count]));
       need(hark_tensor_write(context, &tensors[count], numbers));
       snprintf(names[count], sizeof names[count], "blocks.%zu.weight_%d", t, rank);
-      named[count] = (hark_named_tensor){names[count], &tensors[count]};
+      named[count] = (hark_named_tensor){.name = names[count], .tensor = &tensors[count]};
       count++;
     }
   }

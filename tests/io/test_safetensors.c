@@ -1,11 +1,13 @@
 /* test_safetensors.c - the strict reader and the deterministic writer: what is accepted, and every kind of file that is refused, with its
  * reason and before memory for tensors is asked for. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/half.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
@@ -340,7 +342,10 @@ static void what_is_written_is_read_and_always_the_same(void **state) {
   const int64_t i[] = {8, 9}, three = 3, two = 2;
   hark_tensor tf = make_tensor(HARK_F32, 1, &three, f), td = make_tensor(HARK_F64, 0, NULL, d), tu = make_tensor(HARK_U8, 1, &three, u),
               ti = make_tensor(HARK_I64, 1, &two, i);
-  const hark_named_tensor tensors[] = {{"f", &tf}, {"u", &tu}, {"z \"\xc3\xa9\\", &td}, {"i", &ti}},
+  const hark_named_tensor tensors[] = {{.name = "f", .tensor = &tf},
+                                       {.name = "u", .tensor = &tu},
+                                       {.name = "z \"\xc3\xa9\\", .tensor = &td},
+                                       {.name = "i", .tensor = &ti}},
                           turned[] = {tensors[3], tensors[2], tensors[1], tensors[0]};
   const hark_metadata_entry metadata[] = {{"b", "2\n"}, {"a", "1"}}, metadata_turned[] = {metadata[1], metadata[0]};
   hark_file_summary one, two_summary, found;
@@ -385,7 +390,7 @@ static void large_tensors_go_through_in_parts(void **state) {
   float *const numbers = malloc((size_t)count * sizeof(float));
   for (int64_t n = 0; n < count; n++) numbers[n] = (float)n;
   hark_tensor tensor = make_tensor(HARK_F32, 1, &count, numbers), back;
-  const hark_named_tensor named = {"big", &tensor};
+  const hark_named_tensor named = {.name = "big", .tensor = &tensor};
   hark_safetensors *file;
   const char *const path = test_path(folder, "b.safetensors");
   assert_fine(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL));
@@ -412,10 +417,11 @@ static void what_no_file_can_hold_is_not_written(void **state) {
   const char *const path = test_path(folder, "w.safetensors");
   static const struct { const char *name, *message; } names[] = {{"", "1 to 4096"}, {"__metadata__", "no name"}, {"\xff", "not UTF-8"}};
   for (size_t i = 0; i < 3; i++) {
-    const hark_named_tensor named = {names[i].name, &tensor};
+    const hark_named_tensor named = {.name = names[i].name, .tensor = &tensor};
     assert_failure(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, names[i].message);
   }
-  const hark_named_tensor twice[] = {{"a", &tensor}, {"a", &tensor}}, strided = {"a", &turned}, absent = {"a", &none};
+  const hark_named_tensor twice[] = {{.name = "a", .tensor = &tensor}, {.name = "a", .tensor = &tensor}},
+                          strided = {.name = "a", .tensor = &turned}, absent = {.name = "a", .tensor = &none};
   assert_failure(context, hark_safetensors_write(context, path, twice, 2, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "given twice");
   assert_failure(context, hark_safetensors_write(context, path, &strided, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "not contiguous");
   assert_failure(context, hark_safetensors_write(context, path, &absent, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "a type");
@@ -424,6 +430,67 @@ static void what_no_file_can_hold_is_not_written(void **state) {
                  "metadata given twice");
   assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
   hark_tensor_destroy(context, &tensor);
+}
+
+/* More numbers than one part of a copy has, in both types: they come back rounded once, next to a tensor that stays f32. */
+static void halves_are_rounded_once(void **state) {
+  (void)state;
+  enum { COUNT = (1 << 20) + 77 };
+  const int64_t count = COUNT;
+  const char *const path = test_path(folder, "h.safetensors");
+  float *const numbers = calloc(2 * (size_t)COUNT, sizeof *numbers), *const back = numbers + COUNT;
+  for (int i = 0; i < COUNT; i++) numbers[i] = (float)((i * INT64_C(2654435761) % 2000003) - 1000001) * 1.23e-5f;
+  hark_tensor tensor = make_tensor(HARK_F32, 1, &count, numbers), read = make_tensor(HARK_F32, 1, &count, numbers);
+  static const hark_type types[] = {HARK_BF16, HARK_F16};
+  for (int k = 0; k < 2; k++) {
+    const hark_named_tensor named[] = {{.name = "a", .tensor = &tensor, .stored = types[k]}, {.name = "b", .tensor = &tensor}};
+    hark_safetensors *file;
+    assert_fine(context, hark_safetensors_write(context, path, named, 2, NULL, 0, NULL));
+    assert_fine(context, hark_safetensors_open(context, path, &file));
+    const hark_stored_tensor *const stored = hark_safetensors_find(file, "a");
+    assert_int_equal(stored->type, types[k]);
+    assert_int_equal(stored->bytes, COUNT * sizeof(uint16_t));
+    assert_int_equal(hark_safetensors_find(file, "b")->type, HARK_F32);
+    assert_fine(context, hark_safetensors_load_into(context, file, "a", &read));
+    assert_fine(context, hark_tensor_read(context, &read, back));
+    for (int i = 0; i < COUNT; i++) assert_true(back[i] == hark_half_widen(types[k], hark_half_narrow(types[k], numbers[i])));
+    assert_fine(context, hark_safetensors_load_into(context, file, "b", &read));
+    assert_fine(context, hark_tensor_read(context, &read, back));
+    assert_memory_equal(back, numbers, COUNT * sizeof *numbers);
+    hark_tensor wide = {.type = HARK_F64, .rank = 1, .shape = {COUNT}};
+    assert_failure(context, hark_safetensors_expect(context, file, "a", &wide), HARK_BAD_FILE, "expected F64");
+    hark_safetensors_close(context, &file);
+  }
+  hark_tensor_destroy(context, &tensor);
+  hark_tensor_destroy(context, &read);
+  free(numbers);
+}
+
+/* A number that the type cannot hold is named, and the file of before stays. */
+static void what_halves_cannot_hold_is_not_written(void **state) {
+  (void)state;
+  const int64_t three = 3;
+  const float large[] = {1, 65504, 65520}, wrong[] = {1, NAN, 2};
+  const double d[] = {1, 2, 3};
+  const char *const path = test_path(folder, "h.safetensors");
+  hark_tensor tl = make_tensor(HARK_F32, 1, &three, large), tw = make_tensor(HARK_F32, 1, &three, wrong),
+              td = make_tensor(HARK_F64, 1, &three, d);
+  const hark_named_tensor fits = {.name = "x", .tensor = &tl, .stored = HARK_BF16};
+  const hark_named_tensor f16 = {.name = "x", .tensor = &tl, .stored = HARK_F16}, nan = {.name = "x", .tensor = &tw, .stored = HARK_BF16};
+  const hark_named_tensor f64 = {.name = "x", .tensor = &td, .stored = HARK_BF16},
+                          as_f64 = {.name = "x", .tensor = &tl, .stored = HARK_F64};
+  hark_file_summary before, after;
+  assert_fine(context, hark_safetensors_write(context, path, &fits, 1, NULL, 0, &before));
+  assert_failure(context, hark_safetensors_write(context, path, &f16, 1, NULL, 0, NULL), HARK_NOT_FINITE,
+                 "tensor \"x\": element 2 is 65520, and the largest number of f16 is 65504");
+  assert_failure(context, hark_safetensors_write(context, path, &nan, 1, NULL, 0, NULL), HARK_NOT_FINITE, "element 1 is nan");
+  assert_failure(context, hark_safetensors_write(context, path, &f64, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "only f32");
+  assert_failure(context, hark_safetensors_write(context, path, &as_f64, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "only f32");
+  assert_fine(context, hark_file_summarise(context, path, &after));
+  assert_string_equal(before.sha256, after.sha256);
+  hark_tensor_destroy(context, &tl);
+  hark_tensor_destroy(context, &tw);
+  hark_tensor_destroy(context, &td);
 }
 
 /* The n-th allocation fails, for every n, in writing and in reading. */
@@ -441,7 +508,7 @@ static void running_out_of_memory_is_a_status(void **state) {
     hark_tensor tensor, back = {0};
     hark_safetensors *file = NULL;
     if (hark_tensor_create(small, HARK_F32, 1, &three, &tensor) != HARK_OK || hark_tensor_write(small, &tensor, f) != HARK_OK) fail();
-    const hark_named_tensor named = {"t", &tensor};
+    const hark_named_tensor named = {.name = "t", .tensor = &tensor};
     memory.fail_at = memory.allocations + fail_at;
     hark_status status = hark_safetensors_write(small, path, &named, 1, &metadata, 1, NULL);
     if (status == HARK_OK) status = hark_safetensors_open(small, path, &file);
@@ -469,6 +536,8 @@ int main(void) {
       TEST(what_is_written_is_read_and_always_the_same),
       TEST(large_tensors_go_through_in_parts),
       TEST(what_no_file_can_hold_is_not_written),
+      TEST(halves_are_rounded_once),
+      TEST(what_halves_cannot_hold_is_not_written),
       TEST(running_out_of_memory_is_a_status),
   };
   return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);

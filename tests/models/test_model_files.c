@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/half.h"
 #include "io/files.h"
 #include "io/safetensors.h"
 #include "models/description.h"
@@ -270,7 +271,7 @@ static void other_programs_weights_need_a_description(void **state) {
   const int64_t count = hark_safetensors_count(opened);
   assert_in_range(count, 1, 64);
   for (int64_t i = 0; i < count; i++) {
-    named[i] = (hark_named_tensor){hark_safetensors_tensor(opened, i)->name, &tensors[i]};
+    named[i] = (hark_named_tensor){.name = hark_safetensors_tensor(opened, i)->name, .tensor = &tensors[i]};
     assert_fine(context, hark_safetensors_load(context, opened, named[i].name, &tensors[i]));
   }
   const char *bare = test_path(folder, "bare.safetensors");
@@ -521,13 +522,66 @@ static void text_becomes_tokens_and_text(void **state) {
   test_setup_close(context);
 }
 
+/* Matrices are rounded, vectors are not; a file of halves is loaded by the same call, and its numbers are those that were rounded. */
+static void matrices_may_be_halves(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = small_model_make(context, PLAIN, 3), *loaded = NULL;
+  hark_model_save_options options = {.struct_size = sizeof options};
+  static const hark_type types[] = {HARK_BF16, HARK_F16};
+  for (int k = 0; k < 2; k++) {
+    hark_safetensors *whole, *halves, *again;
+    options.matrices = types[k];
+    assert_fine(context, hark_model_save(context, model, test_path(folder, "whole.safetensors")));
+    assert_fine(context, hark_model_save_with(context, model, test_path(folder, "halves.safetensors"), &options));
+    assert_fine(context, hark_model_load(context, test_path(folder, "halves.safetensors"), NULL, &loaded));
+    assert_fine(context, hark_model_save_with(context, loaded, test_path(folder, "again.safetensors"), NULL));
+    assert_fine(context, hark_safetensors_open(context, test_path(folder, "whole.safetensors"), &whole));
+    assert_fine(context, hark_safetensors_open(context, test_path(folder, "halves.safetensors"), &halves));
+    assert_fine(context, hark_safetensors_open(context, test_path(folder, "again.safetensors"), &again));
+    int matrices = 0, vectors = 0;
+    for (int64_t i = 0; i < hark_safetensors_count(whole); i++) {
+      const hark_stored_tensor *const t = hark_safetensors_tensor(whole, i);
+      const hark_stored_tensor *const other = hark_safetensors_find(again, t->name);
+      const bool matrix = t->rank >= 2;
+      float *const before = malloc(t->bytes), *const after = malloc(t->bytes);
+      *(matrix ? &matrices : &vectors) += 1;
+      assert_int_equal(hark_safetensors_find(halves, t->name)->type, matrix ? types[k] : HARK_F32);
+      assert_int_equal(other->bytes, t->bytes);
+      assert_fine(context, hark_safetensors_read(context, whole, t, before));
+      assert_fine(context, hark_safetensors_read(context, again, other, after));
+      for (size_t e = 0; e < t->bytes / sizeof *before; e++)
+        assert_true(after[e] == (matrix ? hark_half_widen(types[k], hark_half_narrow(types[k], before[e])) : before[e]));
+      free(before);
+      free(after);
+    }
+    assert_true(matrices > 0 && vectors > 0);
+    hark_safetensors_close(context, &whole);
+    hark_safetensors_close(context, &halves);
+    hark_safetensors_close(context, &again);
+    hark_model_destroy(context, &loaded);
+  }
+  options.matrices = HARK_I32;
+  assert_failure(context, hark_model_save_with(context, model, test_path(folder, "halves.safetensors"), &options), HARK_INVALID_ARGUMENT,
+                 "matrices is i32, expected f32, bf16 or f16");
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(models_say_what_they_are),         TEST(a_model_is_the_same_from_everywhere),       TEST(a_manifest_is_compared),
-      TEST(wrong_descriptions_are_refused),   TEST(other_programs_weights_need_a_description), TEST(yarn_of_older_descriptions_is_in_turns),
-      TEST(descriptions_state_what_there_is), TEST(damaged_bytes_are_refused_or_harmless),     TEST(memory_may_run_out),
+      TEST(models_say_what_they_are),
+      TEST(a_model_is_the_same_from_everywhere),
+      TEST(a_manifest_is_compared),
+      TEST(wrong_descriptions_are_refused),
+      TEST(other_programs_weights_need_a_description),
+      TEST(yarn_of_older_descriptions_is_in_turns),
+      TEST(descriptions_state_what_there_is),
+      TEST(damaged_bytes_are_refused_or_harmless),
+      TEST(memory_may_run_out),
       TEST(text_becomes_tokens_and_text),
+      TEST(matrices_may_be_halves),
   };
   return cmocka_run_group_tests_name("model files", tests, NULL, NULL);
 }

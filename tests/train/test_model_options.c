@@ -254,7 +254,7 @@ static void assert_described(const hark_model_option *about, const char *value, 
 
 static void assert_in_file(const hark_model_option *about, const char *value, const hark_network *network, const char *path) {
   hark_model *loaded = NULL;
-  assert_fine(context, hark_model_write(context, path, network, NULL, NULL));
+  assert_fine(context, hark_model_write(context, path, network, NULL, HARK_NONE, NULL));
   assert_fine(context, hark_model_load(context, path, NULL, &loaded));
   assert_same(about, value, "its file", &loaded->network->config, &network->config, true);
   hark_model_destroy(context, &loaded);

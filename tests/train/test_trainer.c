@@ -498,12 +498,12 @@ static void test_unexpected_moments(void **state) {
   hark_named_tensor *named = calloc((size_t)count + 1, sizeof *named);
   assert_true(tensors != NULL && named != NULL);
   for (int64_t i = 0; i < count; i++) {
-    named[i] = (hark_named_tensor){hark_safetensors_tensor(file, i)->name, &tensors[i]};
+    named[i] = (hark_named_tensor){.name = hark_safetensors_tensor(file, i)->name, .tensor = &tensors[i]};
     assert_int_equal(hark_safetensors_load(p.context, file, named[i].name, &tensors[i]), HARK_OK);
   }
   const int64_t one = 1;
   assert_int_equal(hark_tensor_create(p.context, HARK_F32, 1, &one, &tensors[count]), HARK_OK);
-  named[count] = (hark_named_tensor){"first_moment.stranger", &tensors[count]};
+  named[count] = (hark_named_tensor){.name = "first_moment.stranger", .tensor = &tensors[count]};
   assert_int_equal(hark_safetensors_write(p.context, path, named, count + 1, NULL, 0, NULL), HARK_OK);
   hark_safetensors_close(p.context, &file);
   for (int64_t i = 0; i <= count; i++) hark_tensor_destroy(p.context, &tensors[i]);

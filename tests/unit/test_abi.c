@@ -40,6 +40,7 @@ static const layout_row layout[] = {
     SIZE(hark_attention_args, 3768),
     SIZE(hark_attention_report, 40),
     SIZE(hark_model_options, 56),
+    SIZE(hark_model_save_options, 16),
     SIZE(hark_model_info, 120),
     SIZE(hark_decoding_options, 48),
     SIZE(hark_sampling, 40),
@@ -162,6 +163,8 @@ static const layout_row layout[] = {
     FIELD(hark_model_options, description_bytes, 32),
     FIELD(hark_model_options, vocabulary, 40),
     FIELD(hark_model_options, vocabulary_bytes, 48),
+    FIELD(hark_model_save_options, struct_size, 0),
+    FIELD(hark_model_save_options, matrices, 8),
     FIELD(hark_model_info, struct_size, 0),
     FIELD(hark_model_info, type, 8),
     FIELD(hark_model_info, tokenizer, 16),
@@ -286,6 +289,7 @@ static void growing_structs_begin_with_their_size(void **state) {
   assert_int_equal(offsetof(hark_attention_desc, struct_size), 0);
   assert_int_equal(offsetof(hark_attention_args, struct_size), 0);
   assert_int_equal(offsetof(hark_model_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_model_save_options, struct_size), 0);
   assert_int_equal(offsetof(hark_model_info, struct_size), 0);
   assert_int_equal(offsetof(hark_decoding_options, struct_size), 0);
   assert_int_equal(offsetof(hark_sampling, struct_size), 0);
@@ -412,6 +416,10 @@ static hark_status load_model_in_memory(const void *given) {
   return status;
 }
 
+static hark_status save_model(const void *given) {
+  return hark_model_save_with(context, of_model.model, test_path(of_model.folder, "saved.safetensors"), given);
+}
+
 /* The description has no default here: a struct without it, or without its length, was served as far as it goes. */
 static hark_status make_model(const void *given) {
   hark_model *model = NULL;
@@ -510,6 +518,7 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   const hark_attention_desc desc = small_desc();
   const hark_positional_start start = {.struct_size = sizeof start, .length = 100, .heads = 2};
   const hark_model_options from_file = {.struct_size = sizeof from_file}, described = small_model_options(PLAIN);
+  const hark_model_save_options halves = {.struct_size = sizeof halves, .matrices = HARK_BF16};
   const hark_model_info info = {.struct_size = sizeof info};
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 4};
   const hark_sampling sampling = hark_sampling_default();
@@ -552,6 +561,7 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
       TAKER("hark_model_load", load_model, HARK_LEAST_MODEL_OPTIONS, from_file, HARK_UNSUPPORTED),
       TAKER("hark_model_load_memory", load_model_in_memory, HARK_LEAST_MODEL_OPTIONS, from_file, HARK_UNSUPPORTED),
       TAKER("hark_model_create", make_model, HARK_LEAST_MODEL_OPTIONS, described, HARK_UNSUPPORTED),
+      TAKER("hark_model_save_with", save_model, HARK_LEAST_MODEL_SAVE_OPTIONS, halves, HARK_UNSUPPORTED),
       TAKER("hark_model_describe", describe_model, HARK_LEAST_MODEL_INFO, info, HARK_OK), /* it fills */
       TAKER("hark_decoding_size", size_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
       TAKER("hark_decoding_create", make_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),

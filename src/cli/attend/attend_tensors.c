@@ -171,19 +171,19 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
 }
 
 hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *t) {
-  const hark_named_tensor all[] = {{"out", &t->out},
-                                   {"log_sum_exp", &t->log_sum_exp},
-                                   {"dq", &t->dquery},
-                                   {"dk", &t->dkey},
-                                   {"dv", &t->dvalue},
-                                   {"dattention_bias", &t->dbias},
-                                   {"dlog_kernel", &t->dlog_kernel},
-                                   {"dpositional", &t->dpositional},
-                                   {"dforget", &t->dforget},
-                                   {"dhierarchical_bias", &t->dhierarchical_bias},
-                                   {"dsigma", &t->dsigma},
-                                   {"variance", &t->variance},
-                                   {"dridge", &t->dridge}};
+  const hark_named_tensor all[] = {{.name = "out", .tensor = &t->out},
+                                   {.name = "log_sum_exp", .tensor = &t->log_sum_exp},
+                                   {.name = "dq", .tensor = &t->dquery},
+                                   {.name = "dk", .tensor = &t->dkey},
+                                   {.name = "dv", .tensor = &t->dvalue},
+                                   {.name = "dattention_bias", .tensor = &t->dbias},
+                                   {.name = "dlog_kernel", .tensor = &t->dlog_kernel},
+                                   {.name = "dpositional", .tensor = &t->dpositional},
+                                   {.name = "dforget", .tensor = &t->dforget},
+                                   {.name = "dhierarchical_bias", .tensor = &t->dhierarchical_bias},
+                                   {.name = "dsigma", .tensor = &t->dsigma},
+                                   {.name = "variance", .tensor = &t->variance},
+                                   {.name = "dridge", .tensor = &t->dridge}};
   hark_named_tensor there[sizeof all / sizeof all[0]];
   int64_t count = 0;
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
