@@ -210,6 +210,36 @@ static void test_refusals(void **state) {
   test_setup_close(context);
 }
 
+static int two_threads(void *user) {
+  (void)user;
+  return 2;
+}
+
+static void count_run(void *user, int64_t count, hark_task *task, void *data) {
+  ++*(int *)user;
+  for (int64_t i = 0; i < count; i++) task(data, i, 0);
+}
+
+/* Gradients that share memory are refused before the forward: nothing is computed. */
+static void test_refused_before_work(void **state) {
+  (void)state;
+  int runs = 0;
+  const hark_parallel parallel = {two_threads, count_run, &runs};
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .parallel = &parallel};
+  hark_context *context = NULL;
+  assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+  buffers b = make_buffers(HARK_F32);
+  const hark_attention_desc desc = dense(HARK_F32);
+  assert_int_equal(hark_attention_run_backward(context, &desc, b.query, b.key, b.value, b.dout, b.dquery, b.dkey, b.dvalue), HARK_OK);
+  assert_true(runs > 0);
+  runs = 0;
+  assert_int_equal(hark_attention_run_backward(context, &desc, b.query, b.key, b.value, b.dout, b.dquery, b.dkey, b.dkey),
+                   HARK_INVALID_ARGUMENT);
+  assert_int_equal(runs, 0);
+  free_buffers(&b);
+  hark_context_destroy(&context);
+}
+
 /* ---- memory ---- */
 
 typedef struct supply {
@@ -259,6 +289,7 @@ int main(void) {
       cmocka_unit_test(test_same_as_a_plan),
       cmocka_unit_test(test_some_gradients),
       cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_refused_before_work),
       cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
