@@ -286,11 +286,8 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_a_plan),
-      cmocka_unit_test(test_some_gradients),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_refused_before_work),
-      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_same_as_a_plan),      cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_refused_before_work), cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,42 @@ static void examples_keep_to_their_random_numbers(void **state) {
   hark_text_free(&report);
 }
 
+/* ---- another program makes the folder meanwhile ---- */
+
+static char occupied[TEST_PATH_BYTES];
+
+static size_t occupy_folder(hark_task_order *order, unsigned char *out) {
+  (void)order;
+  (void)mkdir(occupied, 0777);
+  (void)test_file_write_text(occupied, "theirs", "x");
+  memcpy(out, "a\ta:0\n", 6);
+  return 6;
+}
+
+/* The message names the folder that was requested, what the other one wrote stays, and nothing of ours is left. */
+static void a_folder_that_appears_is_kept(void **state) {
+  const task_place *const f = *state;
+  const hark_task_generator generator = {.format = "sequences",
+                                         .options = &hark_task_sequences_options,
+                                         .settle = settle_nothing,
+                                         .sizes = six_bytes,
+                                         .header = no_header,
+                                         .make = occupy_folder};
+  const hark_task_entry entry = {"occupied", 99, &generator};
+  hark_sequence_values values = {0};
+  hark_text report = hark_text_empty(f->context);
+  hark_names names;
+  (void)snprintf(occupied, sizeof occupied, "%s", test_path(f->folder, "occupied"));
+  const hark_task_settings settings = {.entry = &entry, .values = &values, .folder = occupied, .seed = 1, .examples = {1, 0, 0}};
+  assert_failure(f->context, hark_task_make(f->context, &settings, &report), HARK_BAD_CONFIGURATION, "occupied: is not empty");
+  assert_null(strstr(hark_context_message(f->context), ".tmp-"));
+  assert_int_equal(hark_path_kind_of(test_path(f->folder, "occupied/theirs")), HARK_PATH_FILE);
+  assert_fine(f->context, hark_folder_list(f->context, f->folder, &names));
+  assert_int_equal(names.count, 1);
+  hark_names_free(f->context, &names);
+  hark_text_free(&report);
+}
+
 /* ---- sequences ---- */
 
 /* Symbols and targets (-1: none) of an example, numbered as the words of the file's first line. */
@@ -515,6 +551,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
 
       TASK_TEST(examples_keep_to_their_random_numbers),
+      TASK_TEST(a_folder_that_appears_is_kept),
       TASK_TEST(recall_targets_are_the_values),
       TASK_TEST(copy_targets_are_the_symbols),
       TASK_TEST(passkey_is_in_the_text),

@@ -298,6 +298,16 @@ static hark_status find_place(hark_context *context, const char *folder, char ou
   return status;
 }
 
+/* The folder was free before it was filled. If another program has made one there since, the message is that of a folder that is there. */
+static hark_status take_place(hark_context *context, const char *made, const char *place, const char *folder) {
+  const hark_status status = hark_path_rename(context, made, place);
+  if (status == HARK_OK) return HARK_OK;
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "%s", hark_context_message(context));
+  HARK_TRY(check_folder(context, folder));
+  return hark_fail(context, status, "%s", message);
+}
+
 /* Makes everything in a folder next to the requested one, and renames it. */
 static hark_status make_folder(maker *m, const char *folder, hark_text *report) {
   char place[HARK_PATH_BYTES];
@@ -317,7 +327,7 @@ static hark_status make_folder(maker *m, const char *folder, hark_text *report) 
   hark_status status = fill_folder(m, beside.path, report);
   if (status == HARK_OK && mode != 0777 && chmod(beside.path, mode) != 0)
     status = hark_system_fail(m->context, errno, beside.path, "cannot be given the permissions of the folder that it replaces");
-  if (status == HARK_OK) status = hark_path_rename(m->context, beside.path, place);
+  if (status == HARK_OK) status = take_place(m->context, beside.path, place, folder);
   if (status != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     (void)snprintf(message, sizeof message, "%s", hark_context_message(m->context));
