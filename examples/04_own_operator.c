@@ -2,9 +2,9 @@
  *
  *     y = c tanh(x / c),   dy/dx = 1 - (y / c)^2     (soft capping of logits; c is the operator's attribute)
  *
- * An operator is a record (hark/operator.h): how shapes follow from shapes, a forward, a backward, and what the backward reads. There is
- * nothing to register: the record is passed to hark_tape_apply(), and belongs to the program. This one works in f32 and f64, may be
- * computed in place, and reads only its output in the backward, so that the tape need not keep its input.
+ * An operator is a record (hark/operator.h): how the output shapes follow from the input shapes, a forward, a backward, and what the
+ * backward reads. There is nothing to register: the record is passed to hark_tape_apply(), and belongs to the program. This one works in
+ * f32 and f64, may be computed in place, and reads only its output in the backward, so that the tape need not keep its input.
  *
  *     cc 04_own_operator.c $(pkg-config --cflags --libs hark) -lm
  */

@@ -4,7 +4,7 @@
  *     06_classify MODEL < LINES     MODEL: a run (runs/reviews), a checkpoint in one, or a file of `hark export`
  *
  * A line is the text of an example, or the two texts of a pair with a tab between them; a text longer than the model can read is cut. The
- * program prints class, probability and text. As many lines as there is room for are classified in one call, which allocates nothing.
+ * program prints class, probability and text. One call classifies as many lines as there is room for, and allocates nothing.
  *
  *     cc 06_classify.c $(pkg-config --cflags --libs hark) -lm
  */
