@@ -120,6 +120,9 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
   const bool only_flag =
       first != NULL && !first->table->configuration && hark_option_flag(first->option, 0, flag); /* not an option of files */
   const char *const name = only_flag ? flag : first != NULL ? first->option->name : names;
+  const size_t named = strlen(name);
+  if (strncmp(line, name, named) == 0 && line[named] == ' ') /* "run.yaml:3: model.width 30 is not ..." */
+    return hark_options_problem_add(context, options, "%s%s%s", where != NULL ? where : "", where != NULL ? ": " : "", line);
   if (where != NULL && where[0] != '-') return hark_options_problem_add(context, options, "%s: %s: %s", where, name, line);
   return hark_options_problem_add(context, options, "%s: %s", where != NULL ? where : name, line);
 }
@@ -500,6 +503,11 @@ hark_status hark_options_copy(hark_context *context, hark_options *options, cons
 void hark_options_note_usual(hark_options *options, const char *name) {
   hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
   if (entry != NULL) entry->usual = true;
+}
+
+void hark_options_note_bad(hark_options *options, const char *name) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  if (entry != NULL) entry->bad = true;
 }
 
 hark_status hark_options_reset(hark_context *context, hark_options *options, const char *name) {

@@ -94,6 +94,9 @@ void hark_option_print_needs(const hark_options *options, const hark_option *opt
 /* Marks a file's value of an option as usual: it is the default that is derived from other options. */
 void hark_options_note_usual(hark_options *options, const char *name);
 
+/* Marks an option whose value has a problem: hark_options_complain() adds no other problem that concerns it. */
+void hark_options_note_bad(hark_options *options, const char *name);
+
 /* Resets an option to its default, as if no source had set it. */
 HARK_MUST_CHECK hark_status hark_options_reset(hark_context *context, hark_options *options, const char *name);
 

@@ -1,31 +1,10 @@
 /* encoder.c - see encoder.h. */
 #include "models/encoder.h"
 
-#include <inttypes.h>
-
-static int64_t parts_of(const hark_network_config *config) { return config->parts != 0 ? config->parts : 1; }
-static int64_t head_width(const hark_network_config *config) {
-  return config->head_width != 0 ? config->head_width : config->feed_forward_width;
-}
-
-static hark_status check(hark_context *context, const hark_network_config *config) {
-  if (config->classes < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder predicts classes: there are %" PRId64 ", expected at least 2",
-                     config->classes);
-  if (parts_of(config) < 1 || parts_of(config) > 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder reads %" PRId64 " sequences an example, expected 1 or 2",
-                     parts_of(config));
-  if (parts_of(config) == 2 && head_width(config) < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.head_width is 1, expected at least 2 for pairs");
-  if (config->attention.forget_gate)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
-  return HARK_OK;
-}
-
 static hark_status declare(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   hark_parameters *parameters = &network->parameters;
-  const int64_t parts = parts_of(config), width = head_width(config);
+  const int64_t parts = hark_max(1, config->parts), width = hark_encoder_head_width(config);
   const double deviation = hark_stack_deviation(config);
   HARK_TRY(hark_stack_declare(context, network));
   HARK_TRY(hark_linear_declare(context, parameters, parts * config->width, width, true, deviation, "head.hidden", &network->hidden[0]));
@@ -65,7 +44,6 @@ const hark_architecture hark_architecture_encoder = {
     .name = "encoder",
     .summary = "every token sees all others; predicts the class of a sequence, or of a pair of sequences",
     .predicts_classes = true,
-    .check = check,
     .declare = declare,
     .logits = logits,
 };

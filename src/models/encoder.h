@@ -23,4 +23,9 @@ static inline int64_t hark_encoder_front(const hark_network_config *config) {
   return config->architecture == HARK_ARCHITECTURE_ENCODER && config->pooling == HARK_POOLING_CLASS;
 }
 
+/* Hidden features of the head. */
+static inline int64_t hark_encoder_head_width(const hark_network_config *config) {
+  return config->head_width != 0 ? config->head_width : config->feed_forward_width;
+}
+
 #endif

@@ -28,9 +28,6 @@ static const char *const map_names[MAPS] = {"covariate", "response", "query"};
 static bool is_linear(const hark_network_config *config) { return config->finite.map == HARK_FINITE_MAP_LINEAR; }
 
 static hark_status check(hark_context *context, const hark_network_config *config) {
-  HARK_TRY(hark_vectors_check(context, config, "finite"));
-  if (config->finite.map != HARK_FINITE_MAP_LINEAR && config->activation != HARK_ACTIVATION_RELU)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "finite has hidden features relu(x A): expected model.activation relu");
   if (config->finite.covariates < 1 || config->finite.covariates > 1 << 15)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.finite.covariates is %" PRId64 ", expected 1 to 32768",
                      config->finite.covariates);

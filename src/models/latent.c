@@ -7,48 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_HEADS 65536 /* of all layers: limits the memory that a description of a few bytes can request */
-
 static bool is_single(const hark_network_config *config) { return config->latent.form == HARK_LATENT_FORM_SINGLE; }
 static bool has_query(const hark_network_config *config) { return config->latent.aggregate == HARK_LATENT_AGGREGATE_QUERY; }
 
-hark_status hark_vectors_check(hark_context *context, const hark_network_config *config, const char *name) {
-  if (config->features < 1 || config->responses < 1)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads real vectors: expected data.format vectors", name);
-  if (config->bias || config->dropout > 0 || config->embedding_dropout > 0 || config->attention.dropout > 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s has neither biases nor dropout: expected model.bias false and no dropout", name);
-  if (config->positions != HARK_POSITIONS_NONE || (config->positional != NULL && config->positional[0] != '\0'))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads exchangeable tokens: expected model.positions none and no model.positional",
-                     name);
-  if (config->attention.forget_gate || config->recompute || !hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE) ||
-      !hark_layer_choice_is(&config->attention.normalisation, HARK_NORMALISATION_SOFTMAX))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "%s attends densely by softmax: expected model.attention.structure dense, normalisation softmax, no forget gates and "
-                     "model.recompute false",
-                     name);
-  return HARK_OK;
-}
-
 static hark_status check(hark_context *context, const hark_network_config *config) {
   const hark_latent_config *latent = &config->latent;
-  HARK_TRY(hark_vectors_check(context, config, "latent"));
-  if (config->features != config->width)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "latent adds to the tokens themselves: they have %" PRId64 " features, and model.width is %" PRId64, config->features,
-                     config->width);
-  if (config->activation != HARK_ACTIVATION_RELU)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "latent has features relu(x A): expected model.activation relu");
-  if (config->heads > MOST_HEADS / config->layers)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "latent has matrices for every head: model.layers %" PRId64 " times model.heads %" PRId64 ", expected at most %d",
-                     config->layers, config->heads, MOST_HEADS);
-  if (config->key_heads != config->heads || config->attention_width != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "latent has heads of width / heads features: expected as many model.key_heads as heads and no model.attention_width");
-  if (is_single(config) && (config->layers != 1 || !has_query(config)))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.latent.form single is one layer of features and one class query: expected model.layers 1 and "
-                     "model.latent.aggregate query");
   if (config->attention.kernel == HARK_KERNEL_RBF && !(config->attention.sigma > 0 && isfinite(config->attention.sigma)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma is %g, expected a finite number above 0",
                      config->attention.sigma);

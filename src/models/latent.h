@@ -40,10 +40,6 @@ typedef struct hark_latent_layers {
   size_t bytes;                     /* of the whole struct, one allocation */
 } hark_latent_layers;
 
-/* Refuses settings that no model of real vectors supports, latent or finite; `name` is the architecture's. Errors:
- * HARK_BAD_CONFIGURATION. */
-HARK_MUST_CHECK hark_status hark_vectors_check(hark_context *context, const hark_network_config *config, const char *name);
-
 /* sigma^2 of (5.4) for heads of `head_dim` features. */
 static inline double hark_latent_sigma_square(int64_t head_dim) { return (double)head_dim; }
 

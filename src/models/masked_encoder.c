@@ -5,11 +5,6 @@
  */
 #include "models/stack.h"
 
-static hark_status check(hark_context *context, const hark_network_config *config) {
-  if (!config->attention.forget_gate) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
-}
-
 static hark_status declare(hark_context *context, hark_network *network) { return hark_architecture_decoder.declare(context, network); }
 
 static hark_status logits(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
@@ -21,7 +16,6 @@ const hark_architecture hark_architecture_masked_encoder = {
     .name = "masked_encoder",
     .summary = "every token sees all others; predicts masked tokens, to pre-train encoders",
     .predicts_hidden = true,
-    .check = check,
     .declare = declare,
     .logits = logits,
 };

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "models/stack.h"
+#include "models/model_rules.h"
 
 const hark_architecture *hark_architecture_of(int kind) {
   static const hark_architecture *const rows[] = {
@@ -15,98 +15,25 @@ const hark_architecture *hark_architecture_of(int kind) {
   return kind >= 0 && kind < HARK_ARCHITECTURE_COUNT ? rows[kind] : NULL;
 }
 
-static hark_status check_rotary(hark_context *context, const hark_network_config *config) {
-  const bool learned = config->rotary.learned != HARK_ROTARY_STATIC, scaled = config->rotary.scaling != HARK_ROTARY_AS_TRAINED;
-  if ((learned || scaled) && config->positions != HARK_POSITIONS_ROTARY)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s needs model.positions rotary", learned ? "learned" : "scaling");
-  if (learned && scaled)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.scaling is for static rates, and model.rotary.learned asks for others");
-  if (!scaled) return HARK_OK;
-  hark_rotary_tuning tuning;
-  const hark_rotary_spec spec = hark_stack_rotary(config, &tuning);
-  if (hark_rotary_depends_on_length(&spec) && (config->architecture != HARK_ARCHITECTURE_DECODER || config->sentences))
-    return hark_fail(
-        context, HARK_BAD_CONFIGURATION,
-        "model.rotary.scaling dynamic and longrope depend on the length of a text, expected model.architecture decoder and texts "
-        "that are read one by one, no sentences");
-  return hark_rotary_check(context, &spec);
-}
-
-/* What a file may say that no configuration does. */
-static hark_status check_ridge(hark_context *context, const hark_network_config *config) {
-  if (!hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME))
-    return HARK_OK; /* configurations carry the fields always */
-  if (!(config->attention.ridge > 0) || !isfinite(config->attention.ridge))
+/* Refuses numbers that are out of range in a struct that was filled by hand. Files and configurations are checked by the table of options
+ * (model_options.h); the rules between options (model_rules.h) divide by some of these numbers. */
+static hark_status check_numbers(hark_context *context, const hark_network_config *config) {
+  const struct {
+    const char *name;
+    int64_t value, least;
+  } numbers[] = {{"vocabulary", config->vocabulary, 1}, {"layers", config->layers, 1},
+                 {"heads", config->heads, 1},           {"key_heads", config->key_heads, 1},
+                 {"width", config->width, 1},           {"feed_forward_width", config->feed_forward_width, 1},
+                 {"context", config->context, 1},       {"attention_width", config->attention_width, 0}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].value < numbers[i].least)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "model.%s is %" PRId64 ", expected at least %" PRId64, numbers[i].name,
+                       numbers[i].value, numbers[i].least);
+  if (hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME) &&
+      (!(config->attention.ridge > 0) || !isfinite(config->attention.ridge)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0",
                      config->attention.ridge);
-  const int64_t apart = hark_layer_choice_without(&config->attention.normalisation, HARK_NORMALISATION_CME, &config->attention.structure,
-                                                  HARK_STRUCTURE_DENSE, config->layers);
-  if (apart >= 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, apart);
-  hark_rotary_tuning tuning;
-  const hark_rotary_spec rotary = hark_stack_rotary(config, &tuning);
-  if (config->attention.sigma_learned && config->attention.unit && hark_rotary_magnitude(&rotary) != 1)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.rotary.scaling %s enlarges queries and keys, which model.attention.unit undoes where "
-                     "model.attention.sigma_learned is set",
-                     config->rotary.scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
-  if (config->attention.sigma_learned && config->attention.kernel != HARK_KERNEL_RBF)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
   return HARK_OK;
-}
-
-static hark_status check_layers(hark_context *context, const hark_network_config *config) {
-  const struct {
-    const char *name;
-    const hark_layer_choice *choice;
-  } patterns[] = {{"structure", &config->attention.structure}, {"normalisation", &config->attention.normalisation}};
-  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-    if (patterns[i].choice->count > hark_max(1, config->layers))
-      return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "model.attention.%s has %d words for %" PRId64 " layers, expected one a layer or fewer", patterns[i].name,
-                       (int)patterns[i].choice->count, config->layers);
-  return HARK_OK;
-}
-
-static hark_status check(hark_context *context, const hark_network_config *config) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } positive[] = {{"vocabulary", config->vocabulary}, {"layers", config->layers}, {"heads", config->heads},
-                  {"key_heads", config->key_heads},   {"width", config->width},   {"feed_forward_width", config->feed_forward_width},
-                  {"context", config->context}};
-  for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-    if (positive[i].value < 1)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "model.%s is %" PRId64 ", expected at least 1", positive[i].name,
-                       positive[i].value);
-  const bool apart = config->attention_width != 0;
-  const int64_t width = apart ? config->attention_width : config->width;
-  if (width < 1 || width % config->heads != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.%s %" PRId64 " is not a multiple of model.heads %" PRId64,
-                     apart ? "attention_width" : "width", width, config->heads);
-  if (config->heads % config->key_heads != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.heads %" PRId64 " is not a multiple of model.key_heads %" PRId64,
-                     config->heads, config->key_heads);
-  if (config->positions == HARK_POSITIONS_ROTARY && hark_network_head_dim(config) % 2 != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "rotary positions turn pairs of features: model.%s / model.heads is %" PRId64 ", expected an even number",
-                     apart ? "attention_width" : "width", hark_network_head_dim(config));
-  HARK_TRY(check_layers(context, config));
-  HARK_TRY(check_ridge(context, config));
-  return check_rotary(context, config);
-}
-
-/* Real vectors go into some architectures, and numbers come out of these. */
-static hark_status check_vectors(hark_context *context, const hark_network_config *config, const hark_architecture *architecture) {
-  if (config->features < 0 || config->responses < 0 || (config->features > 0) != (config->responses > 0))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "vectors of %" PRId64 " features and %" PRId64 " responses, expected both at least 1, or none", config->features,
-                     config->responses);
-  if (config->features == 0 || architecture->predicts_vectors || architecture->may_read_vectors) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION,
-                   "model.architecture %s reads tokens of a vocabulary, and vectors of %" PRId64 " features are asked for",
-                   architecture->name, config->features);
 }
 
 hark_status hark_network_declare(hark_context *context, const hark_network_config *config, hark_type type, hark_network **out) {
@@ -115,14 +42,9 @@ hark_status hark_network_declare(hark_context *context, const hark_network_confi
   if (architecture == NULL)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture is %d, expected one of " HARK_ARCHITECTURE_WORDS,
                      config->architecture);
-  HARK_TRY(check(context, config));
-  if (architecture->causal && config->attention.coarse_query == HARK_COARSE_QUERY_MEAN &&
-      hark_layer_choice_has(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL))
-    return hark_fail(
-        context, HARK_BAD_CONFIGURATION,
-        "model.attention.coarse_query is mean, and a causal model's queries know nothing of later ones, expected first or exact");
+  HARK_TRY(check_numbers(context, config));
   if (architecture->check != NULL) HARK_TRY(architecture->check(context, config));
-  HARK_TRY(check_vectors(context, config, architecture));
+  HARK_TRY(hark_model_rules_require(context, config));
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_network), &memory));
   hark_network *network = memory;

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "backend/rotary_ramp.h"
 
@@ -115,34 +116,46 @@ void hark_rotary_tables_close(hark_context *context, hark_rotary_tables *tables)
 }
 
 /* Checks a list of longrope. */
-static hark_status check_factors(hark_context *context, const hark_rotary_spec *spec, const char *name, const hark_rotary_factors *list) {
+static bool factors_are_sound(const hark_rotary_spec *spec, const char *name, const hark_rotary_factors *list, char *message) {
+  int32_t j = 0;
+  while (j < list->count && list->values[j] > 0 && isfinite(list->values[j])) j++;
   if (list->count != pairs_of(spec))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.rotary.%s has %" PRId32 " numbers, expected one for each of the %" PRId64 " pairs that turn", name, list->count,
-                     pairs_of(spec));
-  for (int32_t j = 0; j < list->count; j++)
-    if (!(list->values[j] > 0) || !isfinite(list->values[j]))
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s: number %" PRId32 " is %g, expected a finite number above 0", name,
-                       j + 1, list->values[j]);
-  return HARK_OK;
+    (void)snprintf(message, HARK_MESSAGE_BYTES,
+                   "model.rotary.%s has %" PRId32 " numbers, expected one for each of the %" PRId64 " pairs that turn", name, list->count,
+                   pairs_of(spec));
+  else if (j < list->count)
+    (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s: number %" PRId32 " is %g, expected a finite number above 0", name, j + 1,
+                   list->values[j]);
+  return list->count == pairs_of(spec) && j == list->count;
 }
 
-hark_status hark_rotary_check(hark_context *context, const hark_rotary_spec *spec) {
+/* Checks the ends of the ramp of yarn or llama3. */
+static bool ends_are_sound(const hark_rotary_spec *spec, char *message) {
   const hark_rotary_tuning *tuning = tuning_of(spec);
   const bool yarn = spec->scaling == HARK_ROTARY_YARN;
   const double fast = or_default(yarn ? tuning->beta_fast : tuning->high_frequency, yarn ? HARK_ROTARY_FAST_TURNS : LLAMA_HIGH_TURNS),
                slow = or_default(yarn ? tuning->beta_slow : tuning->low_frequency, yarn ? HARK_ROTARY_SLOW_TURNS : LLAMA_LOW_TURNS);
-  if ((yarn || spec->scaling == HARK_ROTARY_LLAMA3) && !(fast > slow && slow > 0 && isfinite(fast)))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s %g is not above model.rotary.%s %g",
-                     yarn ? "beta_fast" : "high_freq_factor", fast, yarn ? "beta_slow" : "low_freq_factor", slow);
-  if (yarn && (tuning->mscale != 0) != (tuning->mscale_all_dim != 0))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.mscale needs model.rotary.mscale_all_dim, and the other way round");
-  if (spec->scaling != HARK_ROTARY_LONGROPE) return HARK_OK;
-  if (spec->context < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.original_context is %" PRId64 ", expected 2 or more for longrope",
-                     spec->context);
-  HARK_TRY(check_factors(context, spec, "short_factor", &tuning->short_factor));
-  return check_factors(context, spec, "long_factor", &tuning->long_factor);
+  if (fast > slow && slow > 0 && isfinite(fast)) return true;
+  (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s %g is not above model.rotary.%s %g", yarn ? "beta_fast" : "high_freq_factor",
+                 fast, yarn ? "beta_slow" : "low_freq_factor", slow);
+  return false;
+}
+
+bool hark_rotary_is_sound(const hark_rotary_spec *spec, char *message) {
+  const hark_rotary_tuning *tuning = tuning_of(spec);
+  const bool yarn = spec->scaling == HARK_ROTARY_YARN, longrope = spec->scaling == HARK_ROTARY_LONGROPE;
+  if ((yarn || spec->scaling == HARK_ROTARY_LLAMA3) && !ends_are_sound(spec, message)) return false;
+  if (yarn && (tuning->mscale != 0) != (tuning->mscale_all_dim != 0)) {
+    (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.mscale needs model.rotary.mscale_all_dim, and the other way round");
+    return false;
+  }
+  if (longrope && spec->context < 2) {
+    (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.original_context is %" PRId64 ", expected 2 or more for longrope",
+                   spec->context);
+    return false;
+  }
+  return !longrope || (factors_are_sound(spec, "short_factor", &tuning->short_factor, message) &&
+                       factors_are_sound(spec, "long_factor", &tuning->long_factor, message));
 }
 
 hark_status hark_rotary_source_open(hark_context *context, const hark_rotary_spec *spec, int64_t rows, hark_rotary_source *out) {

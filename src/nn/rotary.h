@@ -80,9 +80,9 @@ bool hark_rotary_same_rates(const hark_rotary_spec *spec, int64_t length, int64_
 HARK_MUST_CHECK hark_status hark_rotary_tables_open(hark_context *context, const hark_rotary_spec *spec, hark_rotary_tables *out);
 void hark_rotary_tables_close(hark_context *context, hark_rotary_tables *tables);
 
-/* Refuses invalid settings of a scaling with HARK_BAD_CONFIGURATION: lists whose length is not the number of pairs, numbers outside their
- * ranges, ends in the wrong order. */
-HARK_MUST_CHECK hark_status hark_rotary_check(hark_context *context, const hark_rotary_spec *spec);
+/* Whether the settings of a scaling are valid; otherwise false, with the reason in message[HARK_MESSAGE_BYTES]: a list whose length is not
+ * the number of pairs, a number outside its range, ends in the wrong order. */
+bool hark_rotary_is_sound(const hark_rotary_spec *spec, char *message);
 
 /* Initial rates, which several layers may share. */
 typedef struct hark_rotary_source {

@@ -10,6 +10,8 @@
 #include "core/thread_count.h"
 #include "data/formats/example_format.h"
 #include "io/number.h"
+#include "io/words.h"
+#include "models/model_rules.h"
 #include "train/config_ahca.h"
 #include "train/config_rotary.h"
 
@@ -245,17 +247,20 @@ hark_bond hark_config_bond(const char *option) {
   return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
-hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
-                                  bool (*fits)(const hark_network_config *model), const char *expected) {
+hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *expected) {
   const hark_model_list *const list = hark_model_list_of(name);
   const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
   hark_model_list_clear(list, &config->model);
   for (int64_t i = 0; i < texts->count; i++) {
     const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
-    if (reading == HARK_LIST_READ && (fits == NULL || fits(&config->model))) continue;
+    if (reading == HARK_LIST_READ) continue;
     hark_model_list_clear(list, &config->model);
-    if (reading == HARK_LIST_FULL) return hark_options_complain(context, set, name, "more than %d numbers", (int)list->most);
-    return hark_options_complain(context, set, name, "\"%.40s\" given, expected %s", texts->items[i], expected);
+    if (reading == HARK_LIST_FULL)
+      HARK_TRY(hark_options_complain(context, set, name, "more than %d numbers", (int)list->most));
+    else
+      HARK_TRY(hark_options_complain(context, set, name, "\"%.40s\" given, expected %s", texts->items[i], expected));
+    hark_options_note_bad(set, name);
+    break;
   }
   return HARK_OK;
 }
@@ -313,20 +318,6 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
   return hark_options_complain(context, set, "model.positional", "%s", message);
 }
 
-static hark_status check_hierarchy(hark_context *context, hark_options *set, const hark_config *config) {
-  if (!hark_layer_choice_has(&config->model.attention.structure, HARK_STRUCTURE_HIERARCHICAL)) return HARK_OK;
-  if (config->model.attention.hierarchy_block % 2 != 0)
-    HARK_TRY(hark_options_complain(context, set, "model.attention.hierarchy_block",
-                                   "hierarchy_block is %" PRId64 ", expected an even number", config->model.attention.hierarchy_block));
-  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN && config->model.architecture == HARK_ARCHITECTURE_DECODER)
-    HARK_TRY(hark_options_complain(context, set, "model.attention.coarse_query",
-                                   "a decoder is causal and a mean of queries knows later ones, expected first or exact"));
-  if (config->model.attention.forget_gate)
-    HARK_TRY(hark_options_complain(context, set, "model.attention.forget_gate",
-                                   "forget gates differ inside a cell of structure hierarchical, expected dense or window"));
-  return HARK_OK;
-}
-
 /* Sets the defaults of models of real vectors: the settings of their theorems. */
 static void settle_vectors(const hark_options *set, hark_config *config) {
   const bool latent = config->model.architecture == HARK_ARCHITECTURE_LATENT;
@@ -366,15 +357,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder predicts classes of examples, expected a data.format other than corpus"));
-  if (config->model.architecture != HARK_ARCHITECTURE_DECODER && config->model.attention.forget_gate)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
   if (config->model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.initialisation != HARK_INITIALISATION_GPT2)
-    HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture",
-                                   "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
   settle_tokenizer(set, config);
   if (!examples) return HARK_OK;
@@ -392,41 +377,21 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   return HARK_OK;
 }
 
-/* Refuses lists with more words than layers. */
-static hark_status check_layers(hark_context *context, hark_options *set, const hark_config *config) {
-  const struct {
-    const char *name;
-    const hark_layer_choice *choice;
-  } patterns[] = {{"model.attention.structure", &config->model.attention.structure},
-                  {"model.attention.normalisation", &config->model.attention.normalisation}};
-  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-    if (patterns[i].choice->count <= hark_max(1, config->model.layers)) continue;
-    char names[80];
-    (void)snprintf(names, sizeof names, "model.layers %s", patterns[i].name);
-    HARK_TRY(hark_options_complain(context, set, names, "%s has %d words for %" PRId64 " layer%s, expected one a layer or fewer",
-                                   patterns[i].name, (int)patterns[i].choice->count, config->model.layers,
-                                   config->model.layers == 1 ? "" : "s"));
-  }
-  return HARK_OK;
-}
+/* Adds a problem for a violated rule of models. An option without effect is refused as such (hark_options_refuse_idle()). */
+typedef struct complaint {
+  hark_context *context;
+  hark_options *set;
+} complaint;
 
-/* Kernel ridge attention is dense, has no weights to drop and no gates, and needs a positive definite kernel. */
-static hark_status check_ridge(hark_context *context, hark_options *set, const hark_config *config) {
-  const bool cme = hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME);
-  const struct {
-    const char *option, *message;
-    bool wrong;
-  } rules[] = {
-      {"model.attention.structure", "normalisation cme needs structure dense",
-       hark_layer_choice_without(&config->model.attention.normalisation, HARK_NORMALISATION_CME, &config->model.attention.structure,
-                                 HARK_STRUCTURE_DENSE, config->model.layers) >= 0},
-      {"model.attention.forget_gate", "normalisation cme needs a symmetric kernel, which forget gates do not leave",
-       cme && config->model.attention.forget_gate},
-      {"model.attention.dropout", "normalisation cme has no normalised weights to drop", cme && config->model.attention.dropout > 0},
-  };
-  for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-    if (rules[i].wrong) HARK_TRY(hark_options_complain(context, set, rules[i].option, "%s", rules[i].message));
-  return HARK_OK;
+static hark_status complain(void *data, const char *names, const char *message) {
+  const complaint *const c = data;
+  size_t length;
+  for (const char *at = names, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;) {
+    char name[HARK_OPTION_WORD_BYTES];
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, word);
+    if (hark_options_is_idle(c->set, name)) return HARK_OK;
+  }
+  return hark_options_complain(c->context, c->set, names, "%s", message);
 }
 
 /* Records derived values, because a run's config.yaml may be the configuration of another run. */
@@ -447,25 +412,12 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
   note_derived(set, config);
 
-  const bool apart = config->model.attention_width != 0;
-  const int64_t heads = config->model.heads, key_heads = config->model.key_heads;
-  const int64_t width = apart ? config->model.attention_width : config->model.width;
-  if (width % heads != 0) {
-    HARK_TRY(hark_options_complain(context, set, apart ? "model.attention_width model.heads" : "model.width model.heads",
-                                   "%s %" PRId64 " is not divisible by heads %" PRId64, apart ? "attention_width" : "width", width, heads));
-  } else if (config->model.positions == HARK_POSITIONS_ROTARY && width / heads % 2 != 0) {
-    HARK_TRY(hark_options_complain(context, set, "model.positions model.width model.heads",
-                                   "rotary positions need an even head dimension, width / heads is %" PRId64, width / heads));
-  }
-  if (heads % key_heads != 0) {
-    HARK_TRY(hark_options_complain(context, set, "model.key_heads model.heads", "heads %" PRId64 " is not divisible by key_heads %" PRId64,
-                                   heads, key_heads));
-  }
-  HARK_TRY(check_layers(context, set, config));
-  HARK_TRY(check_hierarchy(context, set, config));
-  HARK_TRY(check_ridge(context, set, config));
-  HARK_TRY(settle_examples(context, set, config));
+  complaint data = {context, set};
+  HARK_TRY(hark_config_settle_rotary(context, set, config));
   HARK_TRY(hark_config_settle_ahca(context, set, config));
+  HARK_TRY(hark_model_rules_check(&config->model, false, complain, &data));
+  HARK_TRY(hark_config_check_rotary(context, set, config));
+  HARK_TRY(settle_examples(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
       !hark_config_has_examples(config)) { /* separate files */
     const hark_option_source split = hark_options_source(set, "data.split");
@@ -475,7 +427,6 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     config->data.split = HARK_DIVIDE_FILES;
   }
   HARK_TRY(check_positional(context, set, config));
-  HARK_TRY(hark_config_settle_rotary(context, set, config));
   HARK_TRY(settle_length(context, set, config));
   HARK_TRY(check_counts(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {

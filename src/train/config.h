@@ -109,10 +109,10 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
-/* Reads the numbers of a list option of the model. A text that is no number, or that `fits` refuses after the previous ones (NULL: accepts
- * all), becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
+/* Reads the numbers of a list option of the model. A text that is no list of numbers in the option's range becomes a problem, "... expected
+ * EXPECTED"; rules that concern the option are then not checked. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
-                                                  bool (*fits)(const hark_network_config *model), const char *expected);
+                                                  const char *expected);
 
 /* The format that data.format names; "": the examples' folder names it. */
 const char *hark_config_format(const hark_config *config);

@@ -8,8 +8,11 @@
  * run. */
 void hark_config_recall_rotary(const hark_options *set, hark_config *config);
 
-/* Recalls, reads the lists, and adds a problem for every missing option of the scaling and for every impossible combination. A resumed
- * run's options of other scalings are reset to their defaults. Errors: HARK_OUT_OF_MEMORY. */
+/* Recalls, and reads the lists. A resumed run's options of other scalings are reset to their defaults. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config);
+
+/* Adds problems that the model's rules do not know: data that a scaling does not fit, and a scaling without its factor. Errors:
+ * HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_config_check_rotary(hark_context *context, hark_options *set, const hark_config *config);
 
 #endif

@@ -1,0 +1,230 @@
+/* model_rules.c - see model_rules.h; the rules for attention, for the data, and for encoders. */
+#include "models/model_rules.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/words.h"
+#include "models/encoder.h"
+#include "models/model_options.h"
+
+/* ---- heads ---- */
+
+static bool width_of_heads(const hark_network_config *config, char *message) {
+  return config->attention_width == 0 && config->width % config->heads != 0 &&
+         hark_rule_violated(message, "model.width %" PRId64 " is not divisible by model.heads %" PRId64, config->width, config->heads);
+}
+
+static bool attention_width_of_heads(const hark_network_config *config, char *message) {
+  return config->attention_width % config->heads != 0 &&
+         hark_rule_violated(message, "model.attention_width %" PRId64 " is not divisible by model.heads %" PRId64, config->attention_width,
+                            config->heads);
+}
+
+static bool key_heads_of_heads(const hark_network_config *config, char *message) {
+  return config->heads % config->key_heads != 0 &&
+         hark_rule_violated(message, "model.heads %" PRId64 " is not divisible by model.key_heads %" PRId64, config->heads,
+                            config->key_heads);
+}
+
+/* Rotary positions rotate pairs of features. A width that is not divisible violates another rule. */
+static bool has_odd_heads(const hark_network_config *config) {
+  const int64_t width = config->attention_width != 0 ? config->attention_width : config->width;
+  return config->positions == HARK_POSITIONS_ROTARY && width % config->heads == 0 && hark_network_head_dim(config) % 2 != 0;
+}
+
+static bool pairs_of_width(const hark_network_config *config, char *message) {
+  return config->attention_width == 0 && has_odd_heads(config) &&
+         hark_rule_violated(message, "rotary positions need an even head dimension, model.width / model.heads is %" PRId64,
+                            hark_network_head_dim(config));
+}
+
+static bool pairs_of_attention_width(const hark_network_config *config, char *message) {
+  return config->attention_width != 0 && has_odd_heads(config) &&
+         hark_rule_violated(message, "rotary positions need an even head dimension, model.attention_width / model.heads is %" PRId64,
+                            hark_network_head_dim(config));
+}
+
+/* ---- the attention of layers ---- */
+
+static bool has_more_words(const hark_network_config *config, const hark_layer_choice *choice, const char *name, char *message) {
+  const int64_t layers = hark_max(1, config->layers);
+  return choice->count > layers &&
+         hark_rule_violated(message, "model.attention.%s has %d words for %" PRId64 " layer%s, expected at most one per layer", name,
+                            (int)choice->count, layers, layers == 1 ? "" : "s");
+}
+
+static bool structures_of_layers(const hark_network_config *config, char *message) {
+  return has_more_words(config, &config->attention.structure, "structure", message);
+}
+
+static bool normalisations_of_layers(const hark_network_config *config, char *message) {
+  return has_more_words(config, &config->attention.normalisation, "normalisation", message);
+}
+
+static bool is_hierarchical(const hark_network_config *config) {
+  return hark_layer_choice_has(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL);
+}
+
+static bool even_hierarchy_block(const hark_network_config *config, char *message) {
+  return is_hierarchical(config) && config->attention.hierarchy_block % 2 != 0 &&
+         hark_rule_violated(message, "model.attention.hierarchy_block is %" PRId64 ", expected an even number",
+                            config->attention.hierarchy_block);
+}
+
+static bool coarse_query_of_causal(const hark_network_config *config, char *message) {
+  return is_hierarchical(config) && config->attention.coarse_query == HARK_COARSE_QUERY_MEAN &&
+         hark_architecture_of(config->architecture)->causal &&
+         hark_rule_violated(message,
+                            "model.attention.coarse_query is mean, which depends on later queries, and model.architecture %s is causal, "
+                            "expected first or exact",
+                            hark_architecture_of(config->architecture)->name);
+}
+
+static bool gates_of_hierarchy(const hark_network_config *config, char *message) {
+  return is_hierarchical(config) && config->attention.forget_gate &&
+         hark_rule_violated(message,
+                            "model.attention.forget_gate has gates that differ inside a cell of model.attention.structure "
+                            "hierarchical, expected dense or window");
+}
+
+static bool gates_of_decoder(const hark_network_config *config, char *message) {
+  return config->attention.forget_gate && config->architecture != HARK_ARCHITECTURE_DECODER &&
+         hark_rule_violated(message, "model.attention.forget_gate needs model.architecture decoder");
+}
+
+/* ---- kernel ridge regression ---- */
+
+static bool is_ridge(const hark_network_config *config) {
+  return hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME);
+}
+
+static bool ridge_is_dense(const hark_network_config *config, char *message) {
+  const int64_t layer = hark_layer_choice_without(&config->attention.normalisation, HARK_NORMALISATION_CME, &config->attention.structure,
+                                                  HARK_STRUCTURE_DENSE, config->layers);
+  return layer >= 0 &&
+         hark_rule_violated(message, "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, layer);
+}
+
+static bool ridge_without_gates(const hark_network_config *config, char *message) {
+  return is_ridge(config) && config->attention.forget_gate &&
+         hark_rule_violated(message,
+                            "model.attention.normalisation cme needs a symmetric kernel, and with model.attention.forget_gate it "
+                            "is not");
+}
+
+static bool ridge_without_dropout(const hark_network_config *config, char *message) {
+  return is_ridge(config) && config->attention.dropout > 0 &&
+         hark_rule_violated(message,
+                            "model.attention.normalisation cme has no normalised weights to drop, expected model.attention.dropout 0");
+}
+
+/* The magnitude of a scaling would be divided out by the lengths. */
+static bool unit_of_scaled(const hark_network_config *config, char *message) {
+  hark_rotary_tuning tuning;
+  const hark_rotary_spec rotary = hark_stack_rotary(config, &tuning);
+  return is_ridge(config) && config->attention.sigma_learned && config->attention.unit && hark_rotary_magnitude(&rotary) != 1 &&
+         hark_rule_violated(message,
+                            "model.rotary.scaling %s multiplies queries and keys, which model.attention.unit undoes where "
+                            "model.attention.sigma_learned is set",
+                            config->rotary.scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
+}
+
+static bool sigma_of_rbf(const hark_network_config *config, char *message) {
+  return is_ridge(config) && config->attention.sigma_learned && config->attention.kernel != HARK_KERNEL_RBF &&
+         hark_rule_violated(message, "model.attention.sigma_learned needs model.attention.kernel rbf");
+}
+
+/* ---- encoders ---- */
+
+static bool is_encoder(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_ENCODER; }
+
+static bool classes_of_encoder(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->classes < 2 &&
+         hark_rule_violated(message, "an encoder predicts classes: there are %" PRId64 ", expected at least 2", config->classes);
+}
+
+static bool parts_of_encoder(const hark_network_config *config, char *message) {
+  return is_encoder(config) && (config->parts < 0 || config->parts > 2) &&
+         hark_rule_violated(message, "an encoder reads %" PRId64 " sequences per example, expected 1 or 2", config->parts);
+}
+
+/* The second hidden layer has half the width. */
+static bool head_of_pairs(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->parts == 2 && hark_encoder_head_width(config) < 2 &&
+         hark_rule_violated(message, "model.head_width is 1, expected at least 2 for pairs");
+}
+
+/* ---- the list ---- */
+
+static const hark_model_rule rules[] = {
+    {"model.width model.heads", width_of_heads},
+    {"model.attention_width model.heads", attention_width_of_heads},
+    {"model.key_heads model.heads", key_heads_of_heads},
+    {"model.positions model.width model.heads", pairs_of_width},
+    {"model.positions model.attention_width model.heads", pairs_of_attention_width},
+    {"model.layers model.attention.structure", structures_of_layers},
+    {"model.layers model.attention.normalisation", normalisations_of_layers},
+    {"model.attention.hierarchy_block model.attention.structure", even_hierarchy_block},
+    {"model.attention.coarse_query model.architecture", coarse_query_of_causal},
+    {"model.attention.forget_gate model.attention.structure", gates_of_hierarchy},
+    {"model.attention.forget_gate model.architecture", gates_of_decoder},
+    {"model.attention.structure model.attention.normalisation", ridge_is_dense},
+    {"model.attention.forget_gate model.attention.normalisation", ridge_without_gates},
+    {"model.attention.dropout model.attention.normalisation", ridge_without_dropout},
+    {"model.attention.unit model.rotary.scaling model.attention.sigma_learned", unit_of_scaled},
+    {"model.attention.sigma_learned model.attention.kernel", sigma_of_rbf},
+    {"model.classes model.architecture", classes_of_encoder},
+    {"model.parts model.architecture", parts_of_encoder},
+    {"model.head_width model.parts", head_of_pairs},
+};
+const hark_rule_list hark_rules_of_all = {rules, (int)(sizeof rules / sizeof *rules)};
+
+static const hark_rule_list *const lists[] = {&hark_rules_of_all, &hark_rules_of_rotary, &hark_rules_of_vectors, &hark_rules_of_ahca};
+
+const hark_model_rule *hark_model_rule_at(int index) {
+  for (size_t i = 0; index >= 0 && i < sizeof lists / sizeof *lists; i++) {
+    if (index < lists[i]->count) return &lists[i]->rules[index];
+    index -= lists[i]->count;
+  }
+  return NULL;
+}
+
+bool hark_model_rule_concerns_data(const hark_model_rule *rule) {
+  size_t length;
+  for (const char *at = rule->options, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;) {
+    const hark_model_option *row;
+    for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++)
+      if (row->fact && strlen(row->option.name) == length && memcmp(row->option.name, word, length) == 0) return true;
+  }
+  return false;
+}
+
+bool hark_rule_violated(char *message, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(message, HARK_MESSAGE_BYTES, format, arguments);
+  va_end(arguments);
+  return true;
+}
+
+hark_status hark_model_rules_check(const hark_network_config *config, bool data_known, hark_rule_report report, void *data) {
+  char message[HARK_MESSAGE_BYTES];
+  const hark_model_rule *rule;
+  for (int i = 0; (rule = hark_model_rule_at(i)) != NULL; i++) {
+    if (!data_known && hark_model_rule_concerns_data(rule)) continue;
+    if (rule->violated(config, message)) HARK_TRY(report(data, rule->options, message));
+  }
+  return HARK_OK;
+}
+
+static hark_status refuse(void *data, const char *options, const char *message) {
+  (void)options; /* the message names them */
+  return hark_fail(data, HARK_BAD_CONFIGURATION, "%s", message);
+}
+
+hark_status hark_model_rules_require(hark_context *context, const hark_network_config *config) {
+  return hark_model_rules_check(config, true, refuse, context);
+}
