@@ -91,7 +91,8 @@ static void all_problems_of_a_configuration_are_told(void **state) {
     if (strstr(err, parts[i]) == NULL) fail_msg("\"%s\" is not among\n%s", parts[i], err);
   }
   assert_int_equal(test_line_count(err), 6);
-  expect("config --width 30 --heads 4 --key-heads 3 --steps 3 --tokens 5", HARK_EXIT_USAGE, "", "width 30 is not divisible by heads 4");
+  expect("config --width 30 --heads 4 --key-heads 3 --steps 3 --tokens 5", HARK_EXIT_USAGE, "",
+         "model.width 30 is not divisible by model.heads 4");
   assert_int_equal(test_line_count(err), 3);
 }
 
@@ -270,7 +271,7 @@ static void a_run_goes_from_text_to_text(void **state) {
   expect("train --resume --out run", HARK_EXIT_DONE, "step 7 of 7", "");
   expect("generate run --max-new-tokens 4611686018427387904", HARK_EXIT_MEMORY, "", "does not fit in memory");
   expect("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "", "--seed: \"x\" given");
-  assert_non_null(strstr(err, "--width: width 15 is not divisible by heads 2"));
+  assert_non_null(strstr(err, "--width: model.width 15 is not divisible by model.heads 2"));
   assert_int_equal(test_line_count(err), 2);
 }
 

@@ -78,17 +78,18 @@ static void wrong_options_are_one_line(void **state) {
   (void)state;
   static const struct {
     const char *words, *says;
-  } wrong[] = {{"--ridge 0 --normalisation cme", "--ridge: "},
-               {"--ridge -1 --normalisation cme", "--ridge: "},
-               {"--normalisation cme --positional 'window(w=3)' --positions none", "not positive definite"},
-               {"--normalisation cme --positional t5 --positions none", "not positive definite"},
-               {"--normalisation cme --structure window", "normalisation cme needs structure dense"},
-               {"--layers 2 --normalisation softmax,cme --structure dense,window", "normalisation cme needs structure dense"},
-               {"--layers 2 --normalisation cme,softmax,softmax", "3 words for 2 layers, expected one a layer or fewer"},
-               {"--normalisation cme --forget-gate", "normalisation cme needs a symmetric kernel"},
-               {"--normalisation cme --attention-dropout 0.1", "no normalised weights to drop"},
-               {"--normalisation cme --sigma-learned", "it needs --kernel rbf (which is exp)"},
-               {"--ridge-learned", "it needs --normalisation cme (which is softmax)"}};
+  } wrong[] = {
+      {"--ridge 0 --normalisation cme", "--ridge: "},
+      {"--ridge -1 --normalisation cme", "--ridge: "},
+      {"--normalisation cme --positional 'window(w=3)' --positions none", "not positive definite"},
+      {"--normalisation cme --positional t5 --positions none", "not positive definite"},
+      {"--normalisation cme --structure window", "normalisation cme needs model.attention.structure dense"},
+      {"--layers 2 --normalisation softmax,cme --structure dense,window", "normalisation cme needs model.attention.structure dense"},
+      {"--layers 2 --normalisation cme,softmax,softmax", "3 words for 2 layers, expected at most one per layer"},
+      {"--normalisation cme --forget-gate", "normalisation cme needs a symmetric kernel"},
+      {"--normalisation cme --attention-dropout 0.1", "no normalised weights to drop"},
+      {"--normalisation cme --sigma-learned", "it needs --kernel rbf (which is exp)"},
+      {"--ridge-learned", "it needs --normalisation cme (which is softmax)"}};
   char words[512];
   write_rows(LENGTH, DIM, NULL);
   expect(ATTEND, HARK_EXIT_USAGE, "", "cme needs --ridge X above 0");

@@ -320,7 +320,7 @@ static void what_makes_no_run_is_refused(void **state) {
   } cases[] = {
       {SMALL LABELS, "decoder predicts tokens, and the data have classes"},
       {SMALL "--context 16 --architecture encoder " FOLDER("recall"), "an encoder predicts classes"},
-      {CHUNKS PAIRS, "ahca reads one sequence an example"},
+      {CHUNKS PAIRS, "ahca reads one sequence per example"},
       {SMALL TEXT "--architecture encoder ", "an encoder predicts classes of examples"},
       {SMALL TEXT "--architecture latent ", "latent reads real vectors"},
       {RUN "--context 8 " TEXT "--architecture finite ", "finite reads real vectors"},

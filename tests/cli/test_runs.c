@@ -406,7 +406,7 @@ static void five_errors_are_five_lines(void **state) {
   (void)state;
   test_file_write_text(folder, "bad.yaml",
                        "model:\n  width: 30\n  heads: 4\n  activation: gelo\ntrain:\n  lr: 3\n  minimum_rate: 1\n  learning_rate: 0.5\n");
-  static const char *const parts[] = {"width 30 is not divisible by heads 4", "bad.yaml:4: model.activation: \"gelo\" given",
+  static const char *const parts[] = {"model.width 30 is not divisible by model.heads 4", "bad.yaml:4: model.activation: \"gelo\" given",
                                       "bad.yaml:6: train.lr: unknown key", "minimum_rate 1 is above learning_rate 0.5",
                                       "--context: \"0\" given"};
   expect("train --config bad.yaml --data text.txt --out run --context 0", HARK_EXIT_USAGE, "", "");

@@ -442,7 +442,7 @@ static void what_an_encoder_cannot_be_is_refused(void **state) {
                {variants[0].config, "expected 1 or 2"},
                {variants[0].config, "head_width is 1"},
                {variants[0].config, "forget_gate needs model.architecture decoder"},
-               {variants[0].config, "model.attention_width 7 is not a multiple of model.heads 2"},
+               {variants[0].config, "model.attention_width 7 is not divisible by model.heads 2"},
                {variants[0].config, "model.architecture is 99"}};
   cases[0].config.classes = 1;
   cases[1].config.parts = 3;

@@ -450,18 +450,19 @@ static void what_they_cannot_be_is_refused(void **state) {
     cases[i].config = variants[cases[i].variant].config;
   }
   cases[0].config.features = 0, cases[0].message = "reads real vectors";
-  cases[1].config.bias = true, cases[1].message = "neither biases nor dropout";
+  cases[1].config.bias = true, cases[1].message = "expected model.bias false";
   cases[2].config.positions = HARK_POSITIONS_LEARNED, cases[2].message = "exchangeable tokens";
-  cases[3].config.attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), cases[3].message = "densely by softmax";
+  cases[3].config.attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW),
+  cases[3].message = "expected model.attention.structure dense";
   cases[4].config.features = 5, cases[4].message = "they have 5 features, and model.width is 4";
   cases[5].config.activation = HARK_ACTIVATION_GELU, cases[5].message = "model.activation relu";
-  cases[6].config.key_heads = 1, cases[6].message = "as many model.key_heads as heads";
+  cases[6].config.key_heads = 1, cases[6].message = "model.key_heads is 1, expected as many as model.heads";
   cases[7].config.layers = 2, cases[7].message = "model.layers 1";
   cases[8].config.attention.sigma = NAN, cases[8].message = "model.attention.sigma";
   cases[9].config.latent.matrix_norm = -1, cases[9].message = "matrix_norm -1";
   cases[10].config.finite.covariates = 0, cases[10].message = "model.finite.covariates is 0";
   cases[11].config.finite.ridge = 0, cases[11].message = "model.finite.ridge is 0";
-  cases[12].config.dropout = 0.1, cases[12].message = "neither biases nor dropout";
+  cases[12].config.dropout = 0.1, cases[12].message = "finite has no dropout";
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_network *network = NULL;
     assert_int_equal(hark_network_create(context, &cases[i].config, HARK_F32, true, &network), HARK_BAD_CONFIGURATION);

@@ -200,7 +200,7 @@ static void wrong_descriptions_are_refused(void **state) {
   refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 0", "model.layers is 0, expected a whole number in [1, 10000]");
   refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 64", "expected F32 [261, 64]");
   refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 3e", "expected digits in the exponent");
-  refuse_change(context, file, bytes, Q("heads") ": 4", Q("heads") ": 3", "not a multiple of model.heads");
+  refuse_change(context, file, bytes, Q("heads") ": 4", Q("heads") ": 3", "is not divisible by model.heads");
   refuse_change(context, file, bytes, Q("vocabulary") ": 261", Q("vocabulary") ": 262", "its vocabulary 261");
   refuse_change(context, file, bytes, Q("activation"), Q("activatiom"), "there is no key model.activatiom");
   refuse_change(context, file, bytes, Q("gated_silu"), Q("gated_selu"), "model.activation is \"gated_selu\", expected one of gelu, ");
