@@ -15,7 +15,7 @@ static hark_status logits(hark_context *context, const hark_network *network, co
 const hark_architecture hark_architecture_masked_encoder = {
     .name = "masked_encoder",
     .summary = "every token sees all others; predicts masked tokens, to pre-train encoders",
-    .predicts_hidden = true,
+    .predicts_masked = true,
     .declare = declare,
     .logits = logits,
 };

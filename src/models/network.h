@@ -1,7 +1,8 @@
-/* network.h - what the trainer knows of a model: a network is a configuration, parameters, and an architecture, which says how they are used.
+/* network.h - a model as the trainer sees it: a configuration, parameters, and an architecture, which defines how they are used.
  *
- * An architecture is one file with a hark_architecture hark_architecture_NAME and one row of the table below; configuration, trainer,
- * checkpoints, evaluation and the command walk over the table. Most are made of the stack of blocks (stack.h) between an embedding and a head.
+ * An architecture is one file with a hark_architecture hark_architecture_NAME, and one row of the table HARK_ARCHITECTURES, which
+ * configuration, trainer, checkpoints, evaluation and the command use. Most are a stack of blocks (stack.h) between an embedding and a
+ * head.
  *
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
@@ -37,42 +38,42 @@ typedef struct hark_network {
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
-  /* Of the architectures of these names, which have no blocks; else NULL. */
+  /* Layers of the architectures with these names, which have no blocks; otherwise NULL. */
   struct hark_ahca_layers *ahca;
   struct hark_latent_layers *latent;
   struct hark_finite_layers *finite;
 } hark_network;
 
-/* What architectures add to the loss, apart: each is a metric of its own. */
+/* Terms that architectures add to the loss; each is a separate metric. */
 typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALTIES } hark_penalty;
 
-/* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one after the
- * other; `ranges` says where those of each example lie. */
+/* The input of a pass. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one after
+ * the other; `ranges` has the rows of each example. */
 typedef struct hark_network_input {
   hark_value tokens;         /* i32 */
-  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: there are none */
-  const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row after its last; NULL: nobody asks for examples */
-  double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
-  double weight;             /* of a sequence in what the architecture adds to the loss */
-  hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
-  hark_value *penalties;     /* [HARK_PENALTIES] its summands, which stay (0: not there); NULL: nobody asks for them */
-  const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): what the caller decides; NULL: nothing */
-  struct hark_ahca_trace *trace;       /* of architecture ahca: what was decided is put there; NULL: nobody asks */
+  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: tokens */
+  const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row after its last; NULL: no results per example */
+  double remaining;          /* fraction of the training that remains, 1 to 0; 0 in evaluation */
+  double weight;             /* of a sequence in the terms that the architecture adds to the loss */
+  hark_value *penalty;       /* the sum of the terms that the architecture adds to the loss (0: none); NULL: not computed */
+  hark_value *penalties;     /* [HARK_PENALTIES] these terms, which are not released (0: absent); NULL: not returned */
+  const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): decisions of the caller; NULL: none */
+  struct hark_ahca_trace *trace;       /* of architecture ahca: receives the decisions; NULL: not returned */
 } hark_network_input;
 
 typedef struct hark_architecture {
   const char *name, *summary;
-  const char *looks_ahead; /* how a token learns of those after it, besides attention; NULL: nothing */
-  bool causal;             /* a token sees those before it alone */
-  bool predicts_hidden;    /* tokens of the input that are hidden from it (data/masking.h) */
-  bool predicts_classes;   /* logits [N, classes] of examples where the configuration has classes; else [B, L, V] or [1, T, V] of tokens */
-  bool predicts_vectors;   /* reads vectors, and its logits are numbers [N, responses] of examples */
-  bool may_read_vectors;   /* the same where the configuration has features, and reads tokens where it has none */
-  /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
+  const char *looks_ahead; /* how later tokens reach a token, besides attention; NULL: they do not */
+  bool causal;             /* a token sees only previous tokens */
+  bool predicts_masked;    /* masked tokens of the input (data/corpora/masking.h) */
+  bool predicts_classes; /* logits [N, classes] of examples if the configuration has classes; otherwise [B, L, V] or [1, T, V] of tokens */
+  bool predicts_vectors; /* reads real vectors; its logits are numbers [N, responses] of examples */
+  bool may_read_vectors; /* the same if the configuration has features; otherwise it reads tokens */
+  /* Refuses numbers of the architecture's own options that are out of range. NULL: it has none. Rules between options: model_rules.h. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */
   hark_status (*declare)(hark_context *context, hark_network *network);
-  /* Gives back what declare allocated for the architecture alone, also after a declare that failed. NULL: nothing. */
+  /* Releases what declare allocated for this architecture, also after a declare that failed. NULL: nothing. */
   void (*close)(hark_context *context, hark_network *network);
   hark_status (*logits)(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
                         hark_value *logits);
@@ -82,30 +83,30 @@ typedef struct hark_architecture {
 HARK_ARCHITECTURES(HARK_ARCHITECTURE_DECLARE)
 #undef HARK_ARCHITECTURE_DECLARE
 
-/* The row of a kind; NULL outside of the table. */
+/* The row of a kind; NULL if there is none. */
 const hark_architecture *hark_architecture_of(int kind);
 
-/* Declares a network: its parameters have names and shapes and no memory yet, which hark_parameters_finish() gives them. Errors: as create. */
+/* Declares a network: its parameters have names and shapes, but no memory before hark_parameters_finish(). Errors: as create. */
 HARK_MUST_CHECK hark_status hark_network_declare(hark_context *context, const hark_network_config *config, hark_type type,
                                                  hark_network **out);
 /* Declares and allocates a network; weights are zero until hark_parameters_initialise() or a checkpoint fills them.
- * Errors: HARK_BAD_CONFIGURATION with what does not fit together, HARK_OUT_OF_MEMORY. */
+ * Errors: HARK_BAD_CONFIGURATION with the first violated rule (model_rules.h) or number out of range, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_network_create(hark_context *context, const hark_network_config *config, hark_type type, bool training,
                                                 hark_network **out);
 void hark_network_destroy(hark_context *context, hark_network **network);
 
-/* One attention plan a layer of the stack; NULL for architectures without one. Destroyed with the network that they were made for. */
+/* One attention plan per layer of the stack; NULL for architectures without a stack. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
-/* The same for rectangular passes of at most these sizes. */
+/* The same, for rectangular passes of at most these sizes. */
 HARK_MUST_CHECK hark_status hark_network_plans_rectangular(hark_context *context, const hark_network *network, int64_t batch,
                                                            int64_t queries, int64_t keys, bool training, hark_attention_plan ***out);
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);
 
-/* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Both stay. */
+/* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Predictions and targets are not released. */
 HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
                                                        hark_value *loss);
-/* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
+/* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Neither is released. */
 HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
                                               hark_value *loss);
 

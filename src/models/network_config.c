@@ -1,7 +1,7 @@
 /* network_config.c - see network_config.h. */
 #include "models/network_config.h"
 
-/* 0 stands for the published number. */
+/* 0 means the published number. */
 static double unless(double value, double published) { return value != published ? value : 0; }
 
 hark_rotary_tuning hark_network_rotary_tuning(const hark_rotary_choice *rotary) {

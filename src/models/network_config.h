@@ -1,4 +1,4 @@
-/* network_config.h - what a network is: the options of its model, and what its data say.
+/* network_config.h - the configuration of a network: the options of its model, and what its data determine.
  *
  * The options have a table (model_options.h), whose keys are the paths of the members here: config.attention.window is attention.window. A
  * configuration of a training run holds this struct as its member `model`, a network has a copy, and a model's file describes it.
@@ -12,7 +12,7 @@
 #include "nn/attention_choice.h"
 #include "nn/rotary.h"
 
-/* The table: X(name in C and in configurations, name in constants). Numbers are stored nowhere, words are. */
+/* The table: X(name in C and in configurations, name in constants). Files have the words, not the numbers. */
 #define HARK_ARCHITECTURES(X)                                                                                                              \
   X(decoder, DECODER)                                                                                                                      \
   X(encoder, ENCODER)                                                                                                                      \
@@ -39,12 +39,12 @@ typedef enum hark_initialisation {
   HARK_INITIALISATION_XAVIER /* sqrt(2 / (in + out)) */
 } hark_initialisation;
 
-/* How positions turn queries and keys. */
+/* Rotary positions. */
 typedef struct hark_rotary_choice {
   double base; /* of sinusoidal positions too */
   hark_rotary_pairs pairs;
   hark_rotary_learned learned;
-  double fraction; /* of the pairs that turn; 0: 1 */
+  double fraction; /* fraction of the pairs that rotate; 0: 1 */
   hark_rotary_scaling scaling;
   double scaling_factor;    /* 0: 1 */
   int64_t original_context; /* that the scaling refers to; 0: context */
@@ -53,8 +53,8 @@ typedef struct hark_rotary_choice {
   bool truncate;
   double attention_factor, mscale, mscale_all_dim;
   double low_freq_factor, high_freq_factor;        /* 0: as published */
-  hark_string_list short_factor, long_factor;      /* as they are written */
-  hark_rotary_factors short_factors, long_factors; /* no options: what was read of them */
+  hark_string_list short_factor, long_factor;      /* the texts of the option */
+  hark_rotary_factors short_factors, long_factors; /* not options: the numbers of these texts */
 } hark_rotary_choice;
 
 typedef struct hark_network_config {
@@ -81,11 +81,11 @@ typedef struct hark_network_config {
   hark_ahca_config ahca;     /* of architecture ahca */
   hark_latent_config latent; /* of architecture latent */
   hark_finite_config finite; /* of architecture finite */
-  /* What the data say. */
+  /* What the data determine. */
   int64_t vocabulary;          /* tokens */
-  int64_t classes, parts;      /* that are predicted; sequences of an example, 0: 1 */
-  int64_t features, responses; /* of a real vector; numbers that are predicted of an example */
-  bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; the network itself has no use for it */
+  int64_t classes, parts;      /* classes to predict; sequences per example, 0: 1 */
+  int64_t features, responses; /* of a real vector; numbers to predict per example */
+  bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; networks do not use it */
 } hark_network_config;
 
 /* Features of a head of attention. */
@@ -93,7 +93,7 @@ static inline int64_t hark_network_head_dim(const hark_network_config *config) {
   return (config->attention_width != 0 ? config->attention_width : config->width) / config->heads;
 }
 
-/* The numbers of the chosen scaling; of others zeros. */
+/* The numbers of the chosen scaling; those of other scalings are 0. */
 hark_rotary_tuning hark_network_rotary_tuning(const hark_rotary_choice *rotary);
 
 #endif

@@ -1,4 +1,5 @@
-/* config.c - the table of the training configuration, and the checks that concern several options. */
+/* config.c - the table of the training configuration, derived values, and rules between options of data and training. Those between
+ * options of the model are in models/model_rules.h. */
 #include "train/config.h"
 
 #include <hark/positional.h>

@@ -13,7 +13,7 @@ hark_network_config hark_engine_text_config(const hark_config *config, int32_t v
   return hark_engine_network_config(config, &task);
 }
 
-/* The head that the data ask for, where none is. */
+/* The head that the data need, unless one is chosen. */
 static int ahca_head(int head, const hark_learning_task *task) {
   if (head != HARK_AHCA_HEAD_DATA) return head;
   return task->features > 0 ? HARK_AHCA_HEAD_REGRESSION : task->classes > 0 ? HARK_AHCA_HEAD_CLASSES : HARK_AHCA_HEAD_LABELS;
@@ -46,7 +46,7 @@ const char *hark_loss_term_name(hark_loss_term term) {
   return names[term];
 }
 
-/* The loss whose gradient is taken; where labels are smoothed, *loss is the one without, and engine->total the other. */
+/* The loss whose gradient is taken, in engine->total; *loss is the loss without label smoothing. */
 static hark_status loss_of_targets(hark_engine *engine, hark_value logits, hark_value targets, double weight, bool training,
                                    hark_value *loss) {
   const double smoothing = training ? engine->config->train.label_smoothing : 0;
@@ -62,7 +62,7 @@ static hark_status loss_of_targets(hark_engine *engine, hark_value logits, hark_
   return HARK_OK;
 }
 
-/* Adds the architecture's own losses to the total. Everything stays, to be read when the backward is done. */
+/* Adds the architecture's own losses to the total. No value is released: they are read after the backward. */
 static hark_status add_penalty(hark_engine *engine, hark_value penalty, const hark_value *penalties) {
   const hark_value both[] = {engine->total, penalty};
   if (penalty == 0) return HARK_OK;
@@ -77,7 +77,7 @@ static void forget_parts(hark_engine *engine) {
   engine->extra_operations = 0;
 }
 
-/* Forgets the pass before; the new one's tokens and targets are `rows` windows of `length` tokens at the front of engine->inputs and
+/* Forgets the previous pass. The tokens and targets of the new one are `rows` windows of `length` tokens at the front of engine->inputs and
  * engine->targets. */
 static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
   const int64_t shape[] = {rows, length};
@@ -108,7 +108,7 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
   return hark_tape_backward(engine->tape, engine->total, 1.0);
 }
 
-/* Leaves engine->logits. */
+/* Sets engine->logits. */
 static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows, int64_t length) {
   hark_value tokens = 0;
   const hark_forward forward = {
@@ -125,8 +125,8 @@ static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
-/* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
- * row of them, and the loss. What the pass reads lies in the engine. */
+/* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
+ * likely number of each of their rows, and the loss. The input of the pass is in the engine's memory. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
   hark_engine_packing *packing = engine->packing;
@@ -134,7 +134,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   const int64_t one_row[] = {1, batch->tokens}, responses[] = {batch->rows, engine->task.responses};
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
-  hark_value logits = 0, wanted = 0, penalty = 0, penalties[HARK_PENALTIES] = {0};
+  hark_value logits = 0, target = 0, penalty = 0, penalties[HARK_PENALTIES] = {0};
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
   hark_network_input input = {.weight = classes || has_vectors(engine) ? weight : 1 / sequences};
   if (forward->training) {
@@ -152,19 +152,19 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
   *predicted = 0;
   if (has_vectors(engine)) {
-    const hark_tensor told = hark_tensor_front(&packing->responses, 2, responses);
-    HARK_TRY(hark_tape_leaf(engine->tape, &told, NULL, &wanted));
+    const hark_tensor numbers = hark_tensor_front(&packing->responses, 2, responses);
+    HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, &target));
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
-    HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
+    HARK_TRY(hark_network_squared_error(engine->tape, logits, target, weight, loss));
     hark_tape_release(engine->tape, logits);
     engine->total = *loss;
     return add_penalty(engine, penalty, penalties);
   }
   const hark_tensor targets = hark_tensor_front(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
-  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
+  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &target));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
-  HARK_TRY(loss_of_targets(engine, logits, wanted, weight, forward->training, loss));
+  HARK_TRY(loss_of_targets(engine, logits, target, weight, forward->training, loss));
   hark_tape_release(engine->tape, logits);
   return add_penalty(engine, penalty, penalties);
 }
@@ -186,7 +186,7 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
   return packed_pass(context, engine, batch, &forward, 1, loss, predicted);
 }
 
-/* The largest packed step. */
+/* Measures the largest packed step. */
 static hark_status measure_packed(hark_context *context, hark_engine *engine) {
   const hark_packed_extents *extents = &engine->packing->read.most;
   const hark_example_batch most = {.rows = extents->examples, .tokens = extents->tokens, .longest = engine->network->config.context};
@@ -199,12 +199,12 @@ static hark_status measure_rectangular(hark_context *context, hark_engine *engin
   const int64_t rows = engine->config->train.batch;
   hark_value loss = 0, predicted = 0;
   HARK_TRY(prediction_pass(context, engine, rows, engine->config->model.context));
-  if (engine->network->architecture->predicts_hidden) HARK_TRY(likeliest_of_logits(engine, &predicted));
+  if (engine->network->architecture->predicts_masked) HARK_TRY(likeliest_of_logits(engine, &predicted));
   HARK_TRY(loss_of_logits(engine, &loss));
   return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
 }
 
-/* Goes through a step without computing, so that its memory is known. */
+/* Records a step without computing it, to find out how much memory it needs. */
 static hark_status measure_step(hark_context *context, hark_engine *engine) {
   hark_tape_set_shape_only(engine->tape, true);
   const hark_status status = is_packed(engine) ? measure_packed(context, engine) : measure_rectangular(context, engine);
@@ -213,7 +213,7 @@ static hark_status measure_step(hark_context *context, hark_engine *engine) {
   return status;
 }
 
-/* Parameters that train.freeze names get a group of their own, which no step changes. A pattern that fits nothing is a mistake. */
+/* Puts the parameters that train.freeze names into a separate group, which no step changes. A pattern that matches none is refused. */
 static hark_status freeze_parameters(hark_context *context, hark_engine *engine) {
   const hark_string_list *patterns = &engine->config->train.freeze;
   hark_parameters *parameters = &engine->network->parameters;
@@ -225,14 +225,14 @@ static hark_status freeze_parameters(hark_context *context, hark_engine *engine)
       found++;
     }
     if (found == 0)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "train.freeze: %.200s fits no weight of the model", patterns->items[i]);
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "train.freeze: %.200s matches no weight of the model", patterns->items[i]);
   }
   return HARK_OK;
 }
 
 static size_t predicted_bytes(const hark_engine_packing *packing) { return (size_t)packing->read.most.tokens * sizeof *packing->predicted; }
 
-/* Room for packed examples. */
+/* Makes the memory for packed examples. */
 static hark_status build_packing(hark_context *context, hark_engine *engine, bool memory) {
   void *allocated = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *engine->packing, &allocated));
@@ -270,7 +270,7 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
                            .longest = engine->network->config.context};
 }
 
-/* What a batch has of targets: windows [batch, context], one of every packed token [1, tokens], classes [batch]. */
+/* The targets of a batch: of windows [batch, context], of packed tokens [1, tokens], classes [batch]. */
 static hark_status make_targets(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
   if (!is_packed(engine)) return hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->targets);
@@ -279,31 +279,27 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
                              : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
-/* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
-static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
-  const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
-  const bool given = engine->task.features > 0;
-  if (engine->config->model.architecture == HARK_ARCHITECTURE_AHCA && engine->config->model.ahca.head == HARK_AHCA_HEAD_REGRESSION &&
-      !given)
+/* Numbers to predict come with real vectors. */
+static hark_status check_regression(hark_context *context, const hark_engine *engine) {
+  const hark_network_config *const model = &engine->config->model;
+  if (model->architecture == HARK_ARCHITECTURE_AHCA && model->ahca.head == HARK_AHCA_HEAD_REGRESSION && engine->task.features == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.head regression predicts numbers, and the data have none: expected real vectors");
-  if (architecture == NULL || architecture->predicts_vectors == given || (given && architecture->may_read_vectors)) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
-                   given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
+  return HARK_OK;
 }
 
-/* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
+/* Without `memory` tensors are only described: such an engine reports sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
-  HARK_TRY(check_vectors(context, engine));
+  HARK_TRY(check_regression(context, engine));
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "predicts classes" : "predicts tokens",
                      engine->task.classes > 0 ? "classes" : "tokens as targets");
   if (engine->network->blocks == NULL && !is_packed(engine))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads sequences that end, and the data are windows of a text",
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads complete sequences, and the data are windows of a text",
                      engine->network->architecture->name);
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
@@ -413,7 +409,7 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
   return hark_tensor_zero(context, &engine->network->parameters.gradients);
 }
 
-/* The front of engine->inputs or engine->targets <- windows of tokens. */
+/* Writes windows of tokens to the front of engine->inputs or engine->targets. */
 static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows, int64_t length) {
   if (rows < 1 || rows > to->shape[0] || length < 1 || length > to->shape[1])
     return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of 1 to %lld",
@@ -428,7 +424,7 @@ static hark_status read_loss(hark_context *context, const hark_engine *engine, h
   return HARK_OK;
 }
 
-/* The parts of the training pass that was just made. */
+/* Reads the parts of the loss of the last training pass. */
 static hark_status read_parts(hark_context *context, hark_engine *engine, double loss) {
   engine->parts = (hark_loss_parts){.objective = loss};
   for (int term = 0; term < HARK_LOSS_TERMS; term++) {
@@ -459,7 +455,7 @@ hark_status hark_engine_predict(hark_context *context, hark_engine *engine, cons
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
   hark_value loss = 0;
-  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is asked for where nothing was predicted");
+  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is requested, and nothing was predicted");
   const int64_t *shape = hark_tape_tensor(engine->tape, engine->logits)->shape;
   HARK_TRY(write_windows(context, &engine->targets, targets, shape[0], shape[1]));
   HARK_TRY(loss_of_logits(engine, &loss));
@@ -468,19 +464,21 @@ hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const i
   return HARK_OK;
 }
 
-hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest, int64_t *right) {
+hark_status hark_engine_correct(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest, int64_t *correct) {
   hark_value predicted = 0;
-  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: what is right is asked where nothing was predicted");
+  if (engine->logits == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: correct predictions are requested, and nothing was predicted");
   HARK_TRY(likeliest_of_logits(engine, &predicted));
   const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(hark_tensor_read(context, rows, likeliest));
-  *right = 0;
-  for (int64_t i = 0; i < hark_tensor_count(rows); i++) *right += likeliest[i] == targets[i]; /* none is ignored's number */
+  *correct = 0;
+  for (int64_t i = 0; i < hark_tensor_count(rows); i++)
+    *correct += likeliest[i] == targets[i]; /* no token has the number of ignored targets */
   hark_tape_release(engine->tape, predicted);
   return HARK_OK;
 }
 
-/* The batch's numbers to where the pass reads them. */
+/* Writes the batch to where the pass reads it. */
 static hark_status write_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch) {
   hark_engine_packing *packing = engine->packing;
   if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
@@ -497,10 +495,11 @@ static hark_status read_examples(hark_context *context, hark_engine *engine, con
                                  hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
-  if (predicted == 0) return HARK_OK; /* numbers, of which none is the likeliest */
+  if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
   const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(hark_tensor_read(context, rows, likeliest));
-  for (int64_t i = 0; i < hark_tensor_count(rows); i++) result->right += likeliest[i] == batch->targets[i]; /* none is ignored's number */
+  for (int64_t i = 0; i < hark_tensor_count(rows); i++)
+    result->correct += likeliest[i] == batch->targets[i]; /* no token has the number of ignored targets */
   return HARK_OK;
 }
 
@@ -526,7 +525,7 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   return read_examples(context, engine, batch, loss, predicted, result);
 }
 
-/* Norm of a flat buffer of the size of the weights. */
+/* The norm of a flat buffer of the size of the weights. */
 static hark_status norm_of(hark_context *context, hark_engine *engine, const hark_tensor *flat, double *norm) {
   const hark_call call = {.op = &hark_op_sum_squares,
                           .input_count = 1,
@@ -550,7 +549,7 @@ hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine)
   for (size_t i = 0; i < sizeof state / sizeof *state; i++) {
     double norm = 0; /* in f64: the squares of finite numbers in f32 do not overflow */
     HARK_TRY(norm_of(context, engine, state[i].flat, &norm));
-    if (!isfinite(norm)) return hark_fail(context, HARK_NOT_FINITE, "the %s hold numbers that are not finite", state[i].what);
+    if (!isfinite(norm)) return hark_fail(context, HARK_NOT_FINITE, "the %s have numbers that are not finite", state[i].what);
   }
   return HARK_OK;
 }
@@ -569,7 +568,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   *result = (hark_step_result){0};
   const hark_config *config = engine->config;
   const hark_parameters *parameters = &engine->network->parameters;
-  for (int i = 0; i < parameters->group_count; i++) { /* frozen ones have no part in the norm that is clipped */
+  for (int i = 0; i < parameters->group_count; i++) { /* gradients of frozen weights are not part of the norm that is clipped */
     if (parameters->groups[i].rate != HARK_RATE_FROZEN) continue;
     hark_tensor gradients = part(&parameters->gradients, &parameters->groups[i]);
     HARK_TRY(hark_tensor_zero(context, &gradients));

@@ -71,7 +71,7 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
  * text: there the batch is one window, cut where the text ends. */
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
                              const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
-  const bool hides = engine->network->architecture->predicts_hidden;
+  const bool hides = engine->network->architecture->predicts_masked;
   int64_t real = 0, right = 0;
   double part = 0;
   HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
@@ -82,7 +82,7 @@ static hark_status add_batch(hark_context *context, hark_engine *engine, const h
   }
   HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows, batch->length));
   HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
-  if (hides) HARK_TRY(hark_engine_right(context, engine, batch->targets, batch->some, &right));
+  if (hides) HARK_TRY(hark_engine_correct(context, engine, batch->targets, batch->some, &right));
   *sum += part;
   out->targets += real;
   out->right += right;
@@ -93,7 +93,7 @@ static hark_status add_batch(hark_context *context, hark_engine *engine, const h
 static int64_t batch_rows(const hark_engine *engine, const hark_evaluation *evaluation, int64_t first, int64_t most) {
   const int64_t rows = hark_min(most, evaluation->windows - first), last = first + rows - 1;
   const bool full = hark_evaluation_tokens(evaluation, last) == evaluation->settings.context;
-  return engine->network->architecture->predicts_hidden && !full && rows > 1 ? rows - 1 : rows;
+  return engine->network->architecture->predicts_masked && !full && rows > 1 ? rows - 1 : rows;
 }
 
 hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, const hark_evaluation_task *task,
@@ -104,7 +104,7 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   const int64_t rows = engine->config->train.batch, length = engine->config->model.context;
   settings.context = length;
   HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
-  const bool some = task->positions || engine->network->architecture->predicts_hidden;
+  const bool some = task->positions || engine->network->architecture->predicts_masked;
   const size_t bytes = (size_t)((some ? 3 : 2) * rows * length) * sizeof(int32_t);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));

@@ -61,7 +61,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
 static void count_batch(const hark_example_batch *batch, const hark_pass_result *pass, const int32_t *predicted, int64_t classes,
                         int64_t *confusion, hark_examples_result *out) {
   out->loss += pass->loss;
-  out->right += pass->right;
+  out->right += pass->correct;
   out->targets += batch->real;
   out->examples += batch->rows;
   out->tokens += batch->tokens;
@@ -77,7 +77,7 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
     const int32_t *predicted = NULL;
     hark_pass_result pass;
     HARK_TRY(hark_example_batches_read(context, batches, first, here, &room->batch));
-    if (engine->network->architecture->predicts_hidden) {
+    if (engine->network->architecture->predicts_masked) {
       const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
       hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
     }

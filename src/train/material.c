@@ -12,7 +12,7 @@
 #define RANDOM_WINDOWS ((double)(1 << 24)) /* number of windows drawn beforehand to count their tokens */
 #define SAMPLES_MOST (INT64_MAX / 2)
 
-static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
+static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_masked; }
 
 hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use, hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
@@ -266,6 +266,6 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   pass->parts = engine->parts;
   if (material->examples == NULL) return HARK_OK;
   pass->targets = material->task.features > 0 ? 0 : batch->real;
-  pass->right = result.right;
+  pass->right = result.correct;
   return HARK_OK;
 }

@@ -23,7 +23,7 @@ static look look_at(hark_context *context, const hark_material *material, hark_s
   return (look){.context = context,
                 .material = material,
                 .split = split,
-                .hides = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                .hides = hark_architecture_of(config->model.architecture)->predicts_masked,
                 .masking = hark_config_masking(config, material->task.vocabulary,
                                                split == HARK_SPLIT_TRAINING ? HARK_MASKING_TRAINING : HARK_MASKING_EVALUATION)};
 }

@@ -67,7 +67,7 @@ static hark_status end_line(training_run *trainer) {
   return hark_jsonl_end(trainer->context, &trainer->metrics);
 }
 
-static bool predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
+static bool predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_masked; }
 
 /* The model predicts next tokens, so its loss is a measure of the text. */
 static bool predicts_next(const training_run *trainer) { return !predicts_masked(trainer) && !hark_config_reconstructs(trainer->config); }

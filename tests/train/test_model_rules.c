@@ -1,6 +1,5 @@
-/* test_model_rules.c - the rules between options of a model: each is violated once, and the network and the trainer refuse the configuration
- * with the same message. A new rule without a case here fails.
- */
+/* test_model_rules.c - the rules between options of a model: each is violated once, and the network and the trainer refuse the
+ * configuration with the same message. A new rule without a case here fails. */
 #include <stdio.h>
 #include <string.h>
 

@@ -356,7 +356,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
                                     .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
-                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_masked,
                                     .own = hark_config_reconstructs(config)};
     hark_text decisions = hark_text_empty(call->context);
     if (values->decisions > 0) reports[i].statistics.list = &decisions;
