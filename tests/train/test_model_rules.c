@@ -201,7 +201,8 @@ static const struct {
     {{OF_AHCA, {"model.initialisation", "xavier"}}, "ahca has its own initial weights, expected no model.initialisation xavier"},
 };
 
-/* The trainer's message is that of the network, after the place of a value and, unless the message begins with it, the name of the option. */
+/* The trainer's message is that of the network, after the source of a value and the name of the option. The name is left out if the message
+ * begins with it. */
 static void networks_and_the_trainer_refuse_the_same(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -280,11 +281,11 @@ static void networks_refuse_data_that_do_not_fit(void **state) {
   }
 }
 
-/* After the tests above. */
 static void every_rule_has_a_case(void **state) {
-  (void)state;
   const hark_model_rule *rule;
   int count = 0;
+  networks_and_the_trainer_refuse_the_same(state);
+  networks_refuse_data_that_do_not_fit(state);
   for (int i = 0; (rule = hark_model_rule_at(i)) != NULL; i++, count++)
     if (!violated[i]) fail_msg("rule %d, of %s, is not violated by a case", i, rule->options);
   assert_int_equal(count, sizeof cases / sizeof *cases + sizeof data_cases / sizeof *data_cases - 1); /* relu has two cases */
