@@ -10,6 +10,8 @@
 #include "models/encoder.h"
 #include "models/model_options.h"
 
+static const char *name_of(const hark_network_config *config) { return hark_architecture_of(config->architecture)->name; }
+
 /* ---- heads ---- */
 
 static bool width_of_heads(const hark_network_config *config, char *message) {
@@ -80,7 +82,7 @@ static bool coarse_query_of_causal(const hark_network_config *config, char *mess
          hark_rule_violated(message,
                             "model.attention.coarse_query is mean, which depends on later queries, and model.architecture %s is causal, "
                             "expected first or exact",
-                            hark_architecture_of(config->architecture)->name);
+                            name_of(config));
 }
 
 static bool gates_of_hierarchy(const hark_network_config *config, char *message) {
@@ -137,6 +139,31 @@ static bool sigma_of_rbf(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "model.attention.sigma_learned needs model.attention.kernel rbf");
 }
 
+/* ---- architectures without blocks ---- */
+
+static bool is_ahca_or_latent(const hark_network_config *config) {
+  return config->architecture == HARK_ARCHITECTURE_AHCA || config->architecture == HARK_ARCHITECTURE_LATENT;
+}
+
+static bool keys_of_every_head(const hark_network_config *config, char *message) {
+  return is_ahca_or_latent(config) && config->key_heads != config->heads &&
+         hark_rule_violated(message,
+                            "model.architecture %s has keys for every head: model.key_heads is %" PRId64
+                            ", expected as many as model.heads, %" PRId64,
+                            name_of(config), config->key_heads, config->heads);
+}
+
+static bool no_attention_width(const hark_network_config *config, char *message) {
+  return is_ahca_or_latent(config) && config->attention_width != 0 &&
+         hark_rule_violated(message, "model.architecture %s divides the width of its tokens among heads, expected no model.attention_width",
+                            name_of(config));
+}
+
+static bool recompute_of_blocks(const hark_network_config *config, char *message) {
+  return config->recompute && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
+         hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture %s", name_of(config));
+}
+
 /* ---- encoders ---- */
 
 static bool is_encoder(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_ENCODER; }
@@ -176,6 +203,9 @@ static const hark_model_rule rules[] = {
     {"model.attention.dropout model.attention.normalisation", ridge_without_dropout},
     {"model.attention.unit model.rotary.scaling model.attention.sigma_learned", unit_of_scaled},
     {"model.attention.sigma_learned model.attention.kernel", sigma_of_rbf},
+    {"model.key_heads model.heads model.architecture", keys_of_every_head},
+    {"model.attention_width model.architecture", no_attention_width},
+    {"model.recompute model.architecture", recompute_of_blocks},
     {"model.classes model.architecture", classes_of_encoder},
     {"model.parts model.architecture", parts_of_encoder},
     {"model.head_width model.parts", head_of_pairs},

@@ -210,23 +210,6 @@ static bool no_attention_dropout(const hark_network_config *config, char *messag
          hark_rule_violated(message, "ahca has no dropout of attention weights, expected model.attention.dropout 0");
 }
 
-static bool keys_of_every_head(const hark_network_config *config, char *message) {
-  return is_ahca(config) && config->key_heads != config->heads &&
-         hark_rule_violated(message,
-                            "ahca has keys for every head: model.key_heads is %" PRId64 ", expected as many as model.heads, %" PRId64,
-                            config->key_heads, config->heads);
-}
-
-static bool no_attention_width(const hark_network_config *config, char *message) {
-  return is_ahca(config) && config->attention_width != 0 &&
-         hark_rule_violated(message, "ahca has heads of the width of slots, expected no model.attention_width");
-}
-
-static bool no_recompute(const hark_network_config *config, char *message) {
-  return is_ahca(config) && config->recompute &&
-         hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture ahca");
-}
-
 static bool own_initialisation(const hark_network_config *config, char *message) {
   return is_ahca(config) && config->initialisation != HARK_INITIALISATION_GPT2 &&
          hark_rule_violated(message, "ahca has its own initial weights, expected no model.initialisation xavier");
@@ -265,9 +248,6 @@ static const hark_model_rule rules[] = {
     {ATTENTION "unbiased" IN_AHCA, biases},
     {ATTENTION "normalisation" IN_AHCA, softmax_normalisation},
     {ATTENTION "dropout" IN_AHCA, no_attention_dropout},
-    {"model.key_heads model.heads" IN_AHCA, keys_of_every_head},
-    {"model.attention_width" IN_AHCA, no_attention_width},
-    {"model.recompute" IN_AHCA, no_recompute},
     {"model.initialisation" IN_AHCA, own_initialisation},
 };
 const hark_rule_list hark_rules_of_ahca = {rules, (int)(sizeof rules / sizeof *rules)};

@@ -73,12 +73,6 @@ static bool softmax_normalisation(const hark_network_config *config, char *messa
                             architecture_of(config)->name);
 }
 
-static bool no_recompute(const hark_network_config *config, char *message) {
-  return reads_vectors(config) && config->recompute &&
-         hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture %s",
-                            architecture_of(config)->name);
-}
-
 static bool relu_features(const hark_network_config *config, char *message) {
   const bool finite = config->architecture == HARK_ARCHITECTURE_FINITE && config->finite.map == HARK_FINITE_MAP_NETWORK;
   return (finite || is_latent(config)) && config->activation != HARK_ACTIVATION_RELU &&
@@ -101,18 +95,6 @@ static bool number_of_heads(const hark_network_config *config, char *message) {
              config->layers, config->heads, MOST_HEADS);
 }
 
-static bool keys_of_every_head(const hark_network_config *config, char *message) {
-  return is_latent(config) && config->key_heads != config->heads &&
-         hark_rule_violated(message,
-                            "latent has keys for every head: model.key_heads is %" PRId64 ", expected as many as model.heads, %" PRId64,
-                            config->key_heads, config->heads);
-}
-
-static bool no_attention_width(const hark_network_config *config, char *message) {
-  return is_latent(config) && config->attention_width != 0 &&
-         hark_rule_violated(message, "latent has heads of model.width / model.heads features, expected no model.attention_width");
-}
-
 static bool single_layer(const hark_network_config *config, char *message) {
   return is_single(config) && config->layers != 1 &&
          hark_rule_violated(message, "model.latent.form single is one layer of features, expected model.layers 1");
@@ -133,12 +115,9 @@ static const hark_model_rule rules[] = {
     {"model.positional model.architecture", no_positional},
     {"model.attention.structure model.architecture", dense_structure},
     {"model.attention.normalisation model.architecture", softmax_normalisation},
-    {"model.recompute model.architecture", no_recompute},
     {"model.activation model.architecture model.finite.map", relu_features},
     {"model.width model.features", width_of_features},
     {"model.layers model.heads model.architecture", number_of_heads},
-    {"model.key_heads model.heads model.architecture", keys_of_every_head},
-    {"model.attention_width model.architecture", no_attention_width},
     {"model.layers model.latent.form", single_layer},
     {"model.latent.aggregate model.latent.form", single_query},
 };
