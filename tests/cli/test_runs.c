@@ -375,7 +375,7 @@ static void runs_of_one_second_have_names_of_their_own(void **state) {
   }
   assert_int_equal(test_folder_count(folder, "runs"), 2 + 1 + SECONDS + 2);
   /* what does not begin takes its folder back, and an estimate makes none */
-  expect("train --data text.txt --steps 1 --freeze nothing " TINY, HARK_EXIT_USAGE, "", "fits no weight");
+  expect("train --data text.txt --steps 1 --freeze nothing " TINY, HARK_EXIT_USAGE, "", "matches no weight");
   expect("train --data text.txt --steps 1 --estimate " TINY, HARK_EXIT_DONE, "", "");
   assert_int_equal(test_folder_count(folder, "runs"), 2 + 1 + SECONDS + 2);
 }

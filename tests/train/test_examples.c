@@ -409,7 +409,7 @@ static void frozen_weights_stay(void **state) {
   hark_engine *engine = NULL;
   run.config.train.freeze = (hark_string_list){.items = nothing, .count = 1};
   assert_failure(p.context, hark_engine_create_for(p.context, &run.config, &task, true, &engine), HARK_BAD_CONFIGURATION,
-                 "train.freeze: nothing.* fits no weight of the model");
+                 "train.freeze: nothing.* matches no weight of the model");
   close_run(&run);
   training_place_close(&p);
 }
