@@ -212,7 +212,8 @@ static const hark_model_rule rules[] = {
 };
 const hark_rule_list hark_rules_of_all = {rules, (int)(sizeof rules / sizeof *rules)};
 
-static const hark_rule_list *const lists[] = {&hark_rules_of_all, &hark_rules_of_rotary, &hark_rules_of_vectors, &hark_rules_of_ahca};
+/* First whether the architecture reads such data at all. */
+static const hark_rule_list *const lists[] = {&hark_rules_of_vectors, &hark_rules_of_all, &hark_rules_of_rotary, &hark_rules_of_ahca};
 
 const hark_model_rule *hark_model_rule_at(int index) {
   for (size_t i = 0; index >= 0 && i < sizeof lists / sizeof *lists; i++) {
