@@ -114,7 +114,7 @@ static void learned_kernels_are_shown(void **state) {
   test_folder_make(folder);
   assert_fine(context, hark_tensor_create(context, HARK_F32, 2, shape, &tensor));
   assert_fine(context, hark_tensor_write(context, &tensor, values));
-  const hark_named_tensor named[] = {{"blocks.0.attention.positional.parameters", &tensor}};
+  const hark_named_tensor named[] = {{.name = "blocks.0.attention.positional.parameters", .tensor = &tensor}};
   const hark_metadata_entry good[] = {{"positional", "decay*alibi"}, {"positional_scope", "head"}}, bad[] = {{"positional", "decay"}};
   const char *path = test_path(folder, "model.safetensors");
   assert_fine(context, hark_safetensors_write(context, path, named, 1, good, 2, NULL));
