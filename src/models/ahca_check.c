@@ -10,10 +10,15 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
   const struct {
     const char *name;
     int64_t value, least;
-  } numbers[] = {
-      {"chunk_size", ahca->chunk_size, 1}, {"chunk_minimum", ahca->chunk_minimum, 0}, {"chunk_maximum", ahca->chunk_maximum, 0},
-      {"window", ahca->window, 1},         {"primary_slots", ahca->primary_slots, 1}, {"secondary_slots", ahca->secondary_slots, 1},
-      {"selected", ahca->selected, 1},     {"primary_width", ahca->primary_width, 0}, {"secondary_width", ahca->secondary_width, 0}};
+  } numbers[] = {{"chunk_size", ahca->chunk_size, 1},
+                 {"chunk_minimum", ahca->chunk_minimum, 0},
+                 {"chunk_maximum", ahca->chunk_maximum, 0},
+                 {"window", ahca->window, 1},
+                 {"primary_slots", ahca->primary_slots, 1},
+                 {"secondary_slots", ahca->secondary_slots, hark_ahca_has_global(config)},
+                 {"selected", ahca->selected, 0},
+                 {"primary_width", ahca->primary_width, 0},
+                 {"secondary_width", ahca->secondary_width, 0}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].value < numbers[i].least || numbers[i].value > INT32_MAX / 4)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected %" PRId64 " to %d", numbers[i].name,
@@ -53,6 +58,18 @@ static hark_status check_delimiters(hark_context *context, const hark_network_co
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected a token, 0 to %" PRId64,
                        i < 0 ? "delimiter" : "more_delimiters", id, config->vocabulary - 1);
   }
+  return HARK_OK;
+}
+
+/* Without selected tokens there is no second level, and nothing that is made of it. */
+static hark_status check_global(hark_context *context, const hark_network_config *config) {
+  const hark_ahca_config *ahca = &config->ahca;
+  if (hark_ahca_has_global(config)) return HARK_OK;
+  if (ahca->output == HARK_AHCA_OUTPUT_SELECTED)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected");
+  if (ahca->depth_score == HARK_AHCA_DEPTH_SCORE_ATTENTION)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention");
   return HARK_OK;
 }
 
@@ -125,7 +142,7 @@ static hark_status check_attention(hark_context *context, const hark_network_con
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "model.positional is of the distance in chunks, expected none with model.ahca.output selected or model.ahca.layer linear");
-  if (ahca->secondary_pool == HARK_AHCA_POOL_ATTENTION)
+  if (hark_ahca_has_global(config) && ahca->secondary_pool == HARK_AHCA_POOL_ATTENTION)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.positional asks where global tokens lie, expected model.ahca.secondary_pool average or max: those pooled by "
                      "learned queries are of the whole sequence");
@@ -138,6 +155,7 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
   const hark_ahca_config *ahca = &config->ahca;
   HARK_TRY(check_sizes(context, config));
   HARK_TRY(check_parts(context, config));
+  HARK_TRY(check_global(context, config));
   if (config->parts > 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca reads one sequence an example, the data have %" PRId64, config->parts);
   if (config->layers > HARK_MAX_DEPTH)
