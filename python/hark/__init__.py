@@ -7,10 +7,11 @@
 the definition. ``hark.op(name)`` is every operator of the library. ``hark.torch`` has the same for PyTorch, imported only when asked for.
 """
 from . import _arrays, _library, reference
+from ._operators import op
 from ._library import set_threads, threads
 
 __version__ = _library.version().decode()
-__all__ = ["attention", "attention_vjp", "reference", "set_threads", "threads"]
+__all__ = ["attention", "attention_vjp", "op", "reference", "set_threads", "threads"]
 
 
 def attention(query, key, value, *, return_log_sum_exp=False, return_variance=False, **words):

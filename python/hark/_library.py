@@ -64,6 +64,7 @@ attention_backward = _declare("hark_attention_backward", c_int, c_void_p, c_void
 operator_forward = _declare("hark_operator_forward", c_int, c_void_p, POINTER(s.Call))
 operator_backward = _declare("hark_operator_backward", c_int, c_void_p, POINTER(s.Call))
 operators = _declare("hark_operators", POINTER(POINTER(s.Operator)), POINTER(c_int))
+operator_attributes = _declare("hark_operator_attributes", POINTER(s.Attribute), c_void_p, POINTER(c_int))
 
 _EXCEPTIONS = {
     "HARK_INVALID_ARGUMENT": ValueError,

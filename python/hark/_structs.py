@@ -185,7 +185,12 @@ class Operator(c.Structure):
     ]
 
 
+class Attribute(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("kind", c.c_int), ("offset", size), ("count", i64), ("usual", f64), ("words", c.c_char_p)]
+
+
 BY_NAME = {
+    "hark_attribute": Attribute,
     "hark_tensor": Tensor,
     "hark_context_options": ContextOptions,
     "hark_random_stream": RandomStream,
