@@ -132,6 +132,9 @@ class Prepared:
         layouts = tuple([(name, x.layout) for name, x in self.inputs.items()])
         self.key = (self.options, lib.TYPE_OF_DTYPE[dtype], layouts, tuple(self.hosts), self.sequences, not gradients, self.longest)
         self.backend = backend
+        # Once for the forward and the backward: asking an array for its address takes longer than setting it.
+        self.addresses = [_address(x.array) for x in self.inputs.values()]
+        self.host_addresses = [(name, _address(x)) for name, x in self.hosts.items()]
 
     def _take_hosts(self, hosts, offsets) -> None:
         batch, keys = self.inputs["query"].layout[0][0], self.inputs["key"].layout[0][2]
@@ -151,9 +154,6 @@ class Prepared:
     def frame(self) -> core.Frame:
         return lib.context(self.backend).frame(self.key, core.Frame)
 
-    def addresses(self):
-        return [_address(x.array) for x in self.inputs.values()], [(name, _address(x)) for name, x in self.hosts.items()]
-
     def out_of(self, array):
         return array if array.dtype == self.result_dtype else array.astype(self.result_dtype)
 
@@ -163,8 +163,7 @@ def _run(prepared, with_rows, with_saved):
     out = numpy.empty(frame.out_shape, prepared.dtype)
     rows = numpy.empty(frame.row_shape, prepared.dtype) if with_rows else None
     saved = lib.Memory(frame.saved_bytes if with_saved else 0)
-    addresses, hosts = prepared.addresses()
-    frame.forward(addresses, hosts, prepared.seed, _address(out), _address(rows) if with_rows else 0, saved.address)
+    frame.forward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), _address(rows) if with_rows else 0, saved.address)
     return out, rows, saved
 
 
@@ -221,8 +220,7 @@ def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance,
         frame = prepared.frame()
         names = list(frame.gradients)
         gradients = {name: numpy.empty(prepared.inputs[name].layout[0], prepared.dtype) for name in names}
-        addresses, hosts = prepared.addresses()
-        frame.backward(addresses, hosts, prepared.seed, _address(out), 0 if cme else _address(rows), saved.address, _address(dout),
+        frame.backward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), 0 if cme else _address(rows), saved.address, _address(dout),
                        core.contiguous(dout.shape), [(name, _address(x)) for name, x in gradients.items()])
         result = {name: prepared.out_of(x.reshape(prepared.inputs[name].given_shape)) for name, x in gradients.items()}
         if prepared.sigma is not None and prepared.options.kernel == 1:
