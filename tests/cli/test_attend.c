@@ -330,7 +330,8 @@ static void test_refused_files(void **state) {
   hark_tensor tensor;
   const int64_t shape[] = {1, 1, 2, 2};
   assert_int_equal(hark_tensor_create(attend_context, HARK_F32, 4, shape, &tensor), HARK_OK);
-  const hark_named_tensor named[] = {{"k", &tensor}, {"v", &tensor}, {"maks", &tensor}};
+  const hark_named_tensor named[] = {
+      {.name = "k", .tensor = &tensor}, {.name = "v", .tensor = &tensor}, {.name = "maks", .tensor = &tensor}};
   assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, 3, NULL, 0, NULL), HARK_OK);
   int code = attend("", output);
   if (code != 3 || strstr(output, "did you mean mask") == NULL) fail_msg("misspelt: exit %d, '%s'", code, output);

@@ -24,7 +24,8 @@ static void write_rows(int64_t length, int64_t dim, void (*change)(float *q, flo
   hark_context *context = test_reference_open();
   const int64_t shape[] = {1, 2, length, dim};
   hark_tensor tensors[3];
-  const hark_named_tensor named[] = {{"q", &tensors[0]}, {"k", &tensors[1]}, {"v", &tensors[2]}};
+  const hark_named_tensor named[] = {
+      {.name = "q", .tensor = &tensors[0]}, {.name = "k", .tensor = &tensors[1]}, {.name = "v", .tensor = &tensors[2]}};
   for (int t = 0; t < 3; t++) {
     assert_fine(context, hark_tensor_create(context, HARK_F32, 4, shape, &tensors[t]));
     float *numbers = tensors[t].data;
