@@ -82,7 +82,7 @@ typedef struct hark_attention_desc {
   bool has_forget;                  /* calls carry forget-gate logits; needs causal */
   bool forward_only;                /* no backward will be asked for */
   /* HIERARCHICAL. As many keys as queries in every sequence, query_offset 0; no attention_bias, no forget gates; masks by key only. */
-  int64_t hierarchy_block; /* Nr, tokens of a block, even; 0: 16 */
+  int64_t hierarchy_block; /* Nr, tokens of a block, an even number; 0: 16 */
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
   hark_hierarchy_interpolation interpolation;

@@ -28,7 +28,7 @@ static const hark_option json_options[] = {
 };
 static const hark_option file_options[] = {
     {"config", "config c", HARK_OPTION_STRING, AT(file.config) - AT(file), "", NULL, NULL, "FILE",
-     "read options from a YAML file; the command line wins", NULL},
+     "read options from a YAML file; the command line has priority", NULL},
 };
 #undef AT
 static const hark_option_table basic_table = {basic_options, 2, NULL, sizeof(((hark_common_values *)NULL)->basic), false};

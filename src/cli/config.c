@@ -9,7 +9,7 @@ typedef struct config_values {
 static const hark_option options[] = {
     {"markdown", NULL, HARK_OPTION_BOOL, offsetof(config_values, markdown), "false", NULL, NULL, NULL,
      "print the reference of all keys and flags instead (docs/configuration.md)", "json false"},
-    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the lines that explain",
+    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the explanations",
      "json false, markdown false"},
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(config_values), false};
@@ -20,12 +20,11 @@ static const char introduction[] =
     "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run "
     "keeps\n"
     "its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the command\n"
-    "line; the later one wins. Every key is also a flag (`--model.rotary.base 500000`, `--model.rotary.base=500000`); frequent ones have\n"
+    "line; a later value replaces an earlier one. Every key is also a flag (`--model.rotary.base 500000`, `--model.rotary.base=500000`); frequent ones have\n"
     "a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating the flag. In flags `-` and `_` are the same;\n"
     "`normalization` is read as `normalisation`. Numbers are written with a point in every locale; whole numbers may be written as `8e6`;\n"
-    "times as `90s`, `10m`, `1h30m`. What is no list is given once: another value for the same option is refused, and so is a key that\n"
-    "stands in a file twice. An option that would have no effect is refused too: `needs` names the options without which it has none.\n"
-    "That concerns what the command line gives, and what a file gives and is not the default; files may list everything. Anchors, "
+    "times as `90s`, `10m`, `1h30m`. An option that is not a list is given once: another value for the same option is refused, and so is a key that\noccurs twice in a file. An option that would have no effect is refused too: `needs` names the options without which it has none.\n"
+    "This applies to the command line, and to values of a file that are not the default; files may list everything. Anchors, "
     "aliases,\n"
     "tags and several documents in one file are refused.\n\n";
 

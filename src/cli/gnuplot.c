@@ -235,7 +235,7 @@ static hark_status draw_into(hark_invocation *call, const hark_picture *picture,
   if (what == FAILED)
     return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed; %s and %s were left: gnuplot %s shows why", picture->script_path,
                      picture->data_path, picture->script_path);
-  static const char makes[] = "%s; left %s and %s: gnuplot %s makes the picture";
+  static const char makes[] = "%s; wrote %s and %s: gnuplot %s draws the picture";
   if (!picture->optional)
     return hark_fail(context, HARK_INTERNAL_ERROR, makes, no_gnuplot, picture->data_path, picture->script_path, picture->script_path);
   hark_command_warn(call, makes, no_gnuplot, picture->data_path, picture->script_path, picture->script_path);

@@ -64,7 +64,7 @@ hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_li
   if (paths->count > 1) (void)snprintf(others, sizeof others, " and %" PRId64 " more", paths->count - 1);
   return hark_fail(
       call->context, HARK_BAD_FILE,
-      "%.300s%s: not what this run was trained on: it was changed, or something else has its place; --data PATH measures another one",
+      "%.300s%s: not what this run was trained on: it was changed or replaced; --data PATH measures another one",
       paths->count > 0 ? paths->items[0] : "", others);
 }
 
@@ -108,8 +108,7 @@ static hark_status check_delimiters(hark_invocation *call, const hark_opened_run
   if (requested->other_delimiter_count == described->other_delimiter_count) return HARK_OK;
   return hark_fail(
       call->context, HARK_UNSUPPORTED,
-      "%s: its weights do not state model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "
-      "writes them again",
+      "%s: its weights do not state model.ahca.more_delimiters, which an earlier version of hark did not write: one more step of hark train --resume writes them",
       opened->run.path);
 }
 

@@ -382,7 +382,7 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
     *used = 2;
   }
   if (!hark_option_applies(entry->option, options->command)) {
-    return hark_options_problem_add(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command,
+    return hark_options_problem_add(context, options, "%s: does not apply to %s (it applies to: %s)", flag, options->command,
                                     entry->option->commands);
   }
   if (entry->reading == options->readings && entry->source == HARK_SOURCE_COMMAND && entry->option->type != HARK_OPTION_LIST)
@@ -462,7 +462,7 @@ static hark_status require_utf8(hark_context *context, hark_options *options, ha
   if (status == HARK_OK)
     status = hark_options_problem_add(
         context, options,
-        "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (a link with such a name can stand for it)",
+        "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (use a link with a name in UTF-8)",
         entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
   hark_text_free(&text);
   return status;

@@ -146,7 +146,7 @@ static void many_classes(void **state) {
     int classes;
     bool table;
     const char *told;
-  } cases[] = {{30, true, "in --json alone"}, {1025, false, "confusion matrix: not made for this number of classes"}};
+  } cases[] = {{30, true, "in --json alone"}, {1025, false, "confusion matrix: not computed for this number of classes"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[512];
     (void)snprintf(words, sizeof words,

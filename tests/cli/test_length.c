@@ -150,7 +150,7 @@ static void readme_goes_on(void **state) {
 /* The same of hark train --help: a run of steps, and one of a time, each goes on for a time and then to a step. */
 static void help_goes_on(void **state) {
   (void)state;
-  expect("train --help", HARK_EXIT_DONE, "go on, for ten minutes more", "");
+  expect("train --help", HARK_EXIT_DONE, "continue for ten more minutes", "");
   char lines[4][256], *at = strstr(output.out, "  hark train --data book.txt --out runs/book  ");
   command_text_make(folder, "book.txt", "It was the best of times ");
   assert_non_null(at);

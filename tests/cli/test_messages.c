@@ -114,7 +114,7 @@ static void characters_are_shown(void **state) {
       {"generate run --prompt 'the \xE2\x82\xAC'", HARK_EXIT_BAD_INPUT, "(byte offset 4): \"\xE2\x82\xAC\"; data.unknown map"},
       {"generate run --prompt '\x09'", HARK_EXIT_BAD_INPUT, "U+0009 is not in the vocabulary (byte offset 0): data.unknown map"},
       {"train --resume --out run --unknown map --steps 4", HARK_EXIT_USAGE,
-       "--unknown: data.unknown cannot change when a run goes on: \"map\" given, the run has \"error\""},
+       "--unknown: data.unknown cannot change when a run is resumed: \"map\" given, the run has \"error\""},
       {"train --resume --out run --validation-fraction 0.3 --steps 4", HARK_EXIT_USAGE,
        "data.validation_fraction cannot change when a run goes on"}};
   command_expect(folder, "train --out run --steps 2 --data text.txt " COMMAND_TINY, HARK_EXIT_DONE, "", "", &output);

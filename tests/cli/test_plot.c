@@ -161,7 +161,7 @@ static void rates_are_drawn(void **state) {
     assert_true(fabs(value) == learned[3]); /* of the last panel */
   }
   hark(0, "plot --positional --terminal run-head");
-  assert_non_null(strstr(output.out, "log10 of the angle of a token"));
+  assert_non_null(strstr(output.out, "log10 of the angle per token"));
   assert_non_null(strstr(output.out, "layer 1, head 1"));
   /* kernels and rates together */
   hark(0, "train " TINY " --rotary-learned layer --positional 'decay+window(3)' --steps 1 --out both");

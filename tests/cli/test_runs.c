@@ -231,7 +231,7 @@ static void kernels_go_with_their_expression(void **state) {
   expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"positional.parameters\" [1, 8]: not allowed");
   expect("train --resume --out run --steps 3 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_USAGE, "",
-         "model.positional cannot change when a run goes on: \"bank[2](decay*rbf)\" given, the run has \"bank[2](decay*periodic)\"");
+         "model.positional cannot change when a run is resumed: \"bank[2](decay*rbf)\" given, the run has \"bank[2](decay*periodic)\"");
   expect("export run --output kernel.safetensors", HARK_EXIT_DONE, "", "");
   expect("info kernel.safetensors", HARK_EXIT_DONE, "positional kernel bank[2](decay*periodic), scope \"model\": 8 parameters", "");
   test_command_run(folder, "", "generate run --max-new-tokens 8 --seed 3 --threads 1", &output);

@@ -53,7 +53,7 @@ void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", int
 
 hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *document) {
   if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) != 0)
-    return hark_fail(context, HARK_BAD_FILE, "%s: is there and is no document of hark lab, which begins with \"# The laboratory\"", path);
+    return hark_fail(context, HARK_BAD_FILE, "%s: exists and is not a document of hark lab, which begins with \"# The laboratory\"", path);
   if (strlen(hark_text_get(document)) != document->length)
     return hark_fail(context, HARK_BAD_FILE, "%s: has a NUL byte, expected text", path);
   return HARK_OK;
