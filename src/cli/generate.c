@@ -17,8 +17,7 @@ typedef struct generate_values {
 
 #define AT(field) offsetof(generate_values, field)
 static const hark_option options[] = {
-    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; none: the beginning of a line",
-     NULL},
+    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; none: the beginning of a line", NULL},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
      "context length; 0: that of the training; a larger one where the model's positions allow it", NULL},
@@ -95,8 +94,8 @@ static hark_status open_decoding(generation *g) {
   HARK_TRY(status);
   HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes));
   if (g->values->context > g->trained)
-    hark_command_warn(g->call, "the model was trained with a context of %" PRId64 " tokens, and is used with up to %" PRId64 " here", g->trained,
-                      g->values->context);
+    hark_command_warn(g->call, "the model was trained with a context of %" PRId64 " tokens, and is used with up to %" PRId64 " here",
+                      g->trained, g->values->context);
   return hark_decoding_create(context, g->model, &room, &g->decoding);
 }
 

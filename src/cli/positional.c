@@ -15,8 +15,8 @@ typedef struct positional_values {
 
 #define AT(field) offsetof(positional_values, field)
 static const hark_option options[] = {
-    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL, "context length for which initial values are made",
-     NULL},
+    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL,
+     "context length for which initial values are made", NULL},
     {"heads", "heads", HARK_OPTION_INT, AT(heads), "1", "[1, 65536]", NULL, NULL,
      "heads with separate parameters, over which initial values are spread", NULL},
     {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown", NULL},

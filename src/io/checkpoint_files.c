@@ -60,7 +60,7 @@ static hark_status find_entry(hark_context *context, const char *path, const har
   const hark_json_node *version = hark_json_member(root, "format_version"), *files = hark_json_member(root, "files");
   if (!hark_json_is(version, HARK_JSON_INTEGER) || version->integer != MANIFEST_FORMAT_VERSION)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, MANIFEST_FORMAT_VERSION);
-  if (!hark_json_is(files, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "%s: \"files\" is missing or no list", path);
+  if (!hark_json_is(files, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "%s: \"files\" is missing or not a list", path);
   for (const hark_json_node *at = files->first; at != NULL; at = at->next) {
     const char *name = hark_json_text(hark_json_member(at, "name"));
     if (name == NULL || strcmp(name, file) != 0) continue;

@@ -64,7 +64,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   for (int i = INPUT_X; i < INPUT_COUNT; i++) {
     const bool required = (needed[options->kind] >> i & 1u) != 0;
     if (hark_has_input(inputs, input_count, i) == required) continue;
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "select_tokens: %s is %s, expected it with the kinds that use it alone", rules[i].name,
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "select_tokens: %s is %s, expected it only with the kinds that use it", rules[i].name,
                      required ? "absent" : "given");
   }
   const int64_t sequences = inputs[INPUT_OFFSETS].shape[0] - 1;

@@ -146,7 +146,7 @@ static void say_material(const training_run *trainer) {
   const hark_material *material = &trainer->material;
   const hark_schedule_plan *plan = &trainer->state.plan;
   if (plan->from == 0 && plan->warmup == 0 && trainer->steps > 0 && trainer->config->train.warmup > trainer->steps)
-    hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
+    hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises until the end",
                       trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
@@ -248,7 +248,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
     if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
-    if (resume) hark_training_say(trainer, "there is no checkpoint yet: beginning again");
+    if (resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
     if (config->train.init_from[0] != '\0')
       HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,

@@ -256,7 +256,7 @@ static hark_status verify_checkpoints(verification *v) {
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
     char what[HARK_NAME_BYTES + 16];
     (void)snprintf(what, sizeof what, "checkpoints/%s", names.items[i]);
-    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by a save that was cut short; the next one removes it")
+    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by an interrupted save; the next save removes it")
                                       : verify_checkpoint(v, names.items[i]);
   }
   hark_names_free(v->context, &names);

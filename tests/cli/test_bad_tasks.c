@@ -197,7 +197,7 @@ static void vocabularies_of_other_runs(void **state) {
       {"train --resume --out run --steps 4 --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
       {"train --resume --out run --steps 4 --data label.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
       {"train --out nothing --init-from text --data text.txt --tokenizer bytes --steps 1", HARK_EXIT_USAGE,
-       "weights go with their vocabulary"},
+       "weights need their own vocabulary"},
   };
   REFUSE(cases);
   char *const own = test_file_text(folder, "run/vocabulary.json"), *const other = test_file_text(folder, "three/vocabulary.json"),

@@ -348,7 +348,7 @@ static void a_stretched_kernel_is_a_longer_one(void **state) {
       "--train.positional-rate 0 " TINY,
       HARK_EXIT_DONE, "", "");
   expect("train --init-from run --data text.txt --out longer --positional 'decay(l=6)' --allow-missing 'positional.*' " FRESH,
-         HARK_EXIT_DONE, "", "it starts fresh");
+         HARK_EXIT_DONE, "", "it is initialised");
   const double loss = loss_of("eval run --data other.txt --json --context 16 --positional-stretch 2");
   assert_near(loss, loss_of("eval longer --data other.txt --json --context 16"), "stretched");
   assert_true(fabs(loss - loss_of("eval run --data other.txt --json --context 16")) > 10 * TOLERANCE);
@@ -370,7 +370,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
       {"run --stride 9", "--stride: 9 would leave targets out"},
       {"run --data other.txt --context 8,211", "context 211 is longer than the text that is measured: 210 targets"},
       {"run --data other.txt --context 8 --targets 7", "context 8 is longer than the text that is measured: 7 targets"},
-      {"learned --context 8,16", "--context: model.positions is learned, for the 8 tokens of the run's own context, and not for 16"},
+      {"learned --context 8,16", "--context: model.positions is learned, for the 8 tokens of the run's own context, not for 16"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     char words[256];

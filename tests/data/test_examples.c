@@ -253,12 +253,12 @@ static const refusal refusals[] = {
     {"sequences", "Words\ta b\na b\n", "f:2:4: no tab"},
     {"sequences", "Words\ta b\n\t0:a\n", "f:2:1: empty sequence"},
     {"sequences", "Words\ta b\na b\t\n", "f:2:5: no targets"},
-    {"sequences", "Words\ta b\na c\t0:a\n", "f:2:3: \"c\" is none of the words of the first line"},
+    {"sequences", "Words\ta b\na c\t0:a\n", "f:2:3: \"c\" is not one of the words of the first line"},
     {"sequences", "Words\ta b\na b\t0:c\n", "f:2:7: \"c\" is none"},
     {"sequences", "Words\ta b\na b\t2:a\n", "f:2:5: position 2, expected 0 to 1"},
     {"sequences", "Words\ta b\na b\t1:a 1:b\n", "f:2:9: position 1, expected 2 to 1"},
-    {"sequences", "Words\ta b\na b\t99999999999999999999:a\n", "is no POSITION:WORD"},
-    {"sequences", "Words\ta b\na b\tx\n", "f:2:5: \"x\" is no POSITION:WORD"},
+    {"sequences", "Words\ta b\na b\t99999999999999999999:a\n", "is not POSITION:WORD"},
+    {"sequences", "Words\ta b\na b\tx\n", "f:2:5: \"x\" is not POSITION:WORD"},
     {"sequences", "Words\ta b\na  b\t0:a\n", "f:2:3: empty word"},
 };
 
@@ -353,7 +353,7 @@ static void files_that_differ(void **state) {
                                test_file_write_text(f->folder, "2", "Words\tb a\na\t0:b\n")};
   hark_examples_settings settings = {.format = "sequences", .paths = words, .path_count = 2};
   hark_examples *e;
-  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE, "2:1:1: other words than in the files before");
+  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE, "2:1:1: other words than in the previous files");
   unsigned char small[HARK_IMAGE_HEADER_BYTES + 4] = {0}, large[HARK_IMAGE_HEADER_BYTES + 3] = {0};
   hark_image_header(1, 1, 2, 2, small);
   small[HARK_IMAGE_HEADER_BYTES] = 1;

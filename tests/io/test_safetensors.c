@@ -91,11 +91,11 @@ static void the_rules_are_kept(void **state) {
   refuse("{\"a\":1}", 0, "\"a\": no object");
   refuse("{\"a\":[]}", 0, "\"a\": no object");
   refuse("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing");
-  refuse("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing or no text");
+  refuse("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is missing or not a text");
   refuse("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"F33\"");
   refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"f32\"");
   refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape missing");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape missing or no list");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape is missing or not a list");
   refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "extent 0 is no whole number");
   refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "rank 9, at most 8");
   refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets missing");
@@ -109,7 +109,7 @@ static void the_rules_are_kept(void **state) {
   refuse("{" F32("a", "[1]", 0, 8) "}", 8, "hold 8 bytes, shape and dtype need 4");
   refuse("{" F32("a", "[1]", 4, 0) "}", 4, "data_offsets [4, 0]");
   refuse("{" F32("a", "[1]", 0, 4) "}", 3, "in data of 3 bytes");
-  refuse("{" F32("a", "[1]", 4, 8) "}", 8, "4 bytes in front of it belong to no tensor");
+  refuse("{" F32("a", "[1]", 4, 8) "}", 8, "4 bytes before it belong to no tensor");
   refuse("{" F32("a", "[1]", 0, 4) "}", 5, "the last 1 bytes belong to no tensor");
   refuse("{}", 1, "the last 1 bytes belong to no tensor");
   refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[1]", 4, 8) "}", 8, "overlaps");

@@ -15,14 +15,13 @@
 #define HIERARCHICAL "structure hierarchical"
 #define CME "normalisation cme"
 static const hark_option options[] = {
-    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and optional tensors",
-     NULL},
+    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and optional tensors", NULL},
     {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write", NULL},
     {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
      "which keys a query attends to", NULL},
     {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
-    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are computed from similarities",
-     NULL},
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL,
+     "how weights are computed from similarities", NULL},
     {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
     {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
@@ -32,7 +31,8 @@ static const hark_option options[] = {
      "lambda = ridge L^P for L visible keys; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
      "upper bound of q.k; keeps exponents in range and changes no result", CME ", kernel exp"},
-    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "divide every query and key by its length first; the bound is then 1", CME},
+    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL,
+     "divide every query and key by its length first; the bound is then 1", CME},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
      "tokens of a block, an even number", HIERARCHICAL},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
@@ -52,7 +52,8 @@ static const hark_option options[] = {
      "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
      "kernel of the token distance, as decay(l=12)*periodic; given once for all heads, or once per head (hark positional)", NULL},
-    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights", NULL},
+    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
+     NULL},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "seed of dropout", "dropout >0"},
     {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference", NULL},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, NULL},
@@ -241,7 +242,8 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
   HARK_TRY(hark_attention_forward(context, plan, &args));
   if (report.pivots > 0)
     fprintf(stderr,
-            "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64 ", by %g\n",
+            "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
+            ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
   return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
 }
@@ -272,9 +274,8 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   void *saved = NULL, *workspace = NULL;
   const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
   if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL)
-    hark_command_warn(
-        call, "log_kernel has %" PRId64 " distances and the cells need %" PRId64 ": their means leave out the missing ones",
-        t->log_kernel.shape[1], distances);
+    hark_command_warn(call, "log_kernel has %" PRId64 " distances and the cells need %" PRId64 ": their means leave out the missing ones",
+                      t->log_kernel.shape[1], distances);
   hark_status status = hark_attend_positional_table(context, v, plan, t);
   if (status == HARK_OK)
     status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */

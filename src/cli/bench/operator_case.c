@@ -245,8 +245,8 @@ static hark_status refuse_name(hark_context *context, const char *text, const ch
   int count;
   (void)hark_operators(&count);
   const char *const near = hark_nearest_word(name, count, operator_name, NULL);
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': there is no operator %s%s%s%s; hark bench operator all prints their names", text,
-                   name, near != NULL ? " (did you mean " : "", near != NULL ? near : "", near != NULL ? "?)" : "");
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': there is no operator %s%s%s%s; hark bench operator all prints their names",
+                   text, name, near != NULL ? " (did you mean " : "", near != NULL ? near : "", near != NULL ? "?)" : "");
 }
 
 static hark_status refuse_sample(hark_context *context, const char *text, const hark_operator *op, const lettered_row *row) {

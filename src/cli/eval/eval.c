@@ -32,10 +32,11 @@ static const hark_option options[] = {
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
      "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "targets from the beginning of a window to the next; after the first window, only this number of last targets count; 0: windows do not overlap",
+     "targets from the beginning of a window to the next; after the first window, only this number of last targets count; 0: windows do "
+     "not overlap",
      "data.format corpus, data.unit text"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure this number of targets, from the beginning of the text; 0: all",
-     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL,
+     "measure this number of targets, from the beginning of the text; 0: all", "data.format corpus, data.unit text"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
      "architecture ahca: --json reports chunks, selected tokens and depth for each of this number of first examples or windows",
      "model.architecture ahca, json true"},
@@ -57,10 +58,10 @@ static hark_status refuse_other_weights(hark_invocation *call, const hark_option
   if (hark_config_bond(option->name) != HARK_BOND_WEIGHTS) return HARK_OK;
   hark_text value = hark_text_empty(call->context);
   hark_options_print_value(stored, option->name, &value);
-  const hark_status status =
-      hark_options_complain(call->context, call->options, option->name,
-                            "%s decides which weights the model has: this run was trained with %s; hark eval can only exchange options that keep the weights",
-                            option->name, hark_text_get(&value));
+  const hark_status status = hark_options_complain(
+      call->context, call->options, option->name,
+      "%s decides which weights the model has: this run was trained with %s; hark eval can only exchange options that keep the weights",
+      option->name, hark_text_get(&value));
   hark_text_free(&value);
   return status;
 }
@@ -117,7 +118,7 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
     const int64_t length = values->lengths[i];
     if (config->model.positions == HARK_POSITIONS_LEARNED && length != config->model.context)
       return hark_options_complain(call->context, call->options, "context",
-                                   "model.positions is learned, for the %" PRId64 " tokens of the run's own context, and not for %" PRId64,
+                                   "model.positions is learned for the %" PRId64 " tokens of the run's own context, not for %" PRId64,
                                    config->model.context, length);
     if (values->stride > length)
       return hark_options_complain(call->context, call->options, "stride",

@@ -129,8 +129,9 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
   if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
     print_confusion(m, text);
   else if (m->classes > 0)
-    hark_text_append(text, "confusion matrix: %s\n",
-                     m->confusion != NULL ? "with this number of classes, it is only in --json" : "not computed for this number of classes");
+    hark_text_append(
+        text, "confusion matrix: %s\n",
+        m->confusion != NULL ? "with this number of classes, it is only in --json" : "not computed for this number of classes");
 }
 
 /* The split of a folder that --data names. */

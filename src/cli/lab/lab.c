@@ -35,9 +35,11 @@ static const hark_option options[] = {
      "list false"},
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot",
      "list false"},
-    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder", "list false"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
+     "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write a document of the results, and figures into a folder of the same name; of one experiment: renew its section of an existing document",
+     "write a document of the results, and figures into a folder of the same name; of one experiment: renew its section of an existing "
+     "document",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
@@ -442,7 +444,8 @@ const hark_command hark_command_lab = {
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "  A criterion that fails is a result, reported with its numbers: the exit code is 0, and 1 with --strict (with --seeds, unless all pass).\n  docs/lab.md has the results.\n",
+        "  A criterion that fails is a result, reported with its numbers: the exit code is 0, and 1 with --strict (with --seeds, unless "
+        "all pass).\n  docs/lab.md has the results.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

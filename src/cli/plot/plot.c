@@ -22,7 +22,8 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; none: loss.svg (positional.svg) in the run's folder, or in the current folder for several runs and where the run's folder cannot be written; evaluation.svg in the current folder",
+     "the picture; none: loss.svg (positional.svg) in the run's folder, or in the current folder for several runs and where the run's "
+     "folder cannot be written; evaluation.svg in the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
      "PNG instead of SVG, where the picture's name does not end with .svg or .png", "terminal false"},
@@ -171,7 +172,8 @@ const hark_command hark_command_plot = {
     .arguments = "RUN|FILE...",
     .summary = "draw the loss curves of runs, evaluations at several contexts, or the positional kernels that a run has learned",
     .notes =
-        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n  --evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n",
+        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n  "
+        "--evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

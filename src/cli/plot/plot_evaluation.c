@@ -138,7 +138,8 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
   if (e->left_out > 0)
     hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
   if (e->least_targets != e->most_targets)
-    hark_command_warn(call, "the compared evaluations have different numbers of targets, %" PRId64 " to %" PRId64 "", e->least_targets, e->most_targets);
+    hark_command_warn(call, "the compared evaluations have different numbers of targets, %" PRId64 " to %" PRId64 "", e->least_targets,
+                      e->most_targets);
   return HARK_OK;
 }
 

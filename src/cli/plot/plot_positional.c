@@ -208,8 +208,7 @@ static void draw_series(const hark_positional_plot *plot, const drawing *d, hark
   if (kernels > 0) hark_series_draw(d->series, kernels, "distance", false, plot->columns, plot->rows, text);
   if (kernels > 0 && d->count > kernels) hark_text_append(text, "\n");
   if (d->count > kernels)
-    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle per token", false, plot->columns, plot->rows,
-                     text);
+    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle per token", false, plot->columns, plot->rows, text);
 }
 
 static hark_status draw_letters(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,

@@ -46,7 +46,8 @@ static const hark_option options[] = {
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
      "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost: at their last evaluations up to X of NAME (operations, tokens, time, step); least: up to the smallest total among the runs",
+     "compare runs at equal cost: at their last evaluations up to X of NAME (operations, tokens, time, step); least: up to the smallest "
+     "total among the runs",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "cell that the others are compared with, by its name in the table; none: the first", "list false"},
@@ -55,7 +56,8 @@ static const hark_option options[] = {
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", NULL},
     {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the existing runs and stop",
      "list false"},
-    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "draw no sweep.svg in the sweep's folder", "list false"},
+    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "draw no sweep.svg in the sweep's folder",
+     "list false"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
@@ -509,8 +511,8 @@ static hark_status report(sweep *s) {
     hark_sweep_print_table(&s->results, &text);
   HARK_TRY(hark_command_print(s->call, &text));
   if (s->failed > 0)
-    hark_command_warn(s->call, "%s%s%d of %d runs failed; call the sweep again to retry them",
-                      s->sweeps > 1 ? s->results.label : "", s->sweeps > 1 ? ": " : "", s->failed, s->runs);
+    hark_command_warn(s->call, "%s%s%d of %d runs failed; call the sweep again to retry them", s->sweeps > 1 ? s->results.label : "",
+                      s->sweeps > 1 ? ": " : "", s->failed, s->runs);
   return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
 }
 
@@ -674,7 +676,8 @@ const hark_command hark_command_sweep = {
         "'settings'\n"
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
-        "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one table\nwith a column for each. docs/sweeps.md describes sweeps.\n",
+        "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one "
+        "table\nwith a column for each. docs/sweeps.md describes sweeps.\n",
     .argument_minimum = 1,
     .argument_maximum = PLANS,
     .has_json = true,

@@ -276,7 +276,7 @@ static hark_status check_folder(hark_context *context, const char *folder) {
   hark_names names;
   HARK_TRY(hark_path_examine(context, folder, &kind));
   if (kind == HARK_PATH_NONE) return HARK_OK;
-  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no folder", folder);
+  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is not a folder", folder);
   HARK_TRY(hark_folder_list(context, folder, &names));
   const int64_t count = names.count;
   hark_names_free(context, &names);
