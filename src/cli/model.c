@@ -116,7 +116,7 @@ hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *
   *out = NULL;
   hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
   if (status == HARK_OK) status = check_delimiters(call, opened, config, *out);
-  if (status == HARK_OK && hark_config_has_sentences(config)) status = hark_model_tell_sentences(call->context, *out);
+  if (status == HARK_OK && hark_config_has_sentences(config)) status = hark_model_mark_sentences(call->context, *out);
   if (status != HARK_OK) hark_model_destroy(call->context, out);
   hark_text_free(&description);
   hark_text_free(&vocabulary);

@@ -450,9 +450,9 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   hark_needs needs;
   hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
-    const bool knows_steps = config->train.steps > 0;
+    const bool steps_known = config->train.steps > 0;
     const hark_preflight planned = {
-        .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
+        .config = config, .task = task, .steps = steps_known ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &planned, &needs);
   }
   hark_examples_close(call->context, &examples);

@@ -73,7 +73,7 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   return status;
 }
 
-hark_status hark_model_tell_sentences(hark_context *context, hark_model *model) {
+hark_status hark_model_mark_sentences(hark_context *context, hark_model *model) {
   if (model->network->config.sentences) return HARK_OK;
   model->network->config.sentences = true;
   return take_fingerprint(context, model);

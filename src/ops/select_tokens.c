@@ -359,7 +359,7 @@ static const hark_select_tokens_attributes norm = {HARK_SELECTION_NORM, 40, 4, 0
 static const hark_sample samples[] = {
     {"norm", &norm, {{HARK_I64, 1, {5}, 40, 0}, {HARK_F32, 2, {40, 7}, -1, 1}}},
     {"score_of_units", &score, {{HARK_I64, 1, {5}, 20, 0}, ABSENT, {HARK_F32, 1, {40}, -1, 1}}},
-    {"fewer_than_wanted", &few, {{HARK_I64, 1, {4}, 9, 0}, ABSENT, {HARK_F32, 1, {9}, -1, 1}}},
+    {"fewer_than_requested", &few, {{HARK_I64, 1, {4}, 9, 0}, ABSENT, {HARK_F32, 1, {9}, -1, 1}}},
     {"medoids", &medoids, {{HARK_I64, 1, {4}, 39, 1}, {HARK_F32, 3, {10, 4, 5}, -1, 1}}},
     {"given", &given, {{HARK_I64, 1, {3}, 40, 0}, ABSENT, ABSENT, ABSENT, ABSENT, {HARK_I32, 2, {2, 2}, -1, -1}}},
     {"query",

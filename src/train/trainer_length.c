@@ -57,8 +57,8 @@ static double clock_of_measure(void *user) { return hark_training_now(user); }
 
 static bool stops_measure(void *user) {
   training_run *trainer = user;
-  (void)hark_training_ask(trainer);
-  return trainer->stop_asked;
+  (void)hark_training_poll(trainer);
+  return trainer->stop_requested;
 }
 
 /* A step like the run's; its weights and moments are discarded afterwards. */
@@ -186,7 +186,7 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
   if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step == trainer->steps)) return HARK_OK;
   const bool plans = trainer->steps == 0;
   HARK_TRY(measure_pace(trainer, plans));
-  if (plans && trainer->stop_asked)
+  if (plans && trainer->stop_requested)
     trainer->steps = state->plan.steps; /* nothing is planned: the next part plans */
   else if (plans)
     plan_steps(trainer, state->step);
@@ -263,7 +263,7 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   const int64_t step = trainer->state.step;
   const hark_schedule_plan *plan = &trainer->state.plan;
   char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
-  if (trainer->steps == step && step > 0 && !trainer->stop_asked)
+  if (trainer->steps == step && step > 0 && !trainer->stop_requested)
     hark_training_say(trainer, "there is nothing to do: the run has made its %" PRId64 " steps; more steps or --max-time make it longer",
                       step);
   const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;

@@ -243,7 +243,7 @@ static void a_folder_in_use_is_exit_7(void **state) {
   test_setup_close(context);
 }
 
-/* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes behind the first of them. */
+/* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes after the first of them. */
 static void a_stop_text_is_found_behind_zero_bytes(void **state) {
   (void)state;
   static char text[4000];

@@ -1,4 +1,4 @@
-/* test_data.c - hark data: making tasks, telling what examples are like, drawing them, and how wrong words and files are answered. */
+/* test_data.c - hark data: making tasks, describing examples, drawing them, and how wrong words and files are answered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #define LONGEST 32
 #define FRESH "--lr 1e-30 --weight-decay 0 --steps 1 --threads 1 " /* a warm start that keeps its weights */
 
-/* Logits in f32 of size 1 behind two layers, in another order of sums; losses are sums of up to 210 of size 3. */
+/* Logits in f32 of size 1 after two layers, in another order of sums; losses are sums of up to 210 of size 3. */
 #define TOLERANCE 1e-5
 
 static char folder[TEST_PATH_BYTES];

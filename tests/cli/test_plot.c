@@ -243,14 +243,14 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
     assert_non_null(strstr(output.err, "bad.jsonl:1: no line of hark eval --json"));
   }
   static const struct {
-    const char *line, *told;
+    const char *line, *message;
   } refused[] = {
       {"{\"run\": \"a\", \"context\": 8, \"loss\": null}\n", "no loss that can be drawn"},
       {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": -1, \"last\": -1, \"loss\": 2}]}\n", "bucket 0"},
       {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": 4, \"last\": 8, \"loss\": 2}]}\n", "bucket 0"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     test_file_write_text(folder, "refused.jsonl", refused[i].line);
-    command_expect(folder, "plot --evaluation refused.jsonl", 3, "", refused[i].told, &output);
+    command_expect(folder, "plot --evaluation refused.jsonl", 3, "", refused[i].message, &output);
   }
   /* names of strangers: one line of letters, and one block of points a curve */
   test_file_write_text(folder, "strange.jsonl", "{\"run\": \"a\\n9 9\\n\\n\\n\\u001b[31mX\", \"context\": 8, \"loss\": 2}\n");

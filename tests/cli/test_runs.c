@@ -163,7 +163,7 @@ static void a_run_begins_with_trained_weights(void **state) {
   assert_memory_equal(vocabulary, copied, first_bytes);
   free(vocabulary);
   free(copied);
-  /* the origin can be told, and stays when the run goes on */
+  /* the origin can be given, and stays when the run is continued */
   json_error_t error;
   json_t *const origin = json_load_file(test_path(folder, "next/origin.json"), 0, &error);
   assert_non_null(origin);

@@ -244,7 +244,7 @@ static void a_killed_sweep_ends_its_run(void **state) {
   assert_true(last_step() >= step);
 }
 
-/* A run that was told to stop, and then loses its sweep, is told again by the system: it saves all the same. */
+/* A run that was requested to stop, and then loses its sweep, gets a second request from the system: it saves nevertheless. */
 static void a_sweep_that_is_killed_after_an_interrupt_saves(void **state) {
   (void)state;
 #ifndef __linux__

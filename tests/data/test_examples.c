@@ -165,7 +165,7 @@ static void sequences(void **state) {
   assert_string_equal(hark_examples_token_name(e, HARK_TOKEN_RESERVED + 2, name, sizeof name), "v0");
   hark_examples_close(f->context, &e);
 
-  e = open_one(f, "sequences", test_path(f->folder, "s.tsv"), 3); /* a target behind the cut goes */
+  e = open_one(f, "sequences", test_path(f->folder, "s.tsv"), 3); /* a target beyond the cut is left out */
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).cut, 2);
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).targets, 1);
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).longest_whole, 4);

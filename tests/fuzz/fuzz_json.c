@@ -140,7 +140,7 @@ typedef struct reading {
 
 static hark_status take_line(void *user, const json_t *object, int64_t line) {
   reading *const r = user;
-  FUZZ_CHECK(json_is_object(object) && line == ++r->line, "line %lld behind %lld", (long long)line, (long long)r->line - 1);
+  FUZZ_CHECK(json_is_object(object) && line == ++r->line, "line %lld after %lld", (long long)line, (long long)r->line - 1);
   return HARK_OK;
 }
 

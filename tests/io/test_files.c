@@ -382,14 +382,14 @@ static void checksums_are_sha256(void **state) {
 static void a_writer_knows_what_it_wrote(void **state) {
   (void)state;
   hark_writer writer = {0};
-  hark_file_summary told, found;
+  hark_file_summary reported, found;
   const char *const path = test_path(folder, "a");
   assert_fine(context, hark_writer_open(context, &writer, path));
   for (int i = 0; i < 100; i++) assert_fine(context, hark_writer_append(context, &writer, "some bytes", 10));
-  assert_fine(context, hark_writer_commit(context, &writer, &told));
+  assert_fine(context, hark_writer_commit(context, &writer, &reported));
   assert_fine(context, hark_file_summarise(context, path, &found));
-  assert_string_equal(told.sha256, found.sha256);
-  assert_int_equal(told.bytes, 1000);
+  assert_string_equal(reported.sha256, found.sha256);
+  assert_int_equal(reported.bytes, 1000);
   assert_int_equal(found.bytes, 1000);
 }
 

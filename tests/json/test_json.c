@@ -75,12 +75,12 @@ static void refused_documents_say_where(void **state) {
   }
 }
 
-/* jansson passes over a zero byte behind a number or a word. In the name "a" it says where the name begins, hark's own reader where the
+/* jansson passes over a zero byte after a number or a word. In the name "a" it says where the name begins, hark's own reader where the
  * byte is. */
 static void zero_bytes_are_refused_wherever_they_stand(void **state) {
   (void)state;
   static const char good[] = "{\"a\": [1, true ]}";
-  for (size_t at = 0; at < sizeof good; at++) { /* the last one behind the document */
+  for (size_t at = 0; at < sizeof good; at++) { /* the last one after the document */
     char text[sizeof good + 1], message[128];
     json_t *document;
     hark_json_tree tree;

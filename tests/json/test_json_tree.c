@@ -81,7 +81,7 @@ static void faults_have_a_place(void **state) {
   test_memory_context_end(context, &memory);
 }
 
-/* Both readers take a document or both refuse it. jansson is told to accept what hark accepts: any value, zero bytes in texts. */
+/* Both readers take a document or both refuse it. jansson is set to accept what hark accepts: any value, zero bytes in texts. */
 static void compare(hark_context *context, const char *text, size_t length) {
   hark_json_tree tree;
   hark_json_fault fault = {0};

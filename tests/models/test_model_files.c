@@ -58,7 +58,7 @@ static void models_say_what_they_are(void **state) {
   assert_true(info.bytes > (size_t)info.parameters * sizeof(float));
   assert_int_equal(hark_context_memory(context).live_bytes > info.bytes, 1);
   const uint64_t of_texts = info.fingerprint;
-  assert_fine(context, hark_model_tell_sentences(context, model));
+  assert_fine(context, hark_model_mark_sentences(context, model));
   assert_int_equal(hark_model_describe(model, &info), HARK_OK);
   assert_int_equal(info.begin, 2); /* <begin>, as vocabulary.json numbers it */
   assert_true(info.fingerprint != of_texts);
@@ -140,7 +140,7 @@ static void a_manifest_is_compared(void **state) {
   write_manifest(context, ".");
   assert_fine(context, hark_model_load(context, folder, NULL, &loaded));
   hark_model_destroy(context, &loaded);
-  file[bytes - 1] ^= 1; /* of a weight: only the manifest tells */
+  file[bytes - 1] ^= 1; /* of a weight: only the manifest shows it */
   test_file_write(folder, "model.safetensors", file, bytes);
   assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
   assert_failure(context, hark_model_load(context, path, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
@@ -295,7 +295,7 @@ static void other_programs_weights_need_a_description(void **state) {
   assert_int_equal(used, 0);
   assert_string_equal(hark_model_token_text(loaded, 70, &used), "");
   hark_model_destroy(context, &loaded);
-  options = small_model_options(PLAIN); /* tells no number of tokens */
+  options = small_model_options(PLAIN); /* states no number of tokens */
   assert_failure(context, hark_model_load(context, bare, &options, &loaded), HARK_BAD_FILE, "model.vocabulary");
   for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
   hark_safetensors_close(context, &opened);
@@ -507,7 +507,7 @@ static void text_becomes_tokens_and_text(void **state) {
   options.vocabulary = whole;
   options.vocabulary_bytes = strlen(whole);
   assert_failure(context, hark_model_create(context, &options, 1, &letters), HARK_BAD_FILE, "\"checksum\" is not that of the symbols, ");
-  char right[17]; /* the message tells the right one */
+  char correct[17]; /* the message reports the correct one */
   snprintf(right, sizeof right, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
   snprintf(whole, sizeof whole, vocabulary, right);
   assert_fine(context, hark_model_create(context, &options, 1, &letters));

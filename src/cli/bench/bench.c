@@ -80,8 +80,8 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   const int count = hark_options_argument_count(call->options);
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
-    const bool asked = hark_command_is_given(call, "train.steps");
-    settings->rounds = asked ? config->train.steps : STEPS_DEFAULT;
+    const bool requested = hark_command_is_given(call, "train.steps");
+    settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
   }
   for (int i = 1; i < count; i++) {

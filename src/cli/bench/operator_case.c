@@ -360,8 +360,8 @@ static hark_status make_gradients(hark_context *context, hark_call *call) {
     HARK_TRY(hark_bench_fill(context, &call->output_gradients[i], (uint32_t)(HARK_MAX_INPUTS + i), 1));
   }
   for (int i = 0; i < call->input_count; i++) {
-    const bool asked_for = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
-    if (asked_for) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
+    const bool requested = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
+    if (requested) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
   }
   return HARK_OK;
 }

@@ -432,8 +432,8 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   s->course->seconds += hark_progress_clock() - start;
   s->course->trained++;
   s->course->left--;
-  const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
-  *stopped = stop_signal != 0 || asked;
+  const bool requested = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
+  *stopped = stop_signal != 0 || requested;
   if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
   if (*stopped && exit_code != HARK_EXIT_DONE) return HARK_OK;
   if (exit_code == HARK_EXIT_BUSY)

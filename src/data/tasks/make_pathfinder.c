@@ -43,9 +43,9 @@
 #define MARKER_MAX 8    /* limit for which its pixels fit */
 #define LONG_PATHS 2
 #define ROUNDING 1.3 /* pixels: centres of lit pixels may be this much farther apart than the ends of two dashes */
-#define ALIKE 1.0    /* pixels: distances that differ by less count as equal */
+#define SIMILAR 1.0  /* pixels: distances that differ by less count as equal */
 #define SECONDS 20   /* attempts at a second long path for a first one */
-#define UNLIKE 10    /* first paths without a second one, after which twice ALIKE is allowed, for options that leave little room */
+#define UNLIKE 10    /* first paths without a second one, after which twice SIMILAR is allowed, for options that leave little room */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
@@ -382,13 +382,13 @@ static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
 /* Chooses pairs of places for the discs of both classes with equal distances; false: there are none. */
 static bool choose_ends(canvas *c) {
   const path *const a = &c->long_path[0], *const b = &c->long_path[1];
-  const double alike = ldexp(ALIKE, c->unlike / UNLIKE);
+  const double similar = ldexp(SIMILAR, c->unlike / UNLIKE);
   int found = 0;
   for (int pair = 0; pair < 4; pair++) {
     const path *const own = &c->long_path[pair & 1];
     const bool seed_of_first = pair < 2;
     const double joined = between(own->first, own->last), apart = seed_of_first ? between(a->first, b->last) : between(b->first, a->last);
-    if (fabs(joined - apart) > alike || hark_task_random_below(c->random, ++found) > 0) continue;
+    if (fabs(joined - apart) > similar || hark_task_random_below(c->random, ++found) > 0) continue;
     c->joined = pair & 1;
     c->apart[0] = seed_of_first ? 0 : 1;
     c->apart[1] = seed_of_first ? 1 : 0;
