@@ -1,9 +1,9 @@
 /* model_options.h - the table of what a model may be: one row is all that an option of a model has, besides its user.
  *
- * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for weights
- * that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h), descriptions of models
- * (description.h), what may change when a run goes on or begins with other weights, and tests/train/test_model_options.c, which walks over it.
- * docs/adding-a-model-option.md adds one.
+ * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for
+ * weights that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h),
+ * descriptions of models (description.h), what may change when a run is resumed or starts with other weights, and
+ * tests/train/test_model_options.c, which walks over it. docs/adding-a-model-option.md adds one.
  */
 #ifndef HARK_MODELS_MODEL_OPTIONS_H
 #define HARK_MODELS_MODEL_OPTIONS_H
@@ -12,9 +12,9 @@
 #include "nn/norm_bound.h"
 #include "options/option.h"
 
-/* What an option says about weights that are there already. What has no bond may change when a run goes on, and when another one begins with its
- * weights nothing is said. A change of the others is refused when a run goes on; when another run begins with the weights it is reported; when a
- * model is evaluated, MEANING may be exchanged. */
+/* What an option says about weights that are there already. An option without a bond may change when a run is resumed; when another
+ * run starts with the weights, its change is not reported. A change of the others is refused when a run is resumed, and reported when
+ * another run starts with the weights. When a model is evaluated, options of MEANING may be exchanged. */
 typedef enum hark_bond {
   HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
   HARK_BOND_MEANING, /* the same weights fit, and mean something else */
@@ -49,9 +49,10 @@ typedef enum hark_stored {
 #define HARK_NEEDS_LATENT "model.architecture latent"
 #define HARK_NEEDS_FINITE "model.architecture finite"
 
-/* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help, needs,
- *              bond, stored, place). Members of one section stand next to each other, and configurations have them in this order. A description
- * has a section's keys in the order of their places, which are those in which files have had them, and of one place in this order; a new option
+/* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help,
+ *              needs, bond, stored, place).
+ * The members of one section are next to each other, and configurations have them in this order. A description has the keys of a section
+ * in the order of their places, which keeps the order of older files; keys with the same place are in the order of the table. A new option
  * has place 1. */
 #define HARK_MODEL_OPTIONS(X)                                                                                                              \
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL, "family of the model: decoder with pre-norm blocks",      \

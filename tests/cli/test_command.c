@@ -329,7 +329,7 @@ static void a_run_becomes_one_file(void **state) {
     assert_string_equal(out, text);
   }
   free(text);
-  expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not say what model it is of");
+  expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not describe its model");
   expect("export run --output again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
   expect("generate again.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
   expect("export run --output half.safetensors --type bf16", HARK_EXIT_DONE, "half.safetensors: ", "");

@@ -146,7 +146,7 @@ static void many_classes(void **state) {
     int classes;
     bool table;
     const char *reported;
-  } cases[] = {{30, true, "in --json alone"}, {1025, false, "confusion matrix: not computed for this number of classes"}};
+  } cases[] = {{30, true, "only in --json"}, {1025, false, "confusion matrix: not computed for this number of classes"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[512];
     (void)snprintf(words, sizeof words,
@@ -323,8 +323,8 @@ static double sum_of(const json_t *numbers) {
   return sum;
 }
 
-/* What is reported of every example adds up to what is reported of all: chunks of three tokens, two of four or fewer global tokens, up to three
- * layers. */
+/* What is reported of every example adds up to what is reported of all: chunks of three tokens, two of four or fewer global tokens, up to
+ * three layers. */
 static void decisions_add_up(const char *words, double chunks_wanted, double tokens_wanted, double depth_wanted) {
   expect(words, HARK_EXIT_DONE, "", "");
   json_t *const line = command_json(&output), *const list = json_object_get(line, "decisions");

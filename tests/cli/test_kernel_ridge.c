@@ -1,5 +1,6 @@
-/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, what a wrong number is answered with
- * as, what is mended, and what hark info says of learned ridges. One line each, with the exit codes of hark.
+/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, how an
+ * incorrect number is reported, which pivots are raised, and what hark info reports of learned ridges. One line each, with the exit codes
+ * of hark.
  */
 #include <hark/hark.h>
 #include <hark/model.h>
@@ -72,7 +73,7 @@ static void wrong_numbers_name_head_and_row(void **state) {
   expect(ATTEND "--ridge 1 --unit", HARK_EXIT_DONE, "", "");
   write_rows(LENGTH, DIM, repeat_keys);
   expect(ATTEND "--ridge 1e-30 --kernel rbf --sigma 0.5", HARK_EXIT_DONE, "",
-         "1 pivots were mended, most of all item 0, head 1, key row 12, by ");
+         "1 pivots were mended, the largest change: item 0, head 1, key row 12, by ");
 }
 
 static void wrong_options_are_one_line(void **state) {

@@ -258,7 +258,7 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab all --markdown .md", "ends in .md"},
                {"hark lab softmax-kda", "did you mean softmax-kde?"},
                {"hark lab rank-map --run run", "--run: has no effect here, it needs lab approximation or all"},
-               {"hark lab rank-map --terminal --json", "no place"},
+               {"hark lab rank-map --terminal --json", "has no effect with --json"},
                {"hark lab all --quick --text text.txt", "--run RUN"},
                {"hark lab approximation --quick --run run", "--text FILE"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -40,7 +40,7 @@ static void lists_are_read(void **state) {
                {"1-1001", 0, {0}, "more than 1000 seeds"},
                {"1-999,2000-2001", 0, {0}, "more than 1000 seeds"},
                {"0-9223372036854775807", 0, {0}, "more than 1000 seeds"},
-               {"9223372036854775808", 0, {0}, "is no whole number"}};
+               {"9223372036854775808", 0, {0}, "is neither a whole number"}};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
     char complaint[HARK_LAB_COMPLAINT_BYTES] = "";
     hark_lab_seeds seeds;

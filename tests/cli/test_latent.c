@@ -52,7 +52,7 @@ static double number_of(const char *words, const char *key) {
 
 static void data_info_tells_numbers(void **state) {
   (void)state;
-  expect("data info latent", HARK_EXIT_DONE, "4 numbers a token, 1 to predict", "");
+  expect("data info latent", HARK_EXIT_DONE, "4 numbers per token, 1 to predict", "");
   assert_int_equal(number_of("data info regression --json", "features"), 3);
 }
 

@@ -1,5 +1,5 @@
-/* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are requested, and no locale
- * changes a number that is read or written. */
+/* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are requested, and no
+ * locale changes a number that is read or written. */
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <errno.h>
 #include <fcntl.h>

@@ -226,7 +226,7 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
   const char *at = strstr(output.out, "\"targets\": ");
   assert_non_null(at);
   char warning[96];
-  (void)snprintf(warning, sizeof warning, "warning: evaluations of 30 to %d targets stand side by side",
+  (void)snprintf(warning, sizeof warning, "warning: the compared evaluations have different numbers of targets, 30 to %d\n",
                  atoi(at + strlen("\"targets\": ")));
   hark(0, "plot --evaluation --terminal real.jsonl");
   assert_string_equal(output.err, "");
@@ -240,7 +240,7 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     test_file_write_text(folder, "bad.jsonl", bad[i]);
     hark(3, "plot --evaluation bad.jsonl");
-    assert_non_null(strstr(output.err, "bad.jsonl:1: no line of hark eval --json"));
+    assert_non_null(strstr(output.err, "bad.jsonl:1: not a line of hark eval --json"));
   }
   static const struct {
     const char *line, *message;

@@ -104,7 +104,7 @@ static void verify_finds_what_is_damaged(void **state) {
   /* eval reads no checkpoint that is not whole */
   test_file_write_text(folder, "run/checkpoints/step-6/state.json", "{}");
   expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "state.json: is damaged: it has 2 bytes");
-  expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats a token", "");
+  expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats per token", "");
   expect("verify run/checkpoints/step-4", HARK_EXIT_DONE, "good", "");
   expect("verify run/checkpoints/step-6", HARK_EXIT_BAD_INPUT, "BAD", "1 problem in what was verified");
   expect("verify none run", HARK_EXIT_BAD_INPUT, "BAD   none", "2 problems");
@@ -246,7 +246,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   make_run();
   expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --threads 1", HARK_EXIT_BAD_INPUT, "",
          "missing: blocks.2.attention.query.weight [16, 16]: not allowed");
-  assert_non_null(strstr(output.err, "8 weights of the model are missing there and 0 there are unexpected"));
+  assert_non_null(strstr(output.err, "8 weights of the model are missing and 0 others are unexpected"));
   expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --allow-missing 'blocks.2.*' --threads 1", HARK_EXIT_DONE, "",
          "blocks.2.attention.query.weight [16, 16]: it starts fresh");
   expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
@@ -344,7 +344,7 @@ static void a_disk_that_is_too_small_is_exit_4(void **state) {
                  folder, mount, HARK_COMMAND);
   const int status = system(command);
   err = test_file_text(folder, ".err");
-  if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB of disk more") == NULL) fail_msg("status %d: %s", status, err);
+  if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB more disk space") == NULL) fail_msg("status %d: %s", status, err);
   free(err);
 }
 

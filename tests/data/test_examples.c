@@ -334,7 +334,7 @@ static void bad_settings(void **state) {
       {{.format = "text"}, HARK_BAD_CONFIGURATION, "no files of examples"},
       {{.format = "text", .paths = &missing, .path_count = 1}, HARK_NOT_FOUND, "missing"},
       {{.format = "text", .paths = &folder, .path_count = 1}, HARK_NOT_FOUND, "task.json"},
-      {{.format = "text", .paths = both, .path_count = 2}, HARK_BAD_CONFIGURATION, "a folder has files for every split"},
+      {{.format = "text", .paths = both, .path_count = 2}, HARK_BAD_CONFIGURATION, "a folder has the files of every split"},
       {{.format = "text", .paths = &path, .path_count = 1, .classes = 1}, HARK_BAD_CONFIGURATION, "1 classes"},
       {{.format = "text", .paths = &path, .path_count = 1, .length_limit = -1}, HARK_BAD_CONFIGURATION, "length limit is -1"},
       {{.format = "text", .paths = &path, .path_count = 1, .validation_fraction = 1}, HARK_BAD_CONFIGURATION, "validation fraction is 1"},

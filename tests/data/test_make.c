@@ -283,7 +283,7 @@ static void maps_are_followed(void **state) {
   hark_examples_close(f->context, &e);
 }
 
-/* A word determines its topic; a blank has that of the words around it, which are of one topic, and the first and the last word are none. */
+/* A word determines its topic; a blank has that of the words around it, which have one topic. The first and the last word are not blank. */
 static void runs_have_one_topic(void **state) {
   const task_place *const f = *state;
   enum { LENGTH = 70, TOPICS = 5, OF_TOPIC = 2, BLANK = TOPICS * OF_TOPIC, SHORTEST = 2, LONGEST = 6, COUNT = 300 };

@@ -322,7 +322,7 @@ static void what_cannot_be_is_told(void **state) {
   assert_failure(context, hark_file_open(context, folder, &descriptor, &size), HARK_IO_ERROR, "is a folder");
   assert_int_equal(descriptor, -1);
   assert_int_equal(mkfifo(test_path(folder, "pipe"), 0600), 0);
-  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_IO_ERROR, "no regular file");
+  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_IO_ERROR, "not a regular file");
   assert_failure(context, hark_writer_open(context, &writer, test_path(folder, "none/a")), HARK_NOT_FOUND, "none/a");
   assert_failure(context, hark_writer_open(context, &writer, "/tmp/"), HARK_INVALID_ARGUMENT, "no file name");
   assert_failure(context, hark_folder_make(context, test_path(folder, "file/b")), HARK_IO_ERROR, "file: cannot be made a folder");

@@ -210,7 +210,7 @@ static void wrong_descriptions_are_refused(void **state) {
   refuse_change(context, file, bytes, Q("kind") ": " Q("bytes"), Q("kind") ": " Q("words"), "no tokenizer is called \"words\"");
   refuse_change(context, file, bytes, "blocks.1.attention.key.weight", "blocks.1.attention.kex.weight",
                 "no tensor \"blocks.1.attention.key.weight\"");
-  refuse_change(context, file, bytes, "\"model\":", "\"nodel\":", "does not say what model it is of");
+  refuse_change(context, file, bytes, "\"model\":", "\"nodel\":", "does not describe its model");
   /* and from the caller */
   static const struct {
     const char *description, *message;

@@ -1,5 +1,5 @@
-/* test_predictor.c - <hark/predictor.h>: what models predict of whole sequences, against passes that are put together here and the definition
- * of ahca; what is refused; memory; vocabularies of labelled examples.
+/* test_predictor.c - <hark/predictor.h>: what models predict of whole sequences, against passes that are put together here and the
+ * definition of ahca; what is refused; memory; vocabularies of labelled examples.
  */
 #include <hark/hark.h>
 #include <math.h>
@@ -433,8 +433,8 @@ static void options_that_do_not_fit_are_refused(void **state) {
                {{.examples = INT32_MAX}, "examples, expected 1 to"},
                {{.examples = 3, .tokens = 5}, "5 tokens for 6 sequences, expected 6 to"},
                {{.tokens = -4}, "-4 tokens"},
-               {{.gives_chunks = true}, "are decided of ahca models"},
-               {{.select = first_and_last}, "of architecture encoder"}};
+               {{.gives_chunks = true}, "can be given only for ahca models"},
+               {{.select = first_and_last}, "has architecture encoder"}};
   hark_predictor *predictor = NULL;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_predictor_options options = cases[i].options;
@@ -621,7 +621,7 @@ static void classes_have_names_and_words_tokens(void **state) {
   assert_memory_equal(text, "\xff\0 a", 4);
   hark_model_destroy(context, &of_bytes);
   hark_model *grey = with_vocabulary(context, EXAMPLES("image", "261", "\"grey values\""));
-  assert_failure(context, hark_model_encode(context, grey, "a", 1, false, tokens, &count), HARK_UNSUPPORTED, "symbols are no text");
+  assert_failure(context, hark_model_encode(context, grey, "a", 1, false, tokens, &count), HARK_UNSUPPORTED, "symbols are not text");
   hark_model_destroy(context, &grey);
   test_folder_remove(folder);
   test_setup_close(context);

@@ -73,11 +73,11 @@ static void what_has_no_targets_is_refused(void **state) {
   assert_failure(p.context, RUN(&p, &late_validation, "b", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
                  "the validation examples have no targets");
   assert_failure(p.context, RUN(&p, &late, "c", NULL, false, &result, SEQUENCES, "--architecture=masked_encoder", "--mask-fraction=1e-9"),
-                 HARK_BAD_CONFIGURATION, "train.mask_fraction 1e-9 hides none of their tokens");
+                 HARK_BAD_CONFIGURATION, "train.mask_fraction 1e-9 masks none of their tokens");
   assert_failure(
       p.context,
       RUN(&p, &text, "d", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=1e-9", "--validation-fraction=0"),
-      HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 hides none of their tokens");
+      HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 masks none of their tokens");
   /* of 62 characters the last six are not hidden by this seed, and the others are */
   assert_failure(
       p.context,

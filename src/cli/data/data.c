@@ -41,7 +41,7 @@ static const hark_option options[] = {
      "$1 picture"},
     {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: images", "$1 picture"},
     {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: images in a row", "$1 picture"},
-    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points a pixel", "$1 picture"},
+    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points per pixel", "$1 picture"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(data_values), false};
