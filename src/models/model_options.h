@@ -126,7 +126,7 @@ typedef enum hark_stored {
     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
     CHANGED, 1)                                                                                                                            \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "     \
+    "yarn: the fraction of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper " \
     "prints it",                                                                                                                           \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
@@ -154,11 +154,11 @@ typedef enum hark_stored {
   X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same in longer texts",                        \
     "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
-    "which keys a query sees; several words are those of the layers in turn", NULL, MEANING, ALWAYS, 1)                                    \
+    "which keys a query attends to; several words are for the layers in turn", NULL, MEANING, ALWAYS, 1)                                   \
   X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
     "positions to each side that structure window sees", "model.attention.structure window", MEANING, ALWAYS, 1)                           \
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
-    "tokens of a block of structure hierarchical, even", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                                \
+    "tokens of a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                      \
   X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
     "blocks of structure hierarchical attend to their neighbours, or to the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, \
     GROUP, 1)                                                                                                                              \
@@ -192,7 +192,7 @@ typedef enum hark_stored {
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "how ahca cuts a sequence: chunks of chunk_size tokens, after a delimiter, at valleys of similarity, or where a learned probability "  \
-    "says",                                                                                                                                \
+    "decides",                                                                                                                             \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
     "tokens of a fixed chunk, and the mean length of learned ones", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                    \

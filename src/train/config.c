@@ -146,7 +146,7 @@ static const hark_option options[] = {
     {"train.mask_fraction", "mask-fraction", HARK_OPTION_FLOAT, AT(train.mask_fraction), "0.15", "(0, 1)", TRAIN, NULL,
      "fraction of the tokens that are masked, for a masked_encoder to predict", "model.architecture masked_encoder"},
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
-     "weights that are not trained, mostly those of init_from; * matches any text; may be repeated", NULL},
+     "weights that are not trained, such as those of init_from; * matches any text; may be repeated", NULL},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; none: runs/ and the time of the start", NULL},

@@ -243,8 +243,8 @@ static void warm_starts_may_begin_a_new_head(void **state) {
       HARK_EXIT_DONE, "step 1", "2 of another shape");
 }
 
-static double reported_accuracy(const test_output *output) {
-  json_t *const line = command_json(output);
+static double reported_accuracy(const test_output *report) {
+  json_t *const line = command_json(report);
   const double accuracy = command_number(line, "val/accuracy");
   json_decref(line);
   return accuracy;

@@ -508,8 +508,8 @@ static void text_becomes_tokens_and_text(void **state) {
   options.vocabulary_bytes = strlen(whole);
   assert_failure(context, hark_model_create(context, &options, 1, &letters), HARK_BAD_FILE, "\"checksum\" is not that of the symbols, ");
   char correct[17]; /* the message reports the correct one */
-  snprintf(right, sizeof right, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
-  snprintf(whole, sizeof whole, vocabulary, right);
+  snprintf(correct, sizeof correct, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
+  snprintf(whole, sizeof whole, vocabulary, correct);
   assert_fine(context, hark_model_create(context, &options, 1, &letters));
   assert_failure(context, hark_model_encode(context, letters, "ab\nc", 4, false, tokens, &count), HARK_BAD_FILE, "text:1:3: U+000A");
   assert_fine(context, hark_model_encode(context, letters, "abc", 3, true, tokens, &count));

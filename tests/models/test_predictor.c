@@ -593,9 +593,9 @@ static void classes_have_names_and_words_tokens(void **state) {
   size_t count = 0, bytes = 0;
   char text[32];
   assert_fine(context, hark_model_encode(context, words, " ab a  _ b", 10, false, tokens, &count));
-  static const int32_t expected[] = {7, 6, 8, 5};
+  static const int32_t predicted[] = {7, 6, 8, 5};
   assert_int_equal(count, 4);
-  assert_memory_equal(tokens, expected, sizeof expected);
+  assert_memory_equal(tokens, predicted, sizeof predicted);
   assert_failure(context, hark_model_encode(context, words, "a abc", 5, false, tokens, &count), HARK_BAD_FILE, "byte 2: \"abc\" is none");
   assert_failure(context, hark_model_encode(context, words, "a\0b", 3, false, tokens, &count), HARK_BAD_FILE, "byte 0: \"a\" is none");
   assert_fine(context, hark_model_encode(context, words, "a abc", 5, true, tokens, &count));
