@@ -370,7 +370,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
       {"run --stride 9", "--stride: 9 would leave out targets"},
       {"run --data other.txt --context 8,211", "context 211 is longer than the text that is measured: 210 targets"},
       {"run --data other.txt --context 8 --targets 7", "context 8 is longer than the text that is measured: 7 targets"},
-      {"learned --context 8,16", "--context: model.positions is learned, for the 8 tokens of the run's own context, not for 16"},
+      {"learned --context 8,16", "--context: model.positions is learned for the 8 tokens of the run's own context, not for 16"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     char words[256];

@@ -289,7 +289,7 @@ static void hidden_tokens_come_first(void **state) {
   assert_null(json_object_get(line, "perplexity")); /* hidden tokens are no text */
   assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
-  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a masked token, accuracy", "");
+  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats per masked token, accuracy", "");
   the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "

@@ -236,7 +236,7 @@ static void a_section_is_renewed(void **state) {
   assert_non_null(strstr(output.err, "nul.md: has a NUL byte"));
   assert_fine(context, hark_file_write(context, "other.md", "# Notes\n", 8)); /* not ours: nothing is run, and it stays */
   hark("hark lab rank-map --quick --markdown other.md", HARK_EXIT_BAD_INPUT);
-  assert_non_null(strstr(output.err, "other.md: is there and is no document of hark lab"));
+  assert_non_null(strstr(output.err, "other.md: exists and is not a document of hark lab"));
   assert_int_equal(test_line_count(output.err), 1);
   assert_string_equal(output.out, "");
   document = test_file_text(folder, "other.md");

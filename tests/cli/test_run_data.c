@@ -94,7 +94,7 @@ static void a_text_is_found_from_anywhere(void **state) {
   expect_in("project", "verify runs/one", HARK_EXIT_DONE, "good  data.json", "");
   test_file_write_text(folder, "project/runs/one/data.json", "{\"format_version\": 1, \"folder\": 3}");
   expect_in("project", "verify runs/one", HARK_EXIT_BAD_INPUT, "BAD   data.json", "");
-  expect_in("project", "eval runs/one --threads 1", HARK_EXIT_BAD_INPUT, "", "data.json: \"folder\" is no path");
+  expect_in("project", "eval runs/one --threads 1", HARK_EXIT_BAD_INPUT, "", "data.json: \"folder\" is not a path");
   shell("rm project/runs/one/data.json");
   expect_in("project", "train --resume --out runs/one --steps 4", HARK_EXIT_DONE, "step 4", "");
   shell("rm project/runs/one/data.json"); /* of an earlier hark: the recorded name of the run leads there */

@@ -227,7 +227,7 @@ static void kernels_go_with_their_expression(void **state) {
   expect(
       "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
       "--allow-missing 'positional.*'",
-      HARK_EXIT_DONE, "", "\"bank[2](decay*periodic)\" there: it starts fresh");
+      HARK_EXIT_DONE, "", "\"bank[2](decay*periodic)\" in the file: it is initialised");
   expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"positional.parameters\" [1, 8]: not allowed");
   expect("train --resume --out run --steps 3 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_USAGE, "",
@@ -248,7 +248,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
          "missing: blocks.2.attention.query.weight [16, 16]: not allowed");
   assert_non_null(strstr(output.err, "8 weights of the model are missing and 0 others are unexpected"));
   expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --allow-missing 'blocks.2.*' --threads 1", HARK_EXIT_DONE, "",
-         "blocks.2.attention.query.weight [16, 16]: it starts fresh");
+         "blocks.2.attention.query.weight [16, 16]: it is initialised");
   expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"blocks.1.attention.query.weight\" [16, 16]: not allowed");
   expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1 --allow-unexpected 'blocks.1.*'", HARK_EXIT_DONE,
@@ -293,7 +293,7 @@ static void attention_is_exchanged_at_eval(void **state) {
   json_decref(narrow);
   json_decref(wide);
   expect("eval run --kernel rbf --sigma 2", HARK_EXIT_DONE, "exchanged: \"model.attention.kernel\": \"rbf\"", "");
-  expect("eval run --forget-gate", HARK_EXIT_USAGE, "", "model.attention.forget_gate decides which weights there are");
+  expect("eval run --forget-gate", HARK_EXIT_USAGE, "", "model.attention.forget_gate decides which weights the model has");
   expect("eval run --no-forget-gate", HARK_EXIT_DONE, "", ""); /* what it is anyway */
   expect("eval run --layers 3", HARK_EXIT_USAGE, "", "does not apply to eval");
 }

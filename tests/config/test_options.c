@@ -306,7 +306,7 @@ static void flags_of_other_subcommands_are_refused(void **state) {
   assert_fine(context, hark_options_create(context, "eval", &group, 1, &options));
   arguments("--lr 0.5");
   yaml("train.learning_rate: 0.25");
-  expect_problem("--lr: does not apply to eval (it does to: train)");
+  expect_problem("--lr: does not apply to eval (it applies to: train)");
   assert_true(v.rate == 0.25); /* a file may hold them */
 }
 

@@ -207,9 +207,9 @@ static const refusal refusals[] = {
     {"text", "1\tgood\n0\t\n", "f:2:3: empty text (byte offset 9)"},
     {"text", "1\tgood\n2\tb\n", "f:2:1: label 2 is out of range, expected 0 to 1 (byte offset 7)"},
     {"text", "-1\tgood\n", "f:1:1: label -1 is out of range"},
-    {"text", "x\tgood\n", "f:1:1: label is no whole number"},
-    {"text", "0.5\tgood\n", "f:1:1: label is no whole number"},
-    {"text", "\tgood\n", "f:1:1: label is no whole number"},
+    {"text", "x\tgood\n", "f:1:1: label is not a whole number"},
+    {"text", "0.5\tgood\n", "f:1:1: label is not a whole number"},
+    {"text", "\tgood\n", "f:1:1: label is not a whole number"},
     {"text",
      "1\tb\xC3\xA4"
      "c\xFF"
@@ -237,7 +237,7 @@ static const refusal refusals[] = {
     {"listops", "Source\tTarget\n[MAX ( 1 ] )\t1\n", "f:2:12: expected an operator and one argument"},
     {"listops", "Source\tTarget\n( ) 5\t5\n", "f:2:3: expected an operator and one argument"},
     {"listops", "Source\tTarget\n( ( [MAX 1 2 ) ] )\t2\n", "f:2:14: expected an operator and one argument"},
-    {"listops", "Source\tTarget\n( [MAX 1 ) ]\t1\n", "f:2:13: not all that stands there is applied by parentheses"},
+    {"listops", "Source\tTarget\n( [MAX 1 ) ]\t1\n", "f:2:13: not everything here is applied by parentheses"},
     {"listops", "Source\tTarget\n[MAX 1 [MIN ] ]\t1\n", "f:2:13: [MIN has no arguments"},
     {"image", "", "f: 0 bytes, expected a multiple of 3073"},
     {"image", "not an image", "f: 12 bytes, expected a multiple of 3073"},
@@ -245,7 +245,7 @@ static const refusal refusals[] = {
     {"pathfinder", "HARKIMGZ0123456789abcdefghijklmnop", "does not begin with"},
     {"sequences", "", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\t\n", "f:1:1: expected \"Words<TAB>\""},
-    {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" stands there twice"},
+    {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" occurs twice"},
     {"sequences", "Words\ta \xFE\na\t0:a\n", "f:1:9: invalid UTF-8: "},
     {"sequences", "Words\ta \xC3\na\t0:a\n", "f:1:9: invalid UTF-8: "},
     {"sequences", "Words\ta  b\na\t0:a\n", "f:1:9: empty word"},
@@ -454,10 +454,10 @@ static void vocabularies(void **state) {
   const char *const a_text = hark_examples_vocabulary(a, &a_bytes), *const c_text = hark_examples_vocabulary(c, &c_bytes);
   assert_fine(f->context, hark_examples_check_vocabulary(f->context, b, "run", a_text, a_bytes));
   assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", c_text, c_bytes), HARK_BAD_FILE,
-                 "run: another task's, with \"format\": \"sequences\", where the examples have \"format\": \"text\",");
+                 "run: of another task: it has \"format\": \"sequences\", where the examples have \"format\": \"text\",");
   assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", a_text, a_bytes - 1), HARK_BAD_FILE,
-                 "run: another task's");
-  assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", "", 0), HARK_BAD_FILE, "run: another task's");
+                 "run: of another task");
+  assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", "", 0), HARK_BAD_FILE, "run: of another task");
   hark_examples_close(f->context, &a);
   hark_examples_close(f->context, &b);
   hark_examples_close(f->context, &c);

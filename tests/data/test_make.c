@@ -515,7 +515,7 @@ static void folders_are_whole_or_not_there(void **state) {
   assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "new/below/"), &t), HARK_BAD_CONFIGURATION,
                  "below: is not empty");
   (void)test_file_write_text(f->folder, "file", "x");
-  assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is no folder");
+  assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is not a folder");
   assert_failure(f->context, task_make_in(f->context, "", &t), HARK_BAD_CONFIGURATION, "no folder");
   const made_task vast = {.name = "copy", .seed = 1, .examples = {(int64_t)1 << 40, 0, 0}};
   assert_int_equal(mkdir(test_path(f->folder, "alone"), 0777), 0);

@@ -410,8 +410,8 @@ static void folders_are_made_listed_and_removed(void **state) {
   assert_int_equal(names.count, 5);
   for (int i = 0; i < 5; i++) assert_string_equal(names.items[i], sorted[i]);
   hark_names_free(context, &names);
-  assert_failure(context, hark_folder_remove(context, test_path(folder, "kept")), HARK_IO_ERROR, "no folder");
-  assert_failure(context, hark_folder_remove(context, test_path(folder, "a/link")), HARK_IO_ERROR, "no folder");
+  assert_failure(context, hark_folder_remove(context, test_path(folder, "kept")), HARK_IO_ERROR, "not a folder");
+  assert_failure(context, hark_folder_remove(context, test_path(folder, "a/link")), HARK_IO_ERROR, "not a folder");
   assert_fine(context, hark_folder_remove(context, test_path(folder, "a")));
   assert_int_equal(hark_path_kind_of(test_path(folder, "a")), HARK_PATH_NONE);
   assert_int_equal(hark_path_kind_of("/tmp"), HARK_PATH_FOLDER);

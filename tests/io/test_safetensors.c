@@ -126,8 +126,8 @@ static void the_rules_are_kept(void **state) {
   refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "not whole bytes");
   /* metadata */
   refuse("{\"__metadata__\":1}", 0, "__metadata__: no object");
-  refuse("{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is no text");
-  refuse("{" F32("__metadata__", "[1]", 0, 4) "}", 4, "is no text");
+  refuse("{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is not a text");
+  refuse("{" F32("__metadata__", "[1]", 0, 4) "}", 4, "is not a text");
   refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate");
   refuse("{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "duplicate");
 }

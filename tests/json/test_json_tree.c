@@ -60,7 +60,7 @@ static void faults_have_a_place(void **state) {
                {"[1.]", "column 4: expected digits after the point"},
                {"[1e+]", "column 5: expected digits in the exponent"},
                {"[9223372036854775808]", "column 2: too big integer"},
-               {"[1e999]", "column 2: a number beyond"},
+               {"[1e999]", "column 2: a number that is too large"},
                {"[\"\\x\"]", "column 3: there is no such escape"},
                {"[\"\\ud800\"]", "column 3: the first half"},
                {"[\"\\udc00\"]", "column 3: the second half"},

@@ -219,10 +219,10 @@ static void wrong_descriptions_are_refused(void **state) {
                {"{\"model\": 1}", "member \"model\""},
                {"{\"model\": {}}", "model.type is missing"},
                {"{\"model\": {\"type\": \"gpt\"}}", "model.layers is missing"},
-               {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is no whole number"},
+               {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is not a whole number"},
                {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base is there twice"},
                {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected a number in (0, 1]"},
-               {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is no number"},
+               {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is not a number"},
                {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const hark_model_options options = small_model_options(cases[i].description);

@@ -377,7 +377,7 @@ static void every_description_is_checked(void **state) {
     if (option->type == HARK_OPTION_INT) refused(key, "1.5", "is not a whole number");
     if (row->stored == HARK_STORED_SETTLED) refused(key, "0", "expected a whole number of at least 1");
     if (option->type == HARK_OPTION_BOOL) refused(key, "1", "is neither true nor false");
-    if (option->type == HARK_OPTION_STRING) refused(key, "1", "is no text");
+    if (option->type == HARK_OPTION_STRING) refused(key, "1", "is not a text");
     if (option->type == HARK_OPTION_LIST) refused(key, "1", "is not a list");
     if (hark_option_has_choices(option)) refused(key, "\"nonsense\"", "is \"nonsense\", expected one of");
     if (hark_option_has_choices(option)) refused(key, "0", "expected one of");

@@ -91,7 +91,7 @@ static void what_has_no_targets_is_refused(void **state) {
   const part empty = {"words.txt", "empty.txt"}, one = {"words.txt", "one.txt"}, two = {"words.txt", "two.txt"},
              none = {"good.tsv", "none.tsv"};
   assert_failure(p.context, RUN(&p, &empty, "h", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
-                 "empty.txt: the validation text has no targets; expected two tokens at least, or none to validate with");
+                 "empty.txt: the validation text has no targets; expected at least two tokens, or no data for validation");
   assert_failure(p.context, RUN(&p, &one, "i", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
                  "one.txt: the validation text has no targets");
   assert_failure(p.context, RUN(&p, &one, "j", NULL, false, &result, "--architecture=masked_encoder"), HARK_BAD_CONFIGURATION,
