@@ -222,7 +222,7 @@ static void kernels_go_with_their_expression(void **state) {
          "19 loaded, 0 missing, 0 of another shape, 0 unexpected");
   expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
          "",
-         "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" here, \"bank[2](decay*periodic)\" "
+         "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" in the model, \"bank[2](decay*periodic)\" "
          "there: not allowed");
   expect(
       "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
