@@ -223,7 +223,7 @@ static void kernels_go_with_their_expression(void **state) {
   expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
          "",
          "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" in the model, \"bank[2](decay*periodic)\" "
-         "there: not allowed");
+         "in the file: not allowed");
   expect(
       "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
       "--allow-missing 'positional.*'",
