@@ -254,7 +254,7 @@ static const refusal refusals[] = {
     {"sequences", "Words\ta b\n\t0:a\n", "f:2:1: empty sequence"},
     {"sequences", "Words\ta b\na b\t\n", "f:2:5: no targets"},
     {"sequences", "Words\ta b\na c\t0:a\n", "f:2:3: \"c\" is not one of the words of the first line"},
-    {"sequences", "Words\ta b\na b\t0:c\n", "f:2:7: \"c\" is none"},
+    {"sequences", "Words\ta b\na b\t0:c\n", "f:2:7: \"c\" is not one of the words"},
     {"sequences", "Words\ta b\na b\t2:a\n", "f:2:5: position 2, expected 0 to 1"},
     {"sequences", "Words\ta b\na b\t1:a 1:b\n", "f:2:9: position 1, expected 2 to 1"},
     {"sequences", "Words\ta b\na b\t99999999999999999999:a\n", "is not POSITION:WORD"},
