@@ -116,7 +116,7 @@ static void verify_finds_what_is_damaged(void **state) {
   assert_non_null(metrics);
   assert_true(fputs("{\"step\": 3, \"tok", metrics) >= 0);
   assert_int_equal(fclose(metrics), 0);
-  expect("verify whole", HARK_EXIT_DONE, "cut short", "");
+  expect("verify whole", HARK_EXIT_DONE, "interrupted save", "");
 }
 
 /* A manifest that fits and numbers that are not: written as a program would, with NaN in a weight. */
@@ -255,7 +255,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
          "", "it is left out");
   /* another shape is refused like a missing one, and starts fresh when allowed */
   expect("train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48", HARK_EXIT_BAD_INPUT, "",
-         "of another shape: blocks.0.feed_forward.up.weight [48, 16], there F32 [64, 16]: not allowed");
+         "of another shape: blocks.0.feed_forward.up.weight [48, 16], in the file F32 [64, 16]: not allowed");
   expect(
       "train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48 --allow-missing "
       "'blocks.?.feed_forward.*' --allow-missing nothing",

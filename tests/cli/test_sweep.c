@@ -398,7 +398,7 @@ static void wrong_plans_are_refused(void **state) {
   }
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
   test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
-  command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr', expected", &output);
   command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
 }
 

@@ -220,7 +220,7 @@ static void wrong_descriptions_are_refused(void **state) {
                {"{\"model\": {}}", "model.type is missing"},
                {"{\"model\": {\"type\": \"gpt\"}}", "model.layers is missing"},
                {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is not a whole number"},
-               {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base is there twice"},
+               {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base occurs twice"},
                {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected a number in (0, 1]"},
                {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is not a number"},
                {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
