@@ -399,7 +399,7 @@ static void wrong_plans_are_refused(void **state) {
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
   test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
   command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr', expected", &output);
-  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g', expected", &output);
 }
 
 /* Settings may be for some of the runs, whose configurations have them alone; what none has a use for is refused. Lists are lists. */
