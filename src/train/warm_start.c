@@ -170,7 +170,7 @@ static void say_unused(const warm_start *start, const hark_string_list *patterns
       const char *name = hark_safetensors_tensor(start->file, t)->name;
       used = used || (hark_parameters_find(start->parameters, name) == NULL && fnmatch(patterns->items[i], name, 0) == 0);
     }
-    if (!used) say(start, "%s %.200s fits no %s tensor", option, patterns->items[i], missing ? "missing" : "unexpected");
+    if (!used) say(start, "%s %.200s matches no %s tensor", option, patterns->items[i], missing ? "missing" : "unexpected");
   }
 }
 

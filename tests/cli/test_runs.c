@@ -259,7 +259,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   expect(
       "train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48 --allow-missing "
       "'blocks.?.feed_forward.*' --allow-missing nothing",
-      HARK_EXIT_DONE, "", "train.allow_missing nothing fits no missing tensor");
+      HARK_EXIT_DONE, "", "train.allow_missing nothing matches no missing tensor");
   /* an option that leaves the shapes and changes what they mean is said */
   expect("train --init-from run --data text.txt --out d --steps 1 --threads 1 --structure window --window 3", HARK_EXIT_DONE, "",
          "model.attention.structure is window; the weights were trained with dense");
