@@ -75,7 +75,7 @@ const attend_name attend_outputs[ATTEND_OUTPUTS] = {{ARRAY_OUT, "out"},
 
 void attend_write_problem(hark_type type, const attention_problem *p) {
   hark_tensor tensors[12];
-  hark_named_tensor named[12];
+  hark_named_tensor named[12] = {{0}};
   int64_t count = 0;
   for (size_t i = 0; i < sizeof attend_inputs / sizeof attend_inputs[0]; i++) {
     if (p->array[attend_inputs[i].array].count == 0) continue;
