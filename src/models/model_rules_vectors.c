@@ -106,9 +106,9 @@ static bool single_query(const hark_network_config *config, char *message) {
 }
 
 static const hark_model_rule rules[] = {
+    {"model.architecture model.features", vectors_of_architecture},
     {"model.features model.responses", both_of_vectors},
     {"model.architecture model.features", tokens_of_architecture},
-    {"model.architecture model.features", vectors_of_architecture},
     {"model.bias model.architecture", no_bias},
     {"model.dropout model.embedding_dropout model.attention.dropout model.architecture", no_dropout},
     {"model.positions model.architecture", no_positions},
