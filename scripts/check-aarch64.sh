@@ -56,8 +56,8 @@ fi
 
 with_tests=ON
 [ -z "$why" ] || with_tests=OFF
-cmake -S . -B "$folder" -DCMAKE_TOOLCHAIN_FILE=cmake/toolchains/aarch64-linux-gnu.cmake "-DHARK_AARCH64_ROOT=$folder/root" -DHARK_WERROR=ON \
-  -DHARK_TRAIN=OFF "-DHARK_BUILD_TESTS=$with_tests"
+cmake -S . -B "$folder" -DCMAKE_TOOLCHAIN_FILE=cmake/toolchains/aarch64-linux-gnu.cmake "-DHARK_AARCH64_ROOT=$folder/root" \
+  -DHARK_WERROR=ON -DHARK_TRAIN=OFF "-DHARK_BUILD_TESTS=$with_tests"
 cmake --build "$folder" -j"$jobs" --target hark hark_shared
 sh scripts/check-needed.sh "$folder/libhark.so"
 [ -z "$why" ] || skip "the library is built, no test was run: $why"
@@ -71,7 +71,8 @@ ctest --test-dir "$folder" -N -R "$tests" | sed -n 's/^ *Test *#[0-9]*: \([a-z_0
 for program in $samples; do echo "test_conformance_${program#test_}"; done >>"$folder/targets.txt"
 # shellcheck disable=SC2046 # words
 cmake --build "$folder" -j"$jobs" --target $(cat "$folder/targets.txt")
-ctest --test-dir "$folder" --output-on-failure -j"$jobs" -R "$tests"
+status=0
+ctest --test-dir "$folder" --output-on-failure -j"$jobs" -R "$tests" || status=1
 
 # One process a program; each reports its samples in a file.
 processes=
@@ -79,7 +80,6 @@ for program in $samples; do
   HARK_TEST='*:cpu:neon' qemu-aarch64 -L /usr/aarch64-linux-gnu "$folder/tests/conformance/$program" >"$folder/$program.log" 2>&1 &
   processes="$processes $!"
 done
-status=0
 for process in $processes; do wait "$process" || status=1; done
 for program in $samples; do
   if ! grep -q 'OK.*:cpu:neon' "$folder/$program.log"; then # of a filter that fits no sample
