@@ -29,9 +29,17 @@ if(HARK_TRAIN)
   target_link_libraries(hark_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::YAML)
 endif()
 
-# oneDNN 2 and 3 by header and library: its own CMake package asks for the OpenMP of the compiler in use, which clang may lack.
+# The processor for which hark is compiled: which instruction sets there are (cmake/Library.cmake).
+include(CheckCSourceCompiles)
+check_c_source_compiles("#if !defined(__x86_64__)\n#error other\n#endif\nint main(void) { return 0; }" HARK_X86_64)
+check_c_source_compiles("#if !defined(__aarch64__)\n#error other\n#endif\nint main(void) { return 0; }" HARK_AARCH64)
+
+# oneDNN 2 and 3 by header and library: its own CMake package asks for the OpenMP of the compiler in use, which clang may lack. It is called
+# with AVX-512 only (src/backend/cpu/onednn.c), so that other processors need not link it.
 set(HARK_ONEDNN_USED OFF)
-if(NOT HARK_WITH_ONEDNN STREQUAL OFF)
+if(HARK_WITH_ONEDNN STREQUAL ON AND NOT HARK_X86_64)
+  message(FATAL_ERROR "HARK_WITH_ONEDNN=ON, but hark uses oneDNN on x86-64 only")
+elseif(HARK_X86_64 AND NOT HARK_WITH_ONEDNN STREQUAL OFF)
   find_path(HARK_ONEDNN_INCLUDE oneapi/dnnl/dnnl.h)
   find_library(HARK_ONEDNN_LIBRARY dnnl)
   mark_as_advanced(HARK_ONEDNN_INCLUDE HARK_ONEDNN_LIBRARY)

@@ -47,11 +47,19 @@ endif()
 set(HARK_ISA_FLAGS_generic)
 set(HARK_ISA_FLAGS_avx2 -mavx2 -mfma)
 set(HARK_ISA_FLAGS_avx512 -march=skylake-avx512 -mprefer-vector-width=512)
+set(HARK_ISA_FLAGS_neon -DHARK_USE_NEON=1) # part of aarch64: the compiler has no flag for it
+# GCC for aarch64: its first scheduling loads all operands of a tile in advance, which then do not fit into 32 registers. And predictive
+# commoning (-O3) of GCC 12 gives wrong results for vectors that overlap at an offset of one element: a loop keeps an old value of memory that
+# the previous store changed in part (add_distances() in isa/kernel_ridge_backward.c; conformance/ shows it).
+if(HARK_AARCH64 AND CMAKE_C_COMPILER_ID STREQUAL GNU)
+  list(APPEND HARK_ISA_FLAGS_neon -fno-schedule-insns -fno-predictive-commoning)
+  list(APPEND HARK_ISA_FLAGS_generic -fno-predictive-commoning)
+endif()
 set(HARK_ISAS generic)
-include(CheckCSourceCompiles)
-check_c_source_compiles("#if !defined(__x86_64__)\n#error other\n#endif\nint main(void) { return 0; }" HARK_X86_64)
 if(HARK_X86_64)
   list(APPEND HARK_ISAS avx2 avx512)
+elseif(HARK_AARCH64)
+  list(APPEND HARK_ISAS neon)
 endif()
 foreach(isa ${HARK_ISAS})
   if(HARK_ISA_SOURCES)

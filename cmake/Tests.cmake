@@ -2,6 +2,9 @@
 # Tests may include internal headers. HARK_COMMAND is the command's path, HARK_SOURCE_DIR the repository's.
 
 set(HARK_TEST_TIMEOUT_SECONDS 300)
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  set(HARK_TEST_TIMEOUT_SECONDS 1800)
+endif()
 
 file(GLOB HARK_SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
 file(GLOB HARK_TEST_SOURCES CONFIGURE_DEPENDS tests/*/test_*.c)

@@ -29,6 +29,9 @@ shellcheck|shellcheck|shell scripts
 groff-base|groff|the manual pages must be sound
 zsh|zsh|completion must be understood by zsh
 fish|fish|completion must be understood by fish
+gcc-aarch64-linux-gnu|aarch64-linux-gnu-gcc|compiles for 64-bit ARM
+libc6-dev-arm64-cross|package|C library for it
+qemu-user|qemu-aarch64|runs programs for it
 locales|package|a locale with a decimal comma
 debootstrap|debootstrap|a bare machine to build on'
 

@@ -60,7 +60,7 @@ typedef struct hark_context_options {
   int threads;         /* for the default parallel; 0: OMP_NUM_THREADS, else as many as the cores that the calling thread may run on,
                                       the CPU quota of its control groups, rounded up, and SLURM_CPUS_PER_TASK allow */
   const char *backend; /* "cpu" (default), "reference"; "guard" in test builds */
-  const char *instruction_set; /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best one available */
+  const char *instruction_set; /* "generic", "avx2", "avx512", "neon"; default: HARK_ARCH in the environment, else the best one available */
   uint64_t seed;               /* key of every random number for which no other key is given */
   bool deterministic;          /* the same bits for every number of threads, and of a row of `linear` alone as among others */
   hark_logger *logger;         /* default: none */

@@ -137,7 +137,7 @@ static void print_overview(hark_text *out) {
   exit_codes(out);
   hark_text_append(out,
                    ".SH ENVIRONMENT\n"
-                   ".TP\n.B HARK_ARCH\nthe instruction set to use, as hark version lists them: generic, avx2, avx512\n"
+                   ".TP\n.B HARK_ARCH\nthe instruction set to use, as hark version lists them: generic, avx2, avx512, neon\n"
                    ".TP\n.B OMP_NUM_THREADS\nthe number of threads where none is asked for; of a list the first one. Without it there are "
                    "as many as the "
                    "cores that hark may run on (taskset, numactl, cpusets), the CPU quota of its control groups, rounded up, and\n"

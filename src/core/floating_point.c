@@ -36,6 +36,35 @@ void hark_floating_point_leave(const hark_floating_point *before) {
   set_vector(before->vector);
   set_stacked(before->stacked);
 }
+#elif defined(__aarch64__)
+/* Both registers have the exceptions in the order invalid, division by zero, overflow, underflow, inexact, and denormal input apart. */
+#define STATUS_FLAGS UINT64_C(0x9f)
+#define CONTROL_TRAPS UINT64_C(0x9f00)
+
+static hark_floating_point now_set(void) {
+  hark_floating_point now;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(now.control));
+  __asm__ volatile("mrs %0, fpsr" : "=r"(now.status));
+  return now;
+}
+
+void hark_floating_point_get(hark_floating_point *out) {
+  *out = now_set();
+  out->control &= ~CONTROL_TRAPS;
+  out->status &= ~STATUS_FLAGS;
+}
+
+void hark_floating_point_enter(const hark_floating_point *as, hark_floating_point *before) {
+  *before = now_set();
+  hark_floating_point_leave(as);
+}
+
+/* Setting a register takes longer than reading it. "memory" keeps loads and stores, and the work on them, on their side. */
+void hark_floating_point_leave(const hark_floating_point *before) {
+  const hark_floating_point now = now_set();
+  if (before->control != now.control) __asm__ volatile("msr fpcr, %0" : : "r"(before->control) : "memory");
+  if (before->status != now.status) __asm__ volatile("msr fpsr, %0" : : "r"(before->status) : "memory");
+}
 #else
 void hark_floating_point_get(hark_floating_point *out) {
   fenv_t before;

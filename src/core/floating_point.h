@@ -8,7 +8,7 @@
 #define HARK_CORE_FLOATING_POINT_H
 
 #include <stdint.h>
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(__aarch64__)
 #include <fenv.h>
 #endif
 
@@ -16,6 +16,8 @@ typedef struct hark_floating_point {
 #if defined(__x86_64__)
   uint32_t vector;  /* MXCSR */
   uint16_t stacked; /* control word of the x87 unit, used for long double */
+#elif defined(__aarch64__)
+  uint64_t control, status; /* FPCR, FPSR */
 #else
   fenv_t all;
 #endif

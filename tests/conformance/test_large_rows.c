@@ -11,7 +11,7 @@
 #define ROWS 6
 #define WIDTH 37
 
-static const char *const sets[] = {"generic", "avx2", "avx512"};
+static const char *const sets[] = {"generic", "avx2", "avx512", "neon"};
 static const hark_norm_attributes usual = {1e-5};
 
 /* x = factor (shift + x0), of which results do not depend on the factor as long as epsilon is nothing. */

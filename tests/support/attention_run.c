@@ -26,6 +26,7 @@ const attention_machine attention_machines[] = {
     {"generic", "cpu", "generic", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
     {"avx2", "cpu", "avx2", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
     {"avx512", "cpu", "avx512", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
+    {"neon", "cpu", "neon", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
     {"cpu-f64", "cpu", NULL, HARK_F64, ROUNDOFF_F64, ROUNDOFF_F64},
     {"guard", "guard", NULL, HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
 };

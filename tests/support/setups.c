@@ -6,8 +6,8 @@
 #include "support/cmocka_all.h"
 
 static const test_setup candidates[] = {
-    {"reference", "portable"}, {"cpu", "generic"}, {"cpu", "avx2"},     {"cpu", "avx512"},
-    {"guard", "generic"},      {"guard", "avx2"},  {"guard", "avx512"},
+    {"reference", "portable"}, {"cpu", "generic"}, {"cpu", "avx2"},     {"cpu", "avx512"}, {"cpu", "neon"},
+    {"guard", "generic"},      {"guard", "avx2"},  {"guard", "avx512"}, {"guard", "neon"},
 };
 
 #define CANDIDATES ((int)(sizeof candidates / sizeof candidates[0]))

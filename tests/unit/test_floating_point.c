@@ -12,15 +12,12 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define FLUSH 0x8040u /* FTZ and DAZ */
-#endif
 
 #include "core/core.h"
 #include "core/parallel.h"
 #include "support/cmocka_all.h"
 #include "support/compare.h"
+#include "support/flush.h"
 #include "support/setups.h"
 
 #define THREADS 3
@@ -38,9 +35,7 @@ static const float_state states[] = {
 
 static void set(const float_state *s) {
   assert_int_equal(fesetround(s->rounding), 0);
-#ifdef FLUSH
-  _mm_setcsr((_mm_getcsr() & ~FLUSH) | (s->flush ? FLUSH : 0));
-#endif
+  test_flush(s->flush);
 }
 
 /* What shows the state: a sum that is rounded, of either sign, and a product below the least normal number. */
@@ -234,10 +229,11 @@ static void workers_do_not_trap(void **state) {
   if (child == 0) {
     const test_setup setup = {"reference", NULL};
     feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+    const int traps = fegetexcept(); /* many ARM processors have none */
     hark_context *context = test_setup_open(&setup, THREADS);
     meeting m = {.divides = true};
     if (hark_context_threads(context) == THREADS) hark_parallel_for(context, THREADS, meet, &m);
-    _exit(fegetexcept() == (FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW) ? 0 : 1);
+    _exit(fegetexcept() == traps ? 0 : 1);
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);

@@ -1,6 +1,6 @@
 /* cpu.h - the parts of the cpu backend: one table per instruction set, found at run time.
  *
- * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; names of its
+ * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512, neon) with HARK_ISA_NAME defined to that word; names of its
  * exports are written HARK_ISA(name), which appends the word. isa/table.c collects one compilation's exports into a hark_cpu_isa.
  */
 #ifndef HARK_BACKEND_CPU_CPU_H

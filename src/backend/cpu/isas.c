@@ -10,6 +10,11 @@
 #else
 #define HAVE_X86_SETS 0
 #endif
+#if defined(__aarch64__) && defined(__GNUC__)
+#define HAVE_NEON 1
+#else
+#define HAVE_NEON 0
+#endif
 
 extern const hark_cpu_isa hark_cpu_isa_generic;
 bool hark_cpu_has_generic(void);
@@ -35,11 +40,21 @@ bool hark_cpu_has_avx512(void) {
 }
 #endif
 
+#if HAVE_NEON
+extern const hark_cpu_isa hark_cpu_isa_neon;
+bool hark_cpu_has_neon(void);
+
+bool hark_cpu_has_neon(void) { return true; } /* part of the architecture */
+#endif
+
 const hark_cpu_isa *const hark_cpu_isas[] = {
     &hark_cpu_isa_generic,
 #if HAVE_X86_SETS
     &hark_cpu_isa_avx2,
     &hark_cpu_isa_avx512,
+#endif
+#if HAVE_NEON
+    &hark_cpu_isa_neon,
 #endif
     NULL,
 };

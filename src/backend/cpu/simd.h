@@ -1,7 +1,7 @@
 /* simd.h - one vector of 32-bit lanes for every instruction set, and the elementary functions on it.
  *
- * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value per lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
- * gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
+ * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value per lane. 16 lanes with AVX-512, 8 with AVX2, 4 with NEON, 4
+ * otherwise with gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
  * multiply-add if the instruction set has one (-ffp-contract=fast). Loads and stores only need the alignment of an element.
  *
  * Error bounds (of the results, against the exact values; tested over all binades): vf_exp2 3 ulp, vf_exp 2 ulp, vf_log 2 ulp,
@@ -19,6 +19,9 @@
 
 #if defined(__AVX512F__) || defined(__AVX2__) || defined(__SSE2__)
 #include <immintrin.h>
+#endif
+#if defined(HARK_USE_NEON)
+#include <arm_neon.h>
 #endif
 
 #if defined(__GNUC__)
@@ -55,11 +58,20 @@
 #elif defined(__GNUC__) && defined(__AVX2__) && defined(__FMA__)
 #define HARK_LANES 8
 #define HARK_SIMD_AVX2 1
+#elif defined(HARK_USE_NEON) /* by cmake/Library.cmake: every aarch64 processor has it, so that no flag distinguishes it from generic */
+#define HARK_LANES 4
+#define HARK_SIMD_NEON 1
 #elif defined(__GNUC__)
 #define HARK_LANES 4
 #define HARK_SIMD_PORTABLE 1
 #else
 #define HARK_LANES 1
+#endif
+/* Vector registers of the instruction set: tiles that are kept in them are chosen for it. */
+#if defined(HARK_SIMD_AVX512) || defined(HARK_SIMD_NEON)
+#define HARK_VECTOR_REGISTERS 32
+#else
+#define HARK_VECTOR_REGISTERS 16
 #endif
 
 /* ---- types ------------------------------------------------------------------------------------------------------------------------- */
@@ -125,6 +137,12 @@ HARK_SIMD vf vf_load_part(const float *from, int count) {
 #elif defined(HARK_SIMD_AVX2)
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   return (vf)_mm256_maskload_ps(from, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));
+#elif defined(HARK_SIMD_NEON)
+  if (count >= 4) return vf_load(from);
+  const float32x4_t none = vdupq_n_f32(0);
+  if (count <= 1) return count == 1 ? (vf)vld1q_lane_f32(from, none, 0) : (vf)none;
+  const float32x4_t two = vcombine_f32(vld1_f32(from), vget_low_f32(none));
+  return count == 3 ? (vf)vld1q_lane_f32(from + 2, two, 2) : (vf)two;
 #else
   float buffer[HARK_LANES] = {0};
   for (int i = 0; i < count; i++) buffer[i] = from[i];
@@ -139,6 +157,14 @@ HARK_SIMD void vf_store_part(float *to, vf x, int count) {
 #elif defined(HARK_SIMD_AVX2)
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   _mm256_maskstore_ps(to, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane), (__m256)x);
+#elif defined(HARK_SIMD_NEON)
+  const float32x4_t lanes = (float32x4_t)x;
+  if (count >= 4)
+    vst1q_f32(to, lanes);
+  else if (count >= 2)
+    vst1_f32(to, vget_low_f32(lanes));
+  if (count == 1) vst1q_lane_f32(to, lanes, 0);
+  if (count == 3) vst1q_lane_f32(to + 2, lanes, 2);
 #else
   float buffer[HARK_LANES];
   vf_store(buffer, x);
@@ -175,6 +201,8 @@ HARK_SIMD vm vm_not(vm a) { return ~a; }
 HARK_SIMD vf vf_select(vm mask, vf yes, vf no) {
 #if defined(HARK_SIMD_AVX2)
   return (vf)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+#elif defined(HARK_SIMD_NEON)
+  return (vf)vbslq_f32((uint32x4_t)mask, (float32x4_t)yes, (float32x4_t)no);
 #else
   return vf_from_bits(((vu)mask & vf_bits(yes)) | (~(vu)mask & vf_bits(no)));
 #endif
@@ -182,6 +210,8 @@ HARK_SIMD vf vf_select(vm mask, vf yes, vf no) {
 HARK_SIMD bool vm_any(vm a) {
 #if defined(HARK_SIMD_AVX2)
   return _mm256_movemask_ps((__m256)a) != 0;
+#elif defined(HARK_SIMD_NEON)
+  return vmaxvq_u32((uint32x4_t)a) != 0;
 #elif defined(HARK_SIMD_PORTABLE) && defined(__SSE2__)
   return _mm_movemask_ps((__m128)a) != 0;
 #else
@@ -219,6 +249,8 @@ HARK_SIMD vf vf_sqrt(vf a) {
   return (vf)_mm512_sqrt_ps((__m512)a);
 #elif defined(HARK_SIMD_AVX2)
   return (vf)_mm256_sqrt_ps((__m256)a);
+#elif defined(HARK_SIMD_NEON)
+  return (vf)vsqrtq_f32((float32x4_t)a);
 #elif defined(HARK_SIMD_PORTABLE) && defined(__SSE2__)
   return (vf)_mm_sqrt_ps((__m128)a);
 #else
@@ -235,6 +267,8 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(HARK_SIMD_AVX2)
   return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(HARK_SIMD_NEON)
+  return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
   return a * b + c;
 #endif
@@ -262,6 +296,17 @@ HARK_SIMD float vf_highest(vf x) {
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   four = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+#elif defined(HARK_SIMD_NEON)
+HARK_SIMD float vf_sum(vf x) {
+  const float32x4_t four = (float32x4_t)x;
+  return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+}
+HARK_SIMD float vf_highest(vf x) { /* not vmaxvq_f32(), which has another result where there is a NaN */
+  const float32x2_t low = vget_low_f32((float32x4_t)x), high = vget_high_f32((float32x4_t)x);
+  const float32x2_t two = vbsl_f32(vcgt_f32(low, high), low, high);
+  const float first = vget_lane_f32(two, 0), second = vget_lane_f32(two, 1);
+  return first > second ? first : second;
 }
 #else
 HARK_SIMD float vf_sum(vf x) {
@@ -327,6 +372,17 @@ HARK_SIMD void vf_transpose(vf rows[HARK_LANES]) {
     rows[i] = (vf)_mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
     rows[i + 4] = (vf)_mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
+#elif defined(HARK_SIMD_NEON)
+  float64x2_t even[2], odd[2]; /* pairs of lanes 0 and 2, of lanes 1 and 3 */
+  HARK_UNROLL
+  for (int i = 0; i < 2; i++) {
+    even[i] = vreinterpretq_f64_f32(vtrn1q_f32((float32x4_t)rows[2 * i], (float32x4_t)rows[2 * i + 1]));
+    odd[i] = vreinterpretq_f64_f32(vtrn2q_f32((float32x4_t)rows[2 * i], (float32x4_t)rows[2 * i + 1]));
+  }
+  rows[0] = (vf)vtrn1q_f64(even[0], even[1]);
+  rows[1] = (vf)vtrn1q_f64(odd[0], odd[1]);
+  rows[2] = (vf)vtrn2q_f64(even[0], even[1]);
+  rows[3] = (vf)vtrn2q_f64(odd[0], odd[1]);
 #else
   float in[HARK_LANES][HARK_LANES], out[HARK_LANES][HARK_LANES];
   memcpy(in, rows, sizeof in);

@@ -23,8 +23,8 @@
 #define HARK_TILE_KEYS 64
 #define HARK_TILE_VECTORS (HARK_TILE_QUERIES / HARK_LANES)
 
-/* Vectors and rows of a block: accumulators, one vector of A each and a broadcast fit 32 registers with AVX-512, 16 otherwise. */
-#if HARK_LANES == 16
+/* Vectors and rows of a block: accumulators, one vector of A each, a broadcast and the constants of vf_exp2() fit the registers. */
+#if HARK_VECTOR_REGISTERS == 32
 #define HARK_BLOCK_VECTORS 4
 #define HARK_BLOCK_ROWS(vectors) ((vectors) == 4 ? 4 : (vectors) == 1 ? 16 : 8)
 #define HARK_BLOCK_ROWS_MOST 16

@@ -2,8 +2,13 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-/* Enough independent sums to hide the latency of a multiply-add (4 cycles, two a cycle) and few enough for 16 registers. */
+/* Enough independent sums to hide the latency of a multiply-add (4 cycles; two a cycle on x86, up to four on ARM), and few enough for the
+ * registers. */
+#if defined(HARK_SIMD_NEON)
+#define SUMS 20
+#else
 #define SUMS 10
+#endif
 #define OPERATIONS_A_LANE 2.0 /* multiply, add */
 
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions) {

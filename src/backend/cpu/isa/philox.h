@@ -20,6 +20,10 @@ HARK_SIMD void philox_multiply(uint32_t constant, vu x, vu *high, vu *low) {
   const __m256i c = _mm256_set1_epi32((int)constant);
   const __m256i even = _mm256_mul_epu32((__m256i)x, c), odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)x, 32), c);
   *high = (vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+#elif defined(HARK_SIMD_NEON)
+  const uint32x4_t four = (uint32x4_t)x;
+  const uint64x2_t first = vmull_n_u32(vget_low_u32(four), constant), last = vmull_high_n_u32(four, constant);
+  *high = (vu)vuzp2q_u32(vreinterpretq_u32_u64(first), vreinterpretq_u32_u64(last));
 #else
   uint32_t lanes[HARK_LANES];
   vu_store(lanes, x);

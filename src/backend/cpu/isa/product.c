@@ -15,8 +15,8 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (32 with AVX-512, 16 otherwise). Remaining rows use
- * a tile of fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
+/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (HARK_VECTOR_REGISTERS). Remaining rows use a tile of
+ * fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
 #if HARK_LANES == 16
 #define TILE_ROWS 12
 #define TILE_STEP 4
@@ -25,6 +25,10 @@
 #define TILE_ROWS 6
 #define TILE_STEP 2
 #define TILE_VECTORS 2
+#elif HARK_VECTOR_REGISTERS == 32 /* NEON */
+#define TILE_ROWS 8
+#define TILE_STEP 4
+#define TILE_VECTORS 3
 #else
 #define TILE_ROWS 4
 #define TILE_STEP 2
