@@ -2,7 +2,8 @@
  * and 13).
  *
  *     X [1000, d] normal, chunks of 100 -> C1 = 4 averages of a linear map of each -> C2 = 16 averages of a linear map of those
- *     -> the Cs = 8 of largest norm attend to all of C2 (listing 10) -> two layers of linear and relu (listing 11) -> H [Cs, d];   loss = mean (H - Y)^2
+ *     -> the Cs = 8 of largest norm attend to all of C2 (listing 10) -> two layers of linear and relu (listing 11) -> H [Cs, d];
+ *     loss = mean (H - Y)^2
  *
  * One sequence and one normal Y are memorised. The listing ends with a relu, so that H is never negative and the loss cannot fall below the
  * mean of min(Y, 0)^2, about 1/2; without the last relu it goes to zero. Both are shown and checked. The boundaries, the pools, the

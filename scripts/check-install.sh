@@ -66,7 +66,7 @@ by_pkg_config() {
 
 by_cmake() { # ROOT, EXAMPLES: where the files lie
   rm -rf "$work/consumer"
-  if ! { cmake -S tests/install -B "$work/consumer" "-DCMAKE_PREFIX_PATH=$1" "-DEXAMPLES=$2" "-DWANTED=${version%.*}" \
+  if ! { cmake -S tests/install -B "$work/consumer" "-DCMAKE_PREFIX_PATH=$1" "-DEXAMPLES=$2" "-DVERSION_REQUIRED=${version%.*}" \
     "-DSHARED=$shared" && cmake --build "$work/consumer"; } >"$work/log" 2>&1; then
     cat "$work/log" >&2
     fail "a CMake project cannot use $1"
@@ -74,7 +74,7 @@ by_cmake() { # ROOT, EXAMPLES: where the files lie
   for program in "$work"/consumer/*_hark "$work"/consumer/*_hark_static; do
     [ ! -x "$program" ] || run "$program" ""
   done
-  ! cmake -S tests/install -B "$work/other" "-DCMAKE_PREFIX_PATH=$1" -DWANTED=99 >/dev/null 2>&1 || fail "version 99 was found"
+  ! cmake -S tests/install -B "$work/other" "-DCMAKE_PREFIX_PATH=$1" -DVERSION_REQUIRED=99 >/dev/null 2>&1 || fail "version 99 was found"
 }
 
 install_to() { # DESTDIR, prefix

@@ -26,11 +26,11 @@ transformers.logging.set_verbosity_error()  # it warns of factors that are not t
 
 
 def numbers(values, digits=9):
-    """Lines of a C initialiser, at most 138 columns wide."""
+    """Lines of a C initialiser, at most 138 columns wide; the last one has room for closing brackets."""
     lines, line = [], "   "
-    for value in values:
+    for place, value in enumerate(values, 1):
         word = f" {value:.{digits}g},"
-        if len(line) + len(word) > 138:
+        if len(line) + len(word) > (138 if place < len(values) else 137):
             lines.append(line)
             line = "   "
         line += word

@@ -28,14 +28,14 @@ typedef enum hark_attention_structure {
 
 /* HIERARCHICAL: which blocks of tokens meet on a level (docs/mathematics/hierarchical.md). */
 typedef enum hark_hierarchy_partition {
-  HARK_PARTITION_NEIGHBOUR, /* a block and those beside it, less what the level below covers (H section 6) */
+  HARK_PARTITION_NEIGHBOUR, /* a block and its neighbours, less what the level below covers (H section 6) */
   HARK_PARTITION_SIBLING    /* the two halves of a parent (H appendix A.5): cheaper, coarser */
 } hark_hierarchy_partition;
 
 /* HIERARCHICAL: the query that meets the keys of a level above the lowest. */
 typedef enum hark_coarse_query {
   HARK_COARSE_QUERY_DEFAULT, /* first when causal, else mean */
-  HARK_COARSE_QUERY_MEAN,    /* the mean of the cell's queries; not when causal: it knows later ones */
+  HARK_COARSE_QUERY_MEAN,    /* the mean of the cell's queries; not when causal: it depends on later ones */
   HARK_COARSE_QUERY_FIRST,   /* the first query of the cell */
   HARK_COARSE_QUERY_EXACT    /* every query itself; O(L log L) */
 } hark_coarse_query;
@@ -80,9 +80,9 @@ typedef struct hark_attention_desc {
   bool has_segments;                /* calls may carry segment ids */
   bool has_log_kernel;              /* calls carry a table of log G(|n - i|) */
   bool has_forget;                  /* calls carry forget-gate logits; needs causal */
-  bool forward_only;                /* no backward will be asked for */
+  bool forward_only;                /* no backward will be requested */
   /* HIERARCHICAL. As many keys as queries in every sequence, query_offset 0; no attention_bias, no forget gates; masks by key only. */
-  int64_t hierarchy_block; /* Nr, tokens of a block, even; 0: 16 */
+  int64_t hierarchy_block; /* Nr, tokens of a block, an even number; 0: 16 */
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
   hark_hierarchy_interpolation interpolation;
@@ -206,7 +206,7 @@ typedef struct hark_attention_report {
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
  * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
  * of its own elements lie in one place: else HARK_INVALID_ARGUMENT, as far as places and strides show it. A stride of 0 in dattention_bias,
- * dlog_kernel and dhierarchical_bias is allowed and asks for the sum. Views of one buffer are fine as long as no element is in two of them:
+ * dlog_kernel and dhierarchical_bias is allowed and requests the sum. Views of one buffer are fine as long as no element is in two of them:
  * query, key and value of one packed projection, and dquery, dkey and dvalue of another. What is only read may be one and the same, and may
  * repeat itself (strides of 0, overlapping rows). */
 typedef struct hark_attention_args {
@@ -237,7 +237,7 @@ typedef struct hark_attention_args {
    * rows of the batch item. */
   hark_random_stream dropout;
 
-  /* backward only; absent: not asked for */
+  /* backward only; absent: not requested */
   hark_tensor dout;                 /* like out */
   hark_tensor dquery, dkey, dvalue; /* shapes of query, key and value, in strides of their own */
   hark_tensor dattention_bias;      /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
@@ -290,7 +290,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *conte
 HARK_API HARK_MUST_CHECK hark_status hark_attention_run(hark_context *context, const hark_attention_desc *desc, const void *query,
                                                         const void *key, const void *value, void *out);
 /* Gradients of a function of out, dout [B, H, Lq, dv] being its gradient: dquery, dkey and dvalue have the shapes of query, key and value
- * and are overwritten; NULL: not asked for. The forward is computed again first; with hark_attention_backward() a program keeps it. */
+ * and are overwritten; NULL: not requested. The forward is computed again first; with hark_attention_backward() a program keeps it. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_run_backward(hark_context *context, const hark_attention_desc *desc, const void *query,
                                                                  const void *key, const void *value, const void *dout, void *dquery,
                                                                  void *dkey, void *dvalue);

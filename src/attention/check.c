@@ -198,7 +198,7 @@ static hark_status check_offsets(hark_context *context, const char *name, const 
   for (int64_t i = 0; i < sequences; i++)
     if (offsets[i + 1] < offsets[i])
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected offsets that do not fall", name, i + 1,
+                       "attention: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected offsets that do not decrease", name, i + 1,
                        offsets[i + 1], offsets[i]);
   if (offsets[sequences] > rows)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s[%" PRId64 "] is %" PRId64 ", expected at most the %" PRId64 " rows",
@@ -360,7 +360,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the context has %d threads, the plan reckons with at most %d",
                      hark_workers(context), plan->workers);
   if (backward && desc->forward_only)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: a backward is asked for, but the plan was made with forward_only");
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: a backward is requested, but the plan was made with forward_only");
   memset(checked, 0, sizeof *checked);
   HARK_TRY(hark_take_struct(context, "hark_attention_args", given, HARK_LEAST_ATTENTION_ARGS, checked, sizeof *checked));
   const hark_attention_args args = *checked;

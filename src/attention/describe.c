@@ -154,8 +154,9 @@ static hark_status check_hierarchy(hark_context *context, hark_attention_desc *d
     case HARK_COARSE_QUERY_DEFAULT: desc->coarse_query = desc->causal ? HARK_COARSE_QUERY_FIRST : HARK_COARSE_QUERY_MEAN; break;
     case HARK_COARSE_QUERY_MEAN:
       if (desc->causal)
-        return hark_fail(context, HARK_UNSUPPORTED,
-                         "attention: coarse_query is mean and causal is set: a mean of queries knows later ones, expected first or exact");
+        return hark_fail(
+            context, HARK_UNSUPPORTED,
+            "attention: coarse_query is mean and causal is set: a mean of queries depends on later ones, expected first or exact");
       break;
     case HARK_COARSE_QUERY_FIRST:
     case HARK_COARSE_QUERY_EXACT: break;

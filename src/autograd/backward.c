@@ -189,7 +189,7 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
   if (hark_tensor_count(&tensor) != 1 || (tensor.type != HARK_F32 && tensor.type != HARK_F64))
     return hark_fail(context, HARK_SHAPE_MISMATCH, "backward: the loss must be one number in f32 or f64");
   if (!tape_value_at(tape, loss)->needs_gradient)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that wants a gradient, or was not recorded");
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that requires a gradient, or was not recorded");
   int32_t storage = 0;
   HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));
   hark_tensor first = tensor;

@@ -112,7 +112,7 @@ hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_
   if (gradient != NULL && (gradient->type != data->type || hark_tensor_count(gradient) != hark_tensor_count(data)))
     return hark_fail(tape->context, HARK_SHAPE_MISMATCH, "leaf: gradient and data differ in type or shape");
   if (gradient != NULL && hark_tensors_share(gradient, data))
-    return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "leaf: gradient and data share memory, expected them apart");
+    return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "leaf: gradient and data share memory, expected separate memory");
   return hark_tape_value_new(tape, &value, out);
 }
 

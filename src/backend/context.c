@@ -35,7 +35,7 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   if (context == NULL) return HARK_OUT_OF_MEMORY;
   *context = (hark_context){.allocator = allocator,
                             .threads = options.threads,
-                            .threads_from = HARK_THREADS_ASKED,
+                            .threads_from = HARK_THREADS_REQUESTED,
                             .seed = options.seed,
                             .deterministic = options.deterministic,
                             .logger = options.logger,

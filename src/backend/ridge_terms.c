@@ -99,6 +99,11 @@ void hark_ridge_mended(hark_ridge_record *record, int64_t system, int64_t row, d
   record->pivots++;
 }
 
+/* Lower limit: in exact arithmetic no pivot is below lambda. A pivot below half of the floor has been lost to rounding, or the kernel is
+ * not positive definite.
+ * Upper limit: a pivot is its diagonal entry less a sum of squares. Rounding is monotonic, so the pivot never exceeds the entry by more
+ * than the roundings of entry and pivot, and the factor 2 allows these whatever their types. A larger pivot is not finite (NaN fails both
+ * comparisons) or comes from a damaged factor; the square root of it must not reach the factor. */
 double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, double pivot, double diagonal, double lambda, double part) {
   const double floor = fmax(lambda, part * diagonal);
   if (pivot >= floor / 2 && pivot <= diagonal * 2) return pivot;

@@ -28,7 +28,7 @@ static const hark_option json_options[] = {
 };
 static const hark_option file_options[] = {
     {"config", "config c", HARK_OPTION_STRING, AT(file.config) - AT(file), "", NULL, NULL, "FILE",
-     "read options from a YAML file; the command line wins", NULL},
+     "read options from a YAML file; the command line has priority", NULL},
 };
 #undef AT
 static const hark_option_table basic_table = {basic_options, 2, NULL, sizeof(((hark_common_values *)NULL)->basic), false};
@@ -206,9 +206,9 @@ int hark_main(int count, const char *const *words) {
     fprintf(stderr, "hark: standard output: cannot be written\n");
     return HARK_EXIT_DISK;
   }
-  static const char *const ask_help[] = {"--help"};
-  const bool wants_help = strcmp(name, "help") == 0; /* hark help NAME */
-  if (wants_help) name = words[2];
+  static const char *const help_words[] = {"--help"};
+  const bool is_help = strcmp(name, "help") == 0; /* hark help NAME */
+  if (is_help) name = words[2];
   const hark_command *const command = hark_command_find(name);
   if (command == NULL) {
     const char *const near = hark_nearest_word(name, command_count, command_name, NULL);
@@ -219,5 +219,5 @@ int hark_main(int count, const char *const *words) {
     }
     return HARK_EXIT_USAGE;
   }
-  return wants_help ? run_command(command, 1, ask_help) : run_command(command, count - 2, words + 2);
+  return is_help ? run_command(command, 1, help_words) : run_command(command, count - 2, words + 2);
 }

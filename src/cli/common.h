@@ -23,7 +23,7 @@
   X(HARK_EXIT_MEMORY, 5, "out of memory")                                                                                                  \
   X(HARK_EXIT_NOT_FINITE, 6, "numbers not finite")                                                                                         \
   X(HARK_EXIT_BUSY, 7, "run folder in use")                                                                                                \
-  X(HARK_EXIT_NO_BACKEND, 8, "backend or device not there")                                                                                \
+  X(HARK_EXIT_NO_BACKEND, 8, "backend or device not available")                                                                            \
   X(HARK_EXIT_HANGUP, 129, "terminal closed (SIGHUP)")                                                                                     \
   X(HARK_EXIT_INTERRUPTED, 130, "interrupted (SIGINT)")                                                                                    \
   X(HARK_EXIT_TERMINATED, 143, "terminated (SIGTERM)")

@@ -9,7 +9,7 @@ typedef struct config_values {
 static const hark_option options[] = {
     {"markdown", NULL, HARK_OPTION_BOOL, offsetof(config_values, markdown), "false", NULL, NULL, NULL,
      "print the reference of all keys and flags instead (docs/configuration.md)", "json false"},
-    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the lines that explain",
+    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the explanations",
      "json false, markdown false"},
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(config_values), false};
@@ -17,16 +17,15 @@ static const hark_option_table table = {options, 2, NULL, sizeof(config_values),
 static const char introduction[] =
     "# Configuration\n\n"
     "Written by `hark config --markdown` from the table of options in `src/train/config.c`; do not edit.\n\n"
-    "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run "
-    "keeps\n"
-    "its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the command\n"
-    "line; the later one wins. Every key is also a flag (`--model.rotary.base 500000`, `--model.rotary.base=500000`); frequent ones have\n"
-    "a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating the flag. In flags `-` and `_` are the same;\n"
-    "`normalization` is read as `normalisation`. Numbers are written with a point in every locale; whole numbers may be written as `8e6`;\n"
-    "times as `90s`, `10m`, `1h30m`. What is no list is given once: another value for the same option is refused, and so is a key that\n"
-    "stands in a file twice. An option that would have no effect is refused too: `needs` names the options without which it has none.\n"
-    "That concerns what the command line gives, and what a file gives and is not the default; files may list everything. Anchors, "
-    "aliases,\n"
+    "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run\n"
+    "stores its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the\n"
+    "command line; a later value replaces an earlier one. Every key is also a flag (`--model.rotary.base 500000`,\n"
+    "`--model.rotary.base=500000`); frequent ones have a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating\n"
+    "the flag. In flags `-` and `_` are the same; `normalization` is read as `normalisation`. Numbers are written with a point in every\n"
+    "locale; whole numbers may be written as `8e6`; times as `90s`, `10m`, `1h30m`. An option that is not a list is given once: another\n"
+    "value for the same option is refused, and so is a key that occurs twice in a file. An option that would have no effect is refused\n"
+    "too: `needs` names the options without which it has none. This applies to the command line, and to values of a file that are not\n"
+    "the default; files may list everything. Anchors, aliases,\n"
     "tags and several documents in one file are refused.\n\n";
 
 static hark_status check(hark_invocation *call) {

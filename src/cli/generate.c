@@ -17,18 +17,17 @@ typedef struct generate_values {
 
 #define AT(field) offsetof(generate_values, field)
 static const hark_option options[] = {
-    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to go on from; none: the beginning of a line",
-     NULL},
+    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; none: the beginning of a line", NULL},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
-     "tokens that the model sees at once; 0: as many as it was trained on; more where its positions allow it", NULL},
+     "context length; 0: that of the training; a larger one where the model's positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
-     "logits are divided by it; 0: always the likeliest token", NULL},
-    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from this number of likeliest tokens; 0: all",
+     "logits are divided by it; 0: always the most likely token", NULL},
+    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from this number of most likely tokens; 0: all",
      "temperature >0"},
     {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
-     "draw from the likeliest tokens that have this probability together", "temperature >0"},
-    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "end before this text would be written", NULL},
+     "draw from the most likely tokens that together have this probability", "temperature >0"},
+    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
@@ -95,8 +94,8 @@ static hark_status open_decoding(generation *g) {
   HARK_TRY(status);
   HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes));
   if (g->values->context > g->trained)
-    hark_command_warn(g->call, "the model was trained on texts of %" PRId64 " tokens, and sees up to %" PRId64 " here", g->trained,
-                      g->values->context);
+    hark_command_warn(g->call, "the model was trained with a context of %" PRId64 " tokens, and is used with up to %" PRId64 " here",
+                      g->trained, g->values->context);
   return hark_decoding_create(context, g->model, &room, &g->decoding);
 }
 
@@ -121,7 +120,7 @@ static hark_status open_model(generation *g) {
   HARK_TRY(open_decoding(g));
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED,
-                     "%s: has no vocabulary of a text, as models of labelled examples, and there is none to continue", g->source);
+                     "%s: has no vocabulary of text (models of labelled examples have none), so it cannot continue a text", g->source);
   g->begin = (int32_t)info.begin;
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);
@@ -265,10 +264,10 @@ const hark_command hark_command_generate = {
     .notes =
         "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
         "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
-        "  hark generate runs/book --context 1024   sees more at once than the model was trained on\n"
+        "  hark generate runs/book --context 1024   a longer context than in training\n"
         "  hark generate book.safetensors           a file of hark export\n"
         "\n"
-        "  A text longer than the context is cut to the last half of it each time it is full, with a warning.\n",
+        "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-static hark_status beside(hark_context *context, const char *picture, const char *ending, char *out) {
+static hark_status next_to(hark_context *context, const char *picture, const char *ending, char *out) {
   const int used = snprintf(out, HARK_PATH_BYTES, "%s%s", picture, ending);
   if (used >= 0 && used < HARK_PATH_BYTES) return HARK_OK;
   return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", picture);
@@ -64,9 +64,9 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   out->curves = 0;
   out->optional = false;
   out->data = out->script = hark_text_empty(context);
-  HARK_TRY(beside(context, path, "", out->path));
-  HARK_TRY(beside(context, path, ".dat", out->data_path));
-  HARK_TRY(beside(context, path, ".gp", out->script_path));
+  HARK_TRY(next_to(context, path, "", out->path));
+  HARK_TRY(next_to(context, path, ".dat", out->data_path));
+  HARK_TRY(next_to(context, path, ".gp", out->script_path));
   hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\n", png ? "png" : "svg", width, height,
                    png ? "" : " background 'white'");
   return HARK_OK;
@@ -235,7 +235,7 @@ static hark_status draw_into(hark_invocation *call, const hark_picture *picture,
   if (what == FAILED)
     return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed; %s and %s were left: gnuplot %s shows why", picture->script_path,
                      picture->data_path, picture->script_path);
-  static const char makes[] = "%s; left %s and %s: gnuplot %s makes the picture";
+  static const char makes[] = "%s; wrote %s and %s: gnuplot %s draws the picture";
   if (!picture->optional)
     return hark_fail(context, HARK_INTERNAL_ERROR, makes, no_gnuplot, picture->data_path, picture->script_path, picture->script_path);
   hark_command_warn(call, makes, no_gnuplot, picture->data_path, picture->script_path, picture->script_path);

@@ -105,9 +105,10 @@ static hark_status print_page(hark_context *context, const hark_command *command
     print_option(&view, out);
   }
   if (command->has_configuration) {
-    hark_text_append(out,
-                     ".PP\nA name in brackets is the key of the option in a configuration file, and \\fB\\-\\-\\fR with it a flag too.\n"
-                     ".BR hark\\-config (1)\nprints such a file.\n");
+    hark_text_append(
+        out,
+        ".PP\nA name in brackets is the key of the option in a configuration file; with \\fB\\-\\-\\fR in front of it, it is a flag too.\n"
+        ".BR hark\\-config (1)\nprints such a file.\n");
   }
   if (command->notes != NULL) {
     hark_text_append(out, ".SH NOTES\n.nf\n");
@@ -135,18 +136,18 @@ static void print_overview(hark_text *out) {
     hark_text_append(out, "\n");
   }
   exit_codes(out);
-  hark_text_append(out,
-                   ".SH ENVIRONMENT\n"
-                   ".TP\n.B HARK_ARCH\nthe instruction set to use, as hark version lists them: generic, avx2, avx512, neon\n"
-                   ".TP\n.B OMP_NUM_THREADS\nthe number of threads where none is asked for; of a list the first one. Without it there are "
-                   "as many as the "
-                   "cores that hark may run on (taskset, numactl, cpusets), the CPU quota of its control groups, rounded up, and\n"
-                   ".B SLURM_CPUS_PER_TASK\nallow. hark version reports the number and what it comes from\n"
-                   ".TP\n.B OMP_THREAD_LIMIT\nthe most threads where none are asked for\n"
-                   ".TP\n.B OMP_PLACES\nthe cores that threads may run on, among those that hark was started on. OMP_PROC_BIND binds no "
-                   "thread of hark's\n"
-                   ".TP\n.B NO_COLOR\nwhen set and not empty, nothing is coloured\n"
-                   ".TP\n.B TERM\nwhen \\(lqdumb\\(rq, nothing is coloured and no line is rewritten\n");
+  hark_text_append(
+      out,
+      ".SH ENVIRONMENT\n"
+      ".TP\n.B HARK_ARCH\nthe instruction set to use, as hark version lists them: generic, avx2, avx512, neon\n"
+      ".TP\n.B OMP_NUM_THREADS\nthe number of threads where \\-\\-threads does not give it; of a list, the first number. Without it, hark "
+      "uses as many threads as the cores that it may run on (taskset, numactl, cpusets), the CPU quota of its control groups, rounded up, "
+      "and\n"
+      ".B SLURM_CPUS_PER_TASK\nallow. hark version reports the number and what it comes from\n"
+      ".TP\n.B OMP_THREAD_LIMIT\nthe largest number of threads where \\-\\-threads does not give it\n"
+      ".TP\n.B OMP_PLACES\nthe cores that threads may run on, among those that hark was started on. hark ignores OMP_PROC_BIND\n"
+      ".TP\n.B NO_COLOR\nwhen set and not empty, nothing is coloured\n"
+      ".TP\n.B TERM\nwhen \\(lqdumb\\(rq, nothing is coloured and no line is rewritten\n");
   see_also("", out);
 }
 
@@ -172,7 +173,7 @@ static hark_status write_page(hark_context *context, const char *folder, const h
 static hark_status check(hark_invocation *call) {
   const man_values *const values = call->values[0];
   if (values->folder[0] == 0 || hark_options_argument_count(call->options) == 0) return HARK_OK;
-  return hark_options_complain(call->context, call->options, "folder", "takes all pages, expected no SUBCOMMAND beside it");
+  return hark_options_complain(call->context, call->options, "folder", "writes all pages, expected no SUBCOMMAND");
 }
 
 static hark_status run(hark_invocation *call) {

@@ -62,10 +62,9 @@ void hark_command_close_run(hark_invocation *call, hark_opened_run *opened) {
 hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_list *paths) {
   char others[32] = "";
   if (paths->count > 1) (void)snprintf(others, sizeof others, " and %" PRId64 " more", paths->count - 1);
-  return hark_fail(
-      call->context, HARK_BAD_FILE,
-      "%.300s%s: not what this run was trained on: it was changed, or something else has its place; --data PATH measures another one",
-      paths->count > 0 ? paths->items[0] : "", others);
+  return hark_fail(call->context, HARK_BAD_FILE,
+                   "%.300s%s: not what this run was trained on: it was changed or replaced; --data PATH measures another one",
+                   paths->count > 0 ? paths->items[0] : "", others);
 }
 
 bool hark_command_names_run(hark_invocation *call) {
@@ -106,11 +105,10 @@ static hark_status check_delimiters(hark_invocation *call, const hark_opened_run
   const hark_ahca_config *requested = &config->model.ahca, *described = &model->network->config.ahca;
   if (config->model.architecture != HARK_ARCHITECTURE_AHCA || requested->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
   if (requested->other_delimiter_count == described->other_delimiter_count) return HARK_OK;
-  return hark_fail(
-      call->context, HARK_UNSUPPORTED,
-      "%s: its weights do not state model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "
-      "writes them again",
-      opened->run.path);
+  return hark_fail(call->context, HARK_UNSUPPORTED,
+                   "%s: its weights do not state model.ahca.more_delimiters, which an earlier version of hark did not write: one more step "
+                   "of hark train --resume writes them",
+                   opened->run.path);
 }
 
 hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config, hark_model **out) {
@@ -118,7 +116,7 @@ hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *
   *out = NULL;
   hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
   if (status == HARK_OK) status = check_delimiters(call, opened, config, *out);
-  if (status == HARK_OK && hark_config_has_sentences(config)) status = hark_model_tell_sentences(call->context, *out);
+  if (status == HARK_OK && hark_config_has_sentences(config)) status = hark_model_mark_sentences(call->context, *out);
   if (status != HARK_OK) hark_model_destroy(call->context, out);
   hark_text_free(&description);
   hark_text_free(&vocabulary);

@@ -15,13 +15,13 @@ typedef struct positional_values {
 
 #define AT(field) offsetof(positional_values, field)
 static const hark_option options[] = {
-    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL, "tokens that initial values are made for",
-     NULL},
+    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL,
+     "context length for which initial values are made", NULL},
     {"heads", "heads", HARK_OPTION_INT, AT(heads), "1", "[1, 65536]", NULL, NULL,
-     "heads with parameters of their own, over which initial values are spread", NULL},
+     "heads with separate parameters, over which initial values are spread", NULL},
     {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown", NULL},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, NULL,
-     "show log G at 0 to this number less 1; 0: at the powers of 2 up to twice the context", NULL},
+     "show log G at this number of distances, from 0; 0: at the powers of 2 up to twice the context", NULL},
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
      "refuse a kernel that is not positive definite", NULL},
 };
@@ -153,7 +153,7 @@ static void print_kernels(hark_text *text) {
     append_parameters(&kernel, text);
     hark_text_append(text, "\n  positive definite: %s\n", kernel.definite);
   }
-  hark_text_append(text, "joined by + and *, in parentheses, and as bank[M](...), a sum of M copies with values of their own\n");
+  hark_text_append(text, "joined by + and *, in parentheses, and as bank[M](...), a sum of M copies with separate values\n");
 }
 
 static void print_kernels_json(hark_text *text) {
@@ -210,7 +210,7 @@ const hark_command hark_command_positional = {
     .arguments = "[EXPR]",
     .summary = "explain a positional kernel: parameters, positive definiteness, a table",
     .notes =
-        "Without EXPR: the kernels that an expression can be made of. Grammar: docs/mathematics/positional.md.\n"
+        "Without EXPR, lists the kernels that an expression can contain. Grammar: docs/mathematics/positional.md.\n"
         "  hark positional 'bank[8](decay*periodic)' --context 256\n"
         "  hark positional 'decay(sigma2=2,l=12)*periodic(period_length=30)+constant(0.1)' --distances 64 --json\n",
     .argument_minimum = 0,

@@ -28,7 +28,7 @@ typedef struct train_values {
 
 static const hark_option options[] = {
     {"estimate", "estimate", HARK_OPTION_BOOL, offsetof(train_values, estimate), "false", NULL, NULL, NULL,
-     "print what the run would need of memory and disk, and stop", NULL},
+     "print the memory and disk space that the run would need, and stop", NULL},
 };
 static const hark_option_table table = {options, 1, NULL, sizeof(train_values), false};
 
@@ -164,7 +164,7 @@ static hark_status refuse_change(hark_invocation *call, const hark_option *optio
   hark_text_free(&given);
   hark_text_free(&had);
   return hark_options_complain(call->context, call->options, option->name,
-                               "%s cannot change when a run goes on: \"%s\" given, the run has \"%s\"", option->name, is, was);
+                               "%s cannot change when a run is resumed: \"%s\" given, the run has \"%s\"", option->name, is, was);
 }
 
 /* Options of the model that neither the command line nor a file sets come from the run of the weights. */
@@ -213,7 +213,7 @@ static hark_status find_origin(hark_invocation *call, const hark_config *config,
 static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
   path[0] = '\0';
   if (config->run.directory[0] == '\0')
-    return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
+    return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to continue");
   HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
   HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be beginning one there */
   if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
@@ -408,7 +408,7 @@ static hark_status print_needs(hark_invocation *call, const hark_config *config,
                {"memory_program", "  program", needs->program},
                {"memory_left", "  there is", needs->memory_left},
                {"checkpoint", "a checkpoint", needs->checkpoint},
-               {"disk", "disk, besides what lies there", needs->more_disk},
+               {"disk", "disk, besides existing files", needs->more_disk},
                {"disk_left", "  there is", needs->disk_left}};
   hark_text text = hark_text_empty(call->context);
   if (call->json)
@@ -450,9 +450,9 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   hark_needs needs;
   hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
-    const bool knows_steps = config->train.steps > 0;
+    const bool steps_known = config->train.steps > 0;
     const hark_preflight planned = {
-        .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
+        .config = config, .task = task, .steps = steps_known ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &planned, &needs);
   }
   hark_examples_close(call->context, &examples);
@@ -509,15 +509,15 @@ const hark_command hark_command_train = {
     .notes =
         "  hark train --data book.txt --out runs/book                      a small model on your own text\n"
         "  hark train --data book.txt --out runs/book --max-time 10m       as many steps as fit into ten minutes\n"
-        "  hark train --resume --out runs/book --max-time 10m              go on, for ten minutes more\n"
-        "  hark train --resume --out runs/book --steps 10000               go on to step 10000, at the rate that was reached\n"
+        "  hark train --resume --out runs/book --max-time 10m              continue for ten more minutes\n"
+        "  hark train --resume --out runs/book --steps 10000               continue to step 10000, at the learning rate that was reached\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
         "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
         "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
         "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
         "\n"
-        "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and goes on.\n",
+        "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and continues.\n",
     .has_json = true,
     .has_configuration = true,
     .tables = {&hark_config_table, &table},

@@ -99,12 +99,12 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_verify = {
     .name = "verify",
     .arguments = "RUN|CHECKPOINT...",
-    .summary = "check that runs and checkpoints are whole: files against manifests, states, pointers, metrics",
+    .summary = "check that runs and checkpoints are complete and undamaged: files against manifests, states, pointers, metrics",
     .notes =
         "  hark verify runs/*                         every run, every checkpoint in it\n"
         "  hark verify runs/book/checkpoints/step-500  one checkpoint\n"
         "\n"
-        "  Reads only. Exit code 0: all is whole, 3: something is damaged or missing, and the list says what.\n",
+        "  Only reads. Exit code 0: everything is complete; 3: something is damaged or missing, and the list names it.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

@@ -382,7 +382,7 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
     *used = 2;
   }
   if (!hark_option_applies(entry->option, options->command)) {
-    return hark_options_problem_add(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command,
+    return hark_options_problem_add(context, options, "%s: does not apply to %s (it applies to: %s)", flag, options->command,
                                     entry->option->commands);
   }
   if (entry->reading == options->readings && entry->source == HARK_SOURCE_COMMAND && entry->option->type != HARK_OPTION_LIST)
@@ -461,8 +461,7 @@ static hark_status require_utf8(hark_context *context, hark_options *options, ha
   hark_status status = text.status;
   if (status == HARK_OK)
     status = hark_options_problem_add(
-        context, options,
-        "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (a link with such a name can stand for it)",
+        context, options, "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (use a link with a name in UTF-8)",
         entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
   hark_text_free(&text);
   return status;
@@ -512,7 +511,7 @@ void hark_options_note_bad(hark_options *options, const char *name) {
 
 hark_status hark_options_reset(hark_context *context, hark_options *options, const char *name) {
   hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
-  if (entry == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "%s is no option", name);
+  if (entry == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "%s is not an option", name);
   const char *const initial = entry->option->initial != NULL ? entry->option->initial : "";
   entry->source = HARK_SOURCE_DEFAULT;
   entry->where = NULL;

@@ -62,7 +62,7 @@ static bool find(const char *name, void *function) {
 }
 
 /* Calls of a runtime may start it, and bind the calling thread: only done if binding has been requested. */
-static bool is_asked_to_bind(void) {
+static bool binding_requested(void) {
   static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     const char *const value = getenv(names[i]);
@@ -72,7 +72,7 @@ static bool is_asked_to_bind(void) {
 }
 
 static bool find_openmp(openmp *omp) {
-  return is_asked_to_bind() && find("omp_get_num_places", &omp->places) && find("omp_get_level", &omp->level) &&
+  return binding_requested() && find("omp_get_num_places", &omp->places) && find("omp_get_level", &omp->level) &&
          find("omp_get_proc_bind", &omp->proc_bind) && find("omp_get_place_num_procs", &omp->cores_of_place) &&
          find("omp_get_place_proc_ids", &omp->core_numbers);
 }

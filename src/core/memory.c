@@ -8,7 +8,7 @@ hark_status hark_allocate(hark_context *context, size_t bytes, void **out) {
   *out = NULL;
   if (bytes == 0) return HARK_OK;
   void *memory = context->allocator.allocate(context->allocator.user, bytes, HARK_ALIGNMENT);
-  if (memory == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory: %zu bytes asked for", bytes);
+  if (memory == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory: %zu bytes requested", bytes);
   context->memory.allocations++;
   context->memory.live_bytes += bytes;
   if (context->memory.live_bytes > context->memory.peak_bytes) context->memory.peak_bytes = context->memory.live_bytes;

@@ -82,7 +82,7 @@ void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, vo
   }
 }
 
-void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *task, void *data) {
+void hark_parallel_for_equal(hark_context *context, int64_t count, hark_task *task, void *data) {
   if (count > 1 && context->parallel.run == default_run)
     run_shares(context, count, context->threads, task, data);
   else
@@ -98,7 +98,7 @@ bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOS
 
 void hark_parallel_for_work(hark_context *context, int64_t count, double nanoseconds, hark_task *task, void *data) {
   if (hark_parallel_pays(nanoseconds))
-    hark_parallel_for_alike(context, count, task, data);
+    hark_parallel_for_equal(context, count, task, data);
   else
     for (int64_t index = 0; index < count; index++) task(data, index, 0);
 }

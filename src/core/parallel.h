@@ -6,12 +6,12 @@
 
 /* hark_parallel_for for pieces of equal length. Unless the host program has its own threads, each thread begins with a share of adjacent
  * pieces, so that successive operators find their rows in the cache of the thread that wrote them. */
-void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *task, void *data);
+void hark_parallel_for_equal(hark_context *context, int64_t count, hark_task *task, void *data);
 
 /* True if work that takes one thread about so long is worth sharing with other threads. */
 bool hark_parallel_pays(double nanoseconds);
 
-/* hark_parallel_for_alike for work that may be short: the calling thread alone does work that is not worth sharing, in the same pieces, so
+/* hark_parallel_for_equal for work that may be short: the calling thread alone does work that is not worth sharing, in the same pieces, so
  * that the bits are the same. `nanoseconds`: of all the work. */
 void hark_parallel_for_work(hark_context *context, int64_t count, double nanoseconds, hark_task *task, void *data);
 

@@ -10,7 +10,7 @@
 #define HARK_THREADS_HELP "threads; 0: OMP_NUM_THREADS, else as many as cores, CPU quota and SLURM_CPUS_PER_TASK allow"
 
 /* The origins of a number of threads, as words for people and for JSON. */
-#define HARK_THREADS_ASKED "request"
+#define HARK_THREADS_REQUESTED "request"
 #define HARK_THREADS_AFFINITY "affinity"
 #define HARK_THREADS_MACHINE "machine" /* if its affinity is unknown */
 #define HARK_THREADS_QUOTA "quota"

@@ -73,7 +73,7 @@ static hark_status add_file(hark_context *context, const char *path, const struc
 hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role) {
   struct stat about;
   if (stat(path, &about) != 0) return hark_system_fail(context, errno, path, "cannot be opened");
-  if (!S_ISREG(about.st_mode)) return hark_fail(context, HARK_BAD_FILE, "%s: is no file", path);
+  if (!S_ISREG(about.st_mode)) return hark_fail(context, HARK_BAD_FILE, "%s: is not a file", path);
   return add_file(context, path, &about, role, list);
 }
 

@@ -39,13 +39,13 @@ hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run,
   return status;
 }
 
-hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked, char name[HARK_NAME_BYTES]) {
-  if (asked != NULL && (strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0))
-    return hark_checkpoint_pointer_read(context, run, asked, name);
-  if (asked != NULL && asked[0] != '\0') {
-    if (!hark_name_is_plain(asked) || hark_checkpoint_step(asked) < 0)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint %s: expected best, last or step-N", asked);
-    memcpy(name, asked, strlen(asked) + 1);
+hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *requested, char name[HARK_NAME_BYTES]) {
+  if (requested != NULL && (strcmp(requested, "best") == 0 || strcmp(requested, "last") == 0))
+    return hark_checkpoint_pointer_read(context, run, requested, name);
+  if (requested != NULL && requested[0] != '\0') {
+    if (!hark_name_is_plain(requested) || hark_checkpoint_step(requested) < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint %s: expected best, last or step-N", requested);
+    memcpy(name, requested, strlen(requested) + 1);
     return HARK_OK;
   }
   const hark_status best = hark_checkpoint_pointer_read(context, run, "best", name);
@@ -60,7 +60,7 @@ static hark_status find_entry(hark_context *context, const char *path, const har
   const hark_json_node *version = hark_json_member(root, "format_version"), *files = hark_json_member(root, "files");
   if (!hark_json_is(version, HARK_JSON_INTEGER) || version->integer != MANIFEST_FORMAT_VERSION)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, MANIFEST_FORMAT_VERSION);
-  if (!hark_json_is(files, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "%s: \"files\" is missing or no list", path);
+  if (!hark_json_is(files, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "%s: \"files\" is missing or not a list", path);
   for (const hark_json_node *at = files->first; at != NULL; at = at->next) {
     const char *name = hark_json_text(hark_json_member(at, "name"));
     if (name == NULL || strcmp(name, file) != 0) continue;

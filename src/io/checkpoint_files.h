@@ -18,9 +18,9 @@ int64_t hark_checkpoint_step(const char *name);
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run, const char *which,
                                                          char name[HARK_NAME_BYTES]);
 
-/* The checkpoint of a run to read: `asked` names one ("best", "last", "step-N"); with "" or NULL the best if there is one, otherwise the
- * last. Errors: HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for an invalid name. */
-HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked,
+/* The checkpoint of a run to read: `requested` names one ("best", "last", "step-N"); with "" or NULL the best if there is one, otherwise
+ * the last. Errors: HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for an invalid name. */
+HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *requested,
                                                            char name[HARK_NAME_BYTES]);
 
 /* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not needed) receives the file's length and checksum.

@@ -111,7 +111,7 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
     status = hark_system_fail(context, errno, path, "cannot be examined");
   } else if (!S_ISREG(information.st_mode)) {
     status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
-                       S_ISDIR(information.st_mode) ? "is a folder" : "is no regular file");
+                       S_ISDIR(information.st_mode) ? "is a folder" : "is not a regular file");
   }
   if (status == HARK_OK) status = hark_file_refuse_pointer(context, path, opened, (uint64_t)information.st_size);
   if (status != HARK_OK) {

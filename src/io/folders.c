@@ -73,7 +73,7 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
   char part[HARK_PATH_BYTES];
   const size_t length = strlen(path);
   if (length >= sizeof part) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
-  if (length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is no folder");
+  if (length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is not a folder");
   for (size_t at = 1; at <= length; at++) {
     if (at < length && path[at] != '/') continue;
     memcpy(part, path, at);
@@ -162,7 +162,7 @@ static hark_status remove_tree(hark_context *context, const char *path, int dept
 hark_status hark_folder_remove(hark_context *context, const char *path) {
   struct stat information;
   if (lstat(path, &information) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
-  if (!S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: no folder; left alone", path);
+  if (!S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: not a folder; left alone", path);
   return remove_tree(context, path, 0);
 }
 

@@ -158,8 +158,7 @@ static hark_status read_number(reader *r, hark_json_node *node) {
   r->at = end;
   node->kind = whole ? HARK_JSON_INTEGER : HARK_JSON_REAL;
   if (!whole)
-    return hark_number_read(r->text + begin, end - begin, &node->real) ? HARK_OK
-                                                                       : fail_at(r, begin, "a number beyond what is computed with");
+    return hark_number_read(r->text + begin, end - begin, &node->real) ? HARK_OK : fail_at(r, begin, "a number that is too large");
   return hark_number_read_whole(r->text + begin, end - begin, &node->integer) ? HARK_OK : fail_at(r, begin, "too big integer");
 }
 
@@ -294,7 +293,7 @@ const char *hark_json_fit_text(hark_json_fit fit) {
     case HARK_JSON_FITS: return "fits";
     case HARK_JSON_TOO_DEEP: return "nested too deeply";
     case HARK_JSON_TOO_MANY: return "too many values";
-    case HARK_JSON_ODD_BYTE: return "a byte that cannot stand here";
+    case HARK_JSON_ODD_BYTE: return "a byte that is not allowed here";
   }
   return "does not fit";
 }

@@ -103,7 +103,7 @@ static hark_status scan_header(hark_context *context, const char *path, const ch
     case HARK_JSON_TOO_MANY: return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + at, limits.values);
     case HARK_JSON_ODD_BYTE: break;
   }
-  return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + at);
+  return bad(context, path, "byte %zu: a header can contain only objects, lists, texts and whole numbers from 0", LENGTH_BYTES + at);
 }
 
 /* Reads and parses the header; *data_begin is the offset after it. */
@@ -121,7 +121,7 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
   HARK_TRY(read_bytes(context, file, raw, sizeof raw, 0));
   for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | raw[i];
   if (length > file->size - LENGTH_BYTES && seen > LENGTH_BYTES && front[LENGTH_BYTES] != '{')
-    return bad(context, path, "is no safetensors file: its front is neither a length nor a header");
+    return bad(context, path, "is not a safetensors file: it begins with neither a length nor a header");
   if (length > HARK_SAFETENSORS_HEADER_BYTES) {
     return bad(context, path, "byte 0: header of %" PRIu64 " bytes, at most %" PRIu64 " expected", length, HARK_SAFETENSORS_HEADER_BYTES);
   }
@@ -149,7 +149,7 @@ static hark_status read_type(hark_context *context, const char *path, const char
                              const stored_type **out) {
   char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
   const char *const given = hark_json_text(value);
-  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", shown(name, text));
+  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype is missing or not a text", shown(name, text));
   for (size_t i = 0; i < type_count; i++) {
     if (strcmp(types[i].name, given) == 0) {
       *out = &types[i];
@@ -164,7 +164,8 @@ static hark_status read_type(hark_context *context, const char *path, const char
 static hark_status read_shape(hark_context *context, const char *path, const hark_json_node *value, const stored_type *type,
                               hark_stored_tensor *t) {
   char text[SHOWN_BYTES + 4];
-  if (!hark_json_is(value, HARK_JSON_LIST)) return bad(context, path, "tensor \"%s\": shape missing or no list", shown(t->name, text));
+  if (!hark_json_is(value, HARK_JSON_LIST))
+    return bad(context, path, "tensor \"%s\": shape is missing or not a list", shown(t->name, text));
   const int64_t rank = value->count;
   if (rank > HARK_MAX_RANK)
     return bad(context, path, "tensor \"%s\": rank %" PRId64 ", at most %d expected", shown(t->name, text), rank, HARK_MAX_RANK);
@@ -174,7 +175,7 @@ static hark_status read_shape(hark_context *context, const char *path, const har
   const hark_json_node *extent = value->first;
   for (int i = 0; i < t->rank; i++, extent = extent->next) {
     if (extent->kind != HARK_JSON_INTEGER || extent->integer < 0) {
-      return bad(context, path, "tensor \"%s\": shape: extent %d is no whole number from 0", shown(t->name, text), i);
+      return bad(context, path, "tensor \"%s\": shape: extent %d is not a whole number from 0", shown(t->name, text), i);
     }
     t->shape[i] = extent->integer;
     if (t->shape[i] > 0 && bits > (uint64_t)INT64_MAX / (uint64_t)t->shape[i]) {
@@ -184,7 +185,7 @@ static hark_status read_shape(hark_context *context, const char *path, const har
     bits *= (uint64_t)hark_max(t->shape[i], 1);
   }
   if (empty) bits = 0;
-  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", shown(t->name, text), bits);
+  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are not whole bytes", shown(t->name, text), bits);
   t->bytes = bits / 8;
   return HARK_OK;
 }
@@ -194,7 +195,7 @@ static hark_status read_offsets(hark_context *context, const char *path, const h
   char text[SHOWN_BYTES + 4];
   const bool pair = hark_json_is(value, HARK_JSON_LIST) && value->count == 2;
   if (!pair || value->first->kind != HARK_JSON_INTEGER || value->first->next->kind != HARK_JSON_INTEGER) {
-    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", shown(t->name, text));
+    return bad(context, path, "tensor \"%s\": data_offsets is missing or not a pair of whole numbers", shown(t->name, text));
   }
   const int64_t begin = value->first->integer, end = value->first->next->integer;
   if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
@@ -236,7 +237,7 @@ static hark_status check_metadata(hark_context *context, const char *path, const
   if (metadata->count > HARK_SAFETENSORS_TENSORS)
     return bad(context, path, METADATA_KEY ": more than %d entries", HARK_SAFETENSORS_TENSORS);
   for (const hark_json_node *entry = metadata->first; entry != NULL; entry = entry->next) {
-    if (hark_json_text(entry) == NULL) return bad(context, path, METADATA_KEY ": \"%s\" is no text", shown(entry->name, text));
+    if (hark_json_text(entry) == NULL) return bad(context, path, METADATA_KEY ": \"%s\" is not a text", shown(entry->name, text));
   }
   return HARK_OK;
 }
@@ -260,7 +261,7 @@ static hark_status check_cover(hark_context *context, const hark_safetensors *fi
     const hark_stored_tensor *const t = &file->tensors[i];
     if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", shown(t->name, text));
     if (t->offset > at) {
-      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", shown(t->name, text),
+      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes before it belong to no tensor", shown(t->name, text),
                  t->offset - at);
     }
     at += t->bytes;

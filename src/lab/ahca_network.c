@@ -78,8 +78,8 @@ static hark_status declare_score(hark_lab_ahca *n, const char *name, hark_linear
   return hark_linear_declare(n->training.context, &n->training.parameters, n->config.width, 1, true, HARK_DEVIATION_XAVIER, name, layer);
 }
 
-/* Query and key of a boundary begin as x plus one constant, as large as x: neighbours are alike, and boundaries are the exception that has to be
- * learned. Without the constant every other token would begin a chunk, and a network that cuts everywhere labels everything right. */
+/* Query and key of a boundary begin as x plus one constant, as large as x: neighbours are alike, and boundaries are the exception that has
+ * to be learned. Without the constant every other token would begin a chunk, and a network that cuts everywhere labels everything right. */
 static hark_status declare_boundary(hark_lab_ahca *n) {
   const int64_t d = n->config.width;
   static const char *const names[] = {"boundary.query", "boundary.key"};
@@ -418,7 +418,8 @@ static hark_status settle_depth(pass *p, hark_value h, hark_value *score) {
   return add_penalty(p, loss);
 }
 
-/* Layer `number` on the chunks that have it. Fixed chunks are as many in every sequence, so that how many run is known; of learned ones the most are. */
+/* Layer `number` on the chunks that have it. Fixed chunks are as many in every sequence, so that how many run is known; of learned ones the
+ * most are. */
 static hark_status deep_layer(const pass *p, int64_t number, hark_value score, hark_value *h) {
   hark_lab_ahca *const n = p->n;
   const hark_lab_ahca_config *c = &n->config;

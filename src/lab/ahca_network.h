@@ -1,4 +1,5 @@
-/* ahca_network.h - small networks of adaptive hierarchical compressed attention for the experiments ahca-*, put together from the operators.
+/* ahca_network.h - small networks of adaptive hierarchical compressed attention for the experiments ahca-*, put together from the
+ * operators.
  *
  *   x = embedding[token] (+ position in chunk)                       [T, d]        B sequences of M tokens
  *   chunks: every `chunk` rows, or learned                           K of them
@@ -95,8 +96,8 @@ typedef struct hark_lab_ahca {
 /* Makes a batch: host_tokens and host_targets (one a chunk, or one a token) of the network, from the random numbers of one stream. */
 typedef hark_status hark_lab_ahca_draw(hark_lab_ahca *network, uint32_t stream, void *user);
 
-/* `run` tells networks of an experiment apart, from 0 to 127: initial values and batches depend on it. Whatever happens, close frees what is
- * there. Errors: HARK_OUT_OF_MEMORY and those of the layers. */
+/* `run` tells networks of an experiment apart, from 0 to 127: initial values and batches depend on it. Whatever happens, close frees what
+ * is there. Errors: HARK_OUT_OF_MEMORY and those of the layers. */
 HARK_MUST_CHECK hark_status hark_lab_ahca_open(hark_lab *lab, const hark_lab_ahca_config *config, uint32_t run, hark_lab_ahca *out);
 void hark_lab_ahca_close(hark_lab_ahca *network);
 
@@ -104,8 +105,8 @@ void hark_lab_ahca_close(hark_lab_ahca *network);
 HARK_MUST_CHECK hark_status hark_lab_ahca_train(hark_lab_ahca *network, int64_t steps, double peak, hark_lab_ahca_draw *draw, void *user,
                                                 double *loss);
 
-/* A pass over test batch number `batch`, which no training sees; what it read and predicted is in host_tokens, host_targets and host_predicted,
- * *loss, where not NULL, is its cross-entropy in nats. */
+/* A pass over test batch number `batch`, which no training sees; what it read and predicted is in host_tokens, host_targets and
+ * host_predicted, *loss, where not NULL, is its cross-entropy in nats. */
 HARK_MUST_CHECK hark_status hark_lab_ahca_test(hark_lab_ahca *network, uint32_t batch, hark_lab_ahca_draw *draw, void *user, double *loss);
 
 /* A pass of a hark_lab_ahca, for the functions of training.h. */

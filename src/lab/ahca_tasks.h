@@ -1,8 +1,8 @@
 /* ahca_tasks.h - three tasks, each of which one part of adaptive hierarchical compressed attention is for.
  *
- *   needle   M = 512 tokens, one of which, anywhere, is one of 16 labels: all 32 chunks must tell which. What passes between chunks
- *   maps     a chunk is a flag and a map f of 8 symbols: unflagged ones (3 of 4) are asked f(0), flagged ones f(f(f(0))). Depth
- *   runs     runs of 3 to 13 tokens of one of 16 topics, four tokens a topic; every token is asked its topic, from its chunk alone. Boundaries
+ *   needle   M = 512 tokens, one of which, anywhere, is one of 16 labels, the target of all 32 chunks. What passes between chunks
+ *   maps     a chunk is a flag and a map f of 8 symbols: unflagged ones (3 of 4) have target f(0), flagged ones f(f(f(0))). Depth
+ *   runs     runs of 3 to 13 tokens of one of 16 topics, four tokens a topic; every token has its topic as target. Boundaries
  */
 #ifndef HARK_LAB_AHCA_TASKS_H
 #define HARK_LAB_AHCA_TASKS_H
@@ -21,8 +21,8 @@ typedef struct hark_lab_study {
 #define HARK_LAB_MAPS_STEPS 1500
 #define HARK_LAB_RUNS_STEPS 1200
 
-/* What experiments begin with: learned selection; learned depth of capacity 1/4 of 4 layers; learned boundaries, smoothed, with token outputs that carry
- * their gradient. */
+/* What experiments begin with: learned selection; learned depth of capacity 1/4 of 4 layers; learned boundaries, smoothed, with token
+ * outputs that carry their gradient. */
 hark_lab_ahca_config hark_lab_needle_config(void);
 hark_lab_ahca_config hark_lab_maps_config(void);
 hark_lab_ahca_config hark_lab_runs_config(void);

@@ -107,12 +107,12 @@ static double propagated(const hark_bound_network *network, const hark_bound_lay
   return sum;
 }
 
-static bool asks_at_the_end(const hark_bound_network *network) { return network->query && !network->single; }
+static bool ends_with_query(const hark_bound_network *network) { return network->query && !network->single; }
 
 /* Lambda: |attention(W^q msk, X W^k, X W^v)| moves by at most this times |X - X^|, |msk| <= 1. */
 static double aggregation_constant(const hark_bound_network *network, double radius) {
   double sum = 0;
-  if (!asks_at_the_end(network)) return 1; /* the mean; in single it is the layer itself */
+  if (!ends_with_query(network)) return 1; /* the mean; in single it is the layer itself */
   for (int64_t i = 0; i < network->heads; i++) {
     const hark_bound_head *const h = &network->aggregation[i];
     sum += h->value.a * (1 + radius / score_scale(network) * (h->query.a + h->key.a * radius) * h->key.a);
@@ -142,8 +142,8 @@ static double head_norm(const hark_bound_network *network) {
 /* Largest change of a number of the output when every weight moves by its bound times x, over x. The ball does not increase distances in
  * the 2-norm, which is at most sqrt(d_y) times the largest number. */
 static double moved_by_all(const hark_bound_network *network, const hark_bound_layer *layers, double last_radius) {
-  double values = asks_at_the_end(network) ? 0 : 1; /* the pooled row has a norm of at most this times R(T) */
-  for (int64_t i = 0; i < network->heads && asks_at_the_end(network); i++) values += network->aggregation[i].value.a;
+  double values = ends_with_query(network) ? 0 : 1; /* the pooled row has a norm of at most this times R(T) */
+  for (int64_t i = 0; i < network->heads && ends_with_query(network); i++) values += network->aggregation[i].value.a;
   const double sum = aggregation_constant(network, last_radius) * last_radius * propagated(network, layers, true) +
                      moved_by_query(network, layers, last_radius) + values * last_radius * head_norm(network);
   return network->norm == HARK_BOUND_INFINITY ? sqrt((double)network->responses) * sum : sum;
@@ -167,7 +167,7 @@ hark_bound_sum hark_bound_all(const hark_bound_network *network, const hark_boun
       t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta_printed * layers[0].radius)) + sqrt(log1p(quotient(kappa_printed, zeta_printed)));
   const double corrected = t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta * inner * inner)) +
                            sqrt(log1p(kappa * hark_lab_smaller(t, 1 + 1 / (zeta * inner * inner)))); /* a geometric sum of T terms */
-  const double aggregated = d * (double)network->responses + (asks_at_the_end(network) ? (2 + h) * d * d : 0) + (network->query ? d : 0);
+  const double aggregated = d * (double)network->responses + (ends_with_query(network) ? (2 + h) * d * d : 0) + (network->query ? d : 0);
   const double moved = moved_by_all(network, layers, last_radius);
   const double matrices = (network->single ? d * d : 2 * d * (double)network->inner * t) + (2 + h) * d * d * t;
   return (hark_bound_sum){

@@ -152,11 +152,11 @@ static hark_status make_regressions(hark_lab *lab, int64_t sequences, int64_t le
 
 /* r->y of `count` sequences: tokens [count, length, TOKEN], masks [count, masks, DC]. */
 static hark_status predict(hark_context *context, const regressions *r, const double *weights, const double *tokens, const double *masks,
-                           int64_t count, int64_t length, int64_t asked, hark_call *call) {
+                           int64_t count, int64_t length, int64_t query_count, hark_call *call) {
   hark_lab_multiply(count * length, TOKEN, DC, tokens, weights, r->covariate);
   hark_lab_multiply(count * length, TOKEN, DR, tokens, weights + AT_RESPONSE, r->response);
-  hark_lab_multiply(count * asked, DC, DC, masks, weights + AT_MASK, r->query);
-  HARK_TRY(call_of(context, r, count, length, asked, call));
+  hark_lab_multiply(count * query_count, DC, DC, masks, weights + AT_MASK, r->query);
+  HARK_TRY(call_of(context, r, count, length, query_count, call));
   return hark_operator_forward(context, call);
 }
 
@@ -227,8 +227,8 @@ static hark_status measure_curvature(trainer *t, const double *weights, double *
     hark_call call;
     hark_lab_tick(t->lab, 0, 0);
     HARK_TRY(predict(t->lab->context, r, weights, t->tokens + first * L * TOKEN, t->masks + first * MASKS * DC, count, L, MASKS, &call));
-    for (int64_t asked = 0; asked < (int64_t)MASKS * DR; asked++) { /* of every sequence one number at a time */
-      for (int64_t j = 0; j < count * MASKS * DR; j++) r->dy[j] = j % ((int64_t)MASKS * DR) == asked;
+    for (int64_t output = 0; output < (int64_t)MASKS * DR; output++) { /* of every sequence one number at a time */
+      for (int64_t j = 0; j < count * MASKS * DR; j++) r->dy[j] = j % ((int64_t)MASKS * DR) == output;
       HARK_TRY(hark_operator_backward(t->lab->context, &call));
       for (int64_t s = 0; s < count; s++) {
         const double *const tokens = t->tokens + (first + s) * L * TOKEN, *const masks = t->masks + (first + s) * MASKS * DC;

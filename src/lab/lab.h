@@ -129,8 +129,8 @@ typedef struct hark_lab {
   hark_lab_criterion criteria[HARK_LAB_CRITERIA];
   hark_lab_panel panels[HARK_LAB_PANELS];
   struct hark_lab_block *blocks; /* memory of its own, see hark_lab_numbers() */
-  /* Called now and then while work goes on, for whoever shows it; NULL: nobody does. `all` more than 0: `done` of so many steps of what is at work,
-   * which an experiment may have many of. */
+  /* Called now and then while work goes on, for whoever shows it; NULL: nobody does. `all` more than 0: `done` of so many steps of what is
+   * at work, which an experiment may have many of. */
   void (*tick)(void *user, const struct hark_lab *lab, int64_t done, int64_t all);
   void *tick_user;
 } hark_lab;
@@ -189,10 +189,12 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* Work goes on. Whatever draws, allocates, trains or fills a table does this already: experiments call it where they compute for seconds without. */
+/* Work goes on. Whatever draws, allocates, trains or fills a table does this already: experiments call it where they compute for seconds
+ * without. */
 void hark_lab_tick(const hark_lab *lab, int64_t done, int64_t all);
 
-/* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has left. */
+/* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has
+ * left. */
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
 

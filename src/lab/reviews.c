@@ -38,7 +38,7 @@ enum { SHUFFLE_STREAM = 1 << 21, TRAIN_STREAM, TEST_STREAM, PIECES_STREAM, POPUL
 enum { WIDTH, COUNT, MASKED, FREQUENCIES, BEST, ZERO, GAP, GAP_ERROR, EXPECTED, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"width", "frozen", NULL},
                                                  {"n", "windows", NULL},
-                                                 {"masked cross-entropy", "nats a byte", NULL},
+                                                 {"masked cross-entropy", "nats per byte", NULL},
                                                  {"entropy of bytes", "nats", NULL},
                                                  {"loss of the best theta", NULL, NULL},
                                                  {"loss of zero", NULL, NULL},
@@ -151,8 +151,8 @@ typedef struct network {
   hark_parameter_id bytes, places;
   hark_linear features, query, key, value, letters;
   hark_tensor byte_ids, place_ids, offsets; /* [B, 64], [B + 1] */
-  hark_tensor asked_ids, targets, asked_offsets, middle_ids, middle_offsets;
-  int32_t host_bytes[BATCH * WINDOW], host_asked[BATCH * HIDDEN], host_targets[BATCH * HIDDEN];
+  hark_tensor query_ids, targets, query_offsets, middle_ids, middle_offsets;
+  int32_t host_bytes[BATCH * WINDOW], host_queries[BATCH * HIDDEN], host_targets[BATCH * HIDDEN];
   bool in_the_middle; /* one query there, and no prediction of bytes */
   hark_value out, loss;
 } network;
@@ -196,17 +196,17 @@ static hark_status build(network *n, int64_t width) {
   for (int i = 0; i < BATCH * WINDOW; i++) n->host_bytes[i] = i % WINDOW;
   HARK_TRY(make_ids(n, (int64_t)BATCH * WINDOW, n->host_bytes, &n->place_ids));
   HARK_TRY(make_ids(n, (int64_t)BATCH * WINDOW, n->host_bytes, &n->byte_ids));
-  HARK_TRY(make_ids(n, (int64_t)BATCH * HIDDEN, n->host_asked, &n->asked_ids));
+  HARK_TRY(make_ids(n, (int64_t)BATCH * HIDDEN, n->host_queries, &n->query_ids));
   HARK_TRY(make_ids(n, (int64_t)BATCH * HIDDEN, n->host_targets, &n->targets));
   HARK_TRY(make_ids(n, BATCH, middle, &n->middle_ids));
   HARK_TRY(make_offsets(n, WINDOW, &n->offsets));
-  HARK_TRY(make_offsets(n, HIDDEN, &n->asked_offsets));
+  HARK_TRY(make_offsets(n, HIDDEN, &n->query_offsets));
   return make_offsets(n, 1, &n->middle_offsets);
 }
 
 static void close_network(network *n) {
-  hark_tensor *const tensors[] = {&n->byte_ids, &n->place_ids,     &n->offsets,    &n->asked_ids,
-                                  &n->targets,  &n->asked_offsets, &n->middle_ids, &n->middle_offsets};
+  hark_tensor *const tensors[] = {&n->byte_ids, &n->place_ids,     &n->offsets,    &n->query_ids,
+                                  &n->targets,  &n->query_offsets, &n->middle_ids, &n->middle_offsets};
   if (n->training.context == NULL) return;
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) hark_tensor_destroy(n->training.context, tensors[i]);
   hark_lab_training_close(&n->training);
@@ -244,7 +244,7 @@ static hark_status attend(network *n, const hark_forward *forward, int64_t each,
   HARK_TRY(hark_linear_apply(forward, &n->query, of_places, &inputs[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &n->key, of_rows, &inputs[KEY]));
   HARK_TRY(hark_linear_apply(forward, &n->value, of_rows, &inputs[VALUE]));
-  HARK_TRY(hark_tape_leaf(forward->tape, n->in_the_middle ? &n->middle_offsets : &n->asked_offsets, NULL, &inputs[QUERY_OFFSETS]));
+  HARK_TRY(hark_tape_leaf(forward->tape, n->in_the_middle ? &n->middle_offsets : &n->query_offsets, NULL, &inputs[QUERY_OFFSETS]));
   HARK_TRY(hark_tape_leaf(forward->tape, &n->offsets, NULL, &inputs[KEY_OFFSETS]));
   return hark_tape_apply(forward->tape, &hark_op_attention, &attributes, INPUTS, inputs, 0, &n->out);
 }
@@ -252,14 +252,14 @@ static hark_status attend(network *n, const hark_forward *forward, int64_t each,
 static hark_status pass(void *user, const hark_forward *forward, hark_value *loss) {
   static const hark_cross_entropy_attributes mean = {.weight = 1. / (BATCH * HIDDEN), .ignore = -1};
   network *const n = user;
-  hark_value parts[2] = {0}, x = 0, asked = 0, scored[2] = {0}, outputs[HARK_MAX_OUTPUTS] = {0};
+  hark_value parts[2] = {0}, x = 0, queries = 0, scored[2] = {0}, outputs[HARK_MAX_OUTPUTS] = {0};
   HARK_TRY(look_up(forward, n->bytes, &n->byte_ids, &parts[0]));
   HARK_TRY(look_up(forward, n->places, &n->place_ids, &parts[1]));
   HARK_TRY(hark_tape_apply(forward->tape, &hark_op_add, NULL, 2, parts, 0, &x));
   HARK_TRY(features_of(n, forward, x, &x));
-  HARK_TRY(look_up(forward, n->places, n->in_the_middle ? &n->middle_ids : &n->asked_ids, &asked));
-  HARK_TRY(features_of(n, forward, asked, &asked));
-  HARK_TRY(attend(n, forward, n->in_the_middle ? 1 : HIDDEN, asked, x));
+  HARK_TRY(look_up(forward, n->places, n->in_the_middle ? &n->middle_ids : &n->query_ids, &queries));
+  HARK_TRY(features_of(n, forward, queries, &queries));
+  HARK_TRY(attend(n, forward, n->in_the_middle ? 1 : HIDDEN, queries, x));
   if (n->in_the_middle) return HARK_OK;
   HARK_TRY(hark_linear_apply(forward, &n->letters, n->out, &scored[0]));
   HARK_TRY(hark_tape_leaf(forward->tape, &n->targets, NULL, &scored[1]));
@@ -279,11 +279,11 @@ static void take_window(const part *p, int64_t number, const hark_random_stream 
 
 /* HIDDEN positions of a window, all different. */
 static void hide(network *n, int64_t window, const hark_random_stream *words, uint64_t *drawn) {
-  int32_t *const bytes = n->host_bytes + window * WINDOW, *const asked = n->host_asked + window * HIDDEN;
+  int32_t *const bytes = n->host_bytes + window * WINDOW, *const queries = n->host_queries + window * HIDDEN;
   for (int64_t i = 0; i < HIDDEN;) {
     const int32_t place = (int32_t)(hark_random_word(words, (*drawn)++) % WINDOW);
     if (bytes[place] == BYTES) continue;
-    asked[i] = place;
+    queries[i] = place;
     n->host_targets[window * HIDDEN + i++] = bytes[place];
     bytes[place] = BYTES;
   }
@@ -298,7 +298,7 @@ static hark_status draw_masked(network *n, const part *p, const hark_random_stre
     hide(n, b, words, drawn);
   }
   HARK_TRY(hark_tensor_write(context, &n->byte_ids, n->host_bytes));
-  HARK_TRY(hark_tensor_write(context, &n->asked_ids, n->host_asked));
+  HARK_TRY(hark_tensor_write(context, &n->query_ids, n->host_queries));
   return hark_tensor_write(context, &n->targets, n->host_targets);
 }
 

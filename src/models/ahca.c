@@ -1,8 +1,8 @@
 /* ahca.c - the configuration and parameters of adaptive hierarchical compressed attention; ahca_pass.c has the pass. See ahca.h.
  *
- * Initial weights, those of the laboratory's networks (lab/ahca_network.c): linear layers keep the size of what they read, deviation 1 / sqrt(in), and
- * 1 / sqrt(2 layers) of that where they write into the residual stream; learned queries have deviation 1, boundaries begin at the identity. Tables
- * of positions are as large as what they are added to. docs/mathematics/ahca.md has the reasons.
+ * Initial weights, those of the laboratory's networks (lab/ahca_network.c): linear layers keep the size of what they read, deviation 1 /
+ * sqrt(in), and 1 / sqrt(2 layers) of that where they write into the residual stream; learned queries have deviation 1, boundaries begin at
+ * the identity. Tables of positions are as large as what they are added to. docs/mathematics/ahca.md has the reasons.
  */
 #include "models/ahca.h"
 
@@ -39,8 +39,8 @@ static double content_deviation(const hark_network_config *config) {
   return config->embedding_deviation != 0 ? config->embedding_deviation : HARK_INITIAL_DEVIATION;
 }
 
-/* About what an element of a slot has: the mean of n rows of independent elements of deviation e has e / sqrt(n). With a small e learned queries begin
- * with nearly equal weights, so that a slot is the mean of the chunk. */
+/* About what an element of a slot has: the mean of n rows of independent elements of deviation e has e / sqrt(n). With a small e learned
+ * queries begin with nearly equal weights, so that a slot is the mean of the chunk. */
 static double slot_deviation(const hark_network_config *config) {
   const hark_ahca_config *options = &config->ahca;
   const int64_t rows = options->primary_pool == HARK_AHCA_POOL_ATTENTION ? options->chunk_size
@@ -134,10 +134,11 @@ static hark_status declare_compressor(hark_context *context, hark_network *netwo
   return hark_ahca_declare_linear(context, network, second, out, out, hark_ahca_deviation(out), &compressor->second);
 }
 
-/* Query and key of a boundary begin as x plus one constant, as large as x: q_t = x_t + e, k_{t-1} = x_{t-1} + e. Of elements that are independent and
- * of deviation e, q . k is about d e^2 and |q|^2 and |k|^2 about 2 d e^2, so that the cosine of neighbours is 1/2, within 0.7 / sqrt(d), and p about
- * 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is about 0 and p about 1/2, every other token
- * begins a chunk, and a network that cuts everywhere labels everything right. These two layers have their bias in every model therefore. */
+/* Query and key of a boundary begin as x plus one constant, as large as x: q_t = x_t + e, k_{t-1} = x_{t-1} + e. Of elements that are
+ * independent and of deviation e, q . k is about d e^2 and |q|^2 and |k|^2 about 2 d e^2, so that the cosine of neighbours is 1/2, within
+ * 0.7 / sqrt(d), and p about 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is
+ * about 0 and p about 1/2, every other token begins a chunk, and a network that cuts everywhere labels everything right. These two layers
+ * have their bias in every model therefore. */
 static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
   const int64_t width = network->config.width;
   const hark_parameter_spec weight = {.rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true};

@@ -1,7 +1,7 @@
 /* ahca.h - adaptive hierarchical compressed attention (Horner 2024); docs/mathematics/ahca.md.
  *
  *   x = embedding[token]                                              [T, D]      packed sequences
- *   chunks of every sequence, K in all                                            fixed, after a delimiter, at valleys of similarity, or learned
+ *   chunks of every sequence, K in all: fixed, after a delimiter, at valleys of similarity, or learned
  *   C1_k = pool(W x + position in chunk)                              [K, C1, d']  (learned chunks: smoothed)
  *   C2   = pool(W C1 + chunk + slot), min(C2, chunks C1) a sequence   [.., d'']
  *   S    = the Cs of largest score s (or norm, product with the mean query, medoids)
@@ -9,10 +9,10 @@
  *   h_k += F_1(h_k);  l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)      F: pre-norm self-attention of a chunk's slots and feed-forward
  *   logits = W2 relu(W1 mean(norm(h)) + b1) + b2        of sequences; ahca_heads.c has those of tokens
  *
- * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence, or ceil(c_l K) where
- * every layer has a capacity of its own. In training all have all layers for the first 40 % of the steps, and the capacity falls until 70 %.
- * Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected the Cs selected
- * tokens take the chunks' place: they attend to all of C2 and have layers.
+ * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence, or ceil(c_l K)
+ * where every layer has a capacity of its own. In training all have all layers for the first 40 % of the steps, and the capacity falls
+ * until 70 %. Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected
+ * the Cs selected tokens take the chunks' place: they attend to all of C2 and have layers.
  *
  * It is no decoder: pools, selection, ranks and maxima over a sequence tell a token of those behind it.
  */
@@ -21,8 +21,8 @@
 
 #include "models/network.h"
 
-/* Ids of what a pass found out, for reports: valid until the tape's next reset; 0: the model has none. Lists have the length that their contents
- * have, but in a run for shapes alone. */
+/* Ids of what a pass found out, for reports: valid until the tape's next reset; 0: the model has none. Lists have the length that their
+ * contents have, but in a run for shapes alone. */
 typedef struct hark_ahca_trace {
   hark_value chunks;           /* i64 [K + 1]: first rows */
   hark_value sequences;        /* i64 [S + 1]: first chunks */
@@ -34,16 +34,16 @@ typedef struct hark_ahca_trace {
   hark_value probability;      /* [T], of learned boundaries, settled */
 } hark_ahca_trace;
 
-/* Which global tokens are selected: writes rows of `global`, or -1 for none, into index [S, Cs]. global [.., d''] as pooled, offsets i64 [S + 1] those
- * of sequences in its rows. Tensors are the backend's memory, good during the call. */
+/* Which global tokens are selected: writes rows of `global`, or -1 for none, into index [S, Cs]. global [.., d''] as pooled, offsets i64 [S
+ * + 1] those of sequences in its rows. Tensors are the backend's memory, good during the call. */
 typedef hark_status hark_ahca_chooser(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index);
 
 /* What the caller decides in place of the model's rules. */
 typedef struct hark_ahca_given {
-  const hark_tensor
-      *starts; /* i64 [K + 1]: first tokens of chunks and the row after the last, each sequence's first token among them; chunks
-                                within the configuration's minimum (fixed: 1) and maximum, and of a sequence no more than the model's context has at
-                                most by the rule where there are tables or a kernel of their positions. NULL: by the rule */
+  /* i64 [K + 1]: first tokens of chunks and the row after the last, each sequence's first token among them; chunks within the
+   * configuration's minimum (fixed: 1) and maximum, and of a sequence no more than the model's context has at most by the rule where there
+   * are tables or a kernel of their positions. NULL: by the rule. */
+  const hark_tensor *starts;
   hark_ahca_chooser *choose; /* NULL: by the configuration's selection */
   void *user;
   hark_tensor *index; /* i32 [S, Cs], which choose fills; the caller's until the backward is done */

@@ -4,8 +4,9 @@
  *   tokens            y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo',   k the chunk of t
  *                     logits = W2 relu(W1 norm(y_t) + b1) + b2
  *
- * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's number alone,
- * as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how certain the boundaries are.
+ * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's
+ * number alone, as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how
+ * certain the boundaries are.
  */
 #include <hark/experimental.h>
 

@@ -51,8 +51,8 @@ hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, hark_segm
   return hark_ahca_apply(p, &hark_op_segment_pool, &attributes, 2, inputs, out);
 }
 
-/* The list itself is not released: the shorter one lies in its memory. It is a value of its own also where it is as long, or the run has no data: all
- * passes have as many values. */
+/* The list itself is not released: the shorter one lies in its memory. It is a value of its own also where it is as long, or the run has no
+ * data: all passes have as many values. */
 hark_status hark_ahca_shorten(const hark_ahca_pass *p, int64_t count, hark_value *list) {
   hark_tensor part = *hark_tape_tensor(p->tape, *list);
   if (part.data != NULL && count < part.shape[0]) part.shape[0] = count;

@@ -1,8 +1,8 @@
 /* ahca_pass.h - a pass of adaptive hierarchical compressed attention while it is recorded, and what its parts share. See ahca.h.
  *
- * Legend: T tokens of the pass, S sequences, K chunks, C1 and C2 slots of both levels, Cs selected tokens, I units that a layer runs on. A unit is
- * what goes through the layers: a chunk with its C1 slots, or a selected token alone. Extents are those that the data have; in a run for shapes
- * alone they are the most that may occur.
+ * Legend: T tokens of the pass, S sequences, K chunks, C1 and C2 slots of both levels, Cs selected tokens, I units that a layer runs on. A
+ * unit is what goes through the layers: a chunk with its C1 slots, or a selected token alone. Extents are those that the data have; in a
+ * run for shapes alone they are the most that may occur.
  */
 #ifndef HARK_MODELS_AHCA_PASS_H
 #define HARK_MODELS_AHCA_PASS_H
@@ -36,7 +36,8 @@ typedef struct hark_ahca_pass {
   /* What units attend to: the selected tokens, or for these all of C2. */
   hark_value asked, asked_offsets, term; /* log sigmoid of their scores; 0: they have none */
   int64_t asked_rows;                    /* of a sequence, at most */
-  /* With a positional kernel: log G among the slots of a chunk; and of every chunk the places of the selected tokens, their terms, its first pair. */
+  /* With a positional kernel: log G among the slots of a chunk; and of every chunk the places of the selected tokens, their terms, its
+   * first pair. */
   hark_value slot_kernel, pair_place, pair_bias, pair_offsets;
   /* Units. */
   hark_value unit_offsets, unit_rows; /* of sequences in units and in their rows */
@@ -80,7 +81,8 @@ typedef struct hark_ahca_ragged {
 HARK_MUST_CHECK hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r, hark_value *out);
 /* What attention within units, or of ragged rows, begins with. */
 hark_attention_desc hark_ahca_describe(const hark_ahca_pass *p, int64_t width, int64_t value_width);
-/* Who asks whom by the projections of `attention`: r's key names the rows asked, and its query those that ask. *out: the output projection. */
+/* Who asks whom by the projections of `attention`: r's key names the rows asked, and its query those that ask. *out: the output
+ * projection. */
 HARK_MUST_CHECK hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
                                           hark_value *out);
 

@@ -1,10 +1,10 @@
 /* ahca_positional.c - positional kernels of the distance in chunks. See ahca_pass.h.
  *
- *   chunks that ask selected tokens   logit += log G(|k - c|),        c where the token's bin of the second pooling has its middle, in chunks
+ *   chunks that ask selected tokens   logit += log G(|k - c|), c: middle of the token's bin of the second pooling, in chunks
  *   slots of a chunk                  logit += log G(|i - j| / C1)
  *
- * One kernel for the model, whose parameters start for as many chunks as the context has. Every chunk sees the selected tokens at distances of its own,
- * so that their keys and values are gathered once for each chunk: K Cs rows.
+ * One kernel for the model, whose parameters start for as many chunks as the context has. Every chunk sees the selected tokens at distances
+ * of its own, so that their keys and values are gathered once for each chunk: K Cs rows.
  */
 #include <hark/experimental.h>
 

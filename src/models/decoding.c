@@ -548,7 +548,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes, expected at least %zu", bytes, sizeof *header + sizeof checksum);
   memcpy(header, data, sizeof *header);
   if (memcmp(header->magic, saved_magic, sizeof saved_magic) != 0)
-    return hark_fail(context, HARK_BAD_FILE, "saved decoding: these bytes are none");
+    return hark_fail(context, HARK_BAD_FILE, "saved decoding: the bytes are not a saved decoding");
   if (header->version != SAVED_VERSION)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: version %" PRIu64 ", this hark reads %d", header->version, SAVED_VERSION);
   if (header->bytes != bytes)

@@ -134,7 +134,7 @@ static hark_status read_number(const description_reader *r, const hark_model_opt
   const bool whole = node->kind == HARK_JSON_INTEGER, must_be_whole = row->option.type == HARK_OPTION_INT;
   char is[HARK_NUMBER_BYTES];
   if (!whole && (must_be_whole || node->kind != HARK_JSON_REAL))
-    return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is no %s", r->name, row->option.name, must_be_whole ? "whole number" : "number");
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is not a %s", r->name, row->option.name, must_be_whole ? "whole number" : "number");
   const double number = whole ? (double)node->integer : node->real;
   hark_option_value value = {.number = number};
   if (must_be_whole) value = (hark_option_value){.whole = node->integer};
@@ -161,7 +161,7 @@ static hark_status read_words(const description_reader *r, const hark_model_opti
 /* Reads a list of numbers, or of texts with several numbers, as in configurations: "10,13". */
 static hark_status read_list(const description_reader *r, const hark_model_option *row, const hark_json_node *node) {
   const hark_model_list *const list = hark_model_list_of(row->option.name);
-  if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is no list", r->name, row->option.name);
+  if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is not a list", r->name, row->option.name);
   for (const hark_json_node *item = node->first; item != NULL; item = item->next) {
     const char *const text = hark_json_text(item);
     hark_list_reading reading = HARK_LIST_WRONG;
@@ -171,7 +171,7 @@ static hark_status read_list(const description_reader *r, const hark_model_optio
     if (reading == HARK_LIST_FULL)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: %s has more than %d numbers", r->name, row->option.name, (int)list->most);
     if (reading == HARK_LIST_WRONG)
-      return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is a list with something else than %s in %s", r->name, row->option.name,
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is a list with items other than %s in %s", r->name, row->option.name,
                        list->whole ? "whole numbers" : "numbers", list->range);
   }
   return HARK_OK;
@@ -190,7 +190,7 @@ static hark_status check_kernel(const description_reader *r, const char *text) {
 
 static hark_status read_text(const description_reader *r, const hark_model_option *row, const hark_json_node *node) {
   const char *const text = hark_json_text(node);
-  if (text == NULL) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is no text", r->name, row->option.name);
+  if (text == NULL) return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is not a text", r->name, row->option.name);
   *(const char **)hark_model_option_field(row, r->config) = text;
   return strcmp(key_of(row), KERNEL_KEY) == 0 ? check_kernel(r, text) : HARK_OK;
 }
@@ -219,7 +219,7 @@ static hark_status read_key(description_reader *r, const char *key, const hark_j
   for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++) {
     if (strcmp(key_of(row), key) != 0) continue;
     if (row->stored == HARK_STORED_NEVER) return HARK_OK;
-    if (r->seen[i]) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is there twice", r->name, key);
+    if (r->seen[i]) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s occurs twice", r->name, key);
     r->seen[i] = true;
     return read_value(r, row, node);
   }

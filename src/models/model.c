@@ -73,7 +73,7 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   return status;
 }
 
-hark_status hark_model_tell_sentences(hark_context *context, hark_model *model) {
+hark_status hark_model_mark_sentences(hark_context *context, hark_model *model) {
   if (model->network->config.sentences) return HARK_OK;
   model->network->config.sentences = true;
   return take_fingerprint(context, model);
@@ -180,9 +180,8 @@ static hark_status read_metadata(hark_context *context, const hark_safetensors *
     options->vocabulary_bytes = strlen(vocabulary);
   }
   if (options->description == NULL)
-    return hark_fail(context, HARK_BAD_FILE,
-                     "%s: does not say what model it is of (metadata \"%s\"): hark export RUN writes a file that does", name,
-                     DESCRIPTION_KEY);
+    return hark_fail(context, HARK_BAD_FILE, "%s: does not describe its model (metadata \"%s\"): hark export RUN writes a file that does",
+                     name, DESCRIPTION_KEY);
   return HARK_OK;
 }
 
@@ -383,7 +382,7 @@ hark_status hark_model_encode(hark_context *context, const hark_model *model, co
   if (bytes <= SIZE_MAX / sizeof *tokens)
     HARK_TRY(hark_check_apart(context, "encode: tokens and text", tokens, bytes * sizeof *tokens, text, bytes, false));
   if (model->examples != NULL) return hark_example_vocabulary_encode(context, model->examples, map_unknown, text, bytes, tokens, count);
-  if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it knows tokens only");
+  if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it has only numbers of tokens");
   return hark_tokenizer_encode(context, model->tokenizer, map_unknown ? HARK_UNKNOWN_IS_MAPPED : HARK_UNKNOWN_IS_ERROR, "text", text, bytes,
                                tokens, count);
 }

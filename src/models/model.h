@@ -25,7 +25,7 @@ struct hark_model {
 HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_model **out);
 
 /* Records that the model was trained on sentences, which older files do not say. Changes the fingerprint if this was not recorded yet. */
-HARK_MUST_CHECK hark_status hark_model_tell_sentences(hark_context *context, hark_model *model);
+HARK_MUST_CHECK hark_status hark_model_mark_sentences(hark_context *context, hark_model *model);
 
 /* Refuses models that cannot continue a text; `name` names the model in messages. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);

@@ -1,9 +1,9 @@
 /* model_options.h - the table of what a model may be: one row is all that an option of a model has, besides its user.
  *
- * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for weights
- * that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h), descriptions of models
- * (description.h), what may change when a run goes on or begins with other weights, and tests/train/test_model_options.c, which walks over it.
- * docs/adding-a-model-option.md adds one.
+ * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for
+ * weights that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h),
+ * descriptions of models (description.h), what may change when a run is resumed or starts with other weights, and
+ * tests/train/test_model_options.c, which walks over it. docs/adding-a-model-option.md adds one.
  */
 #ifndef HARK_MODELS_MODEL_OPTIONS_H
 #define HARK_MODELS_MODEL_OPTIONS_H
@@ -12,9 +12,9 @@
 #include "nn/norm_bound.h"
 #include "options/option.h"
 
-/* What an option says about weights that are there already. What has no bond may change when a run goes on, and when another one begins with its
- * weights nothing is said. A change of the others is refused when a run goes on; when another run begins with the weights it is reported; when a
- * model is evaluated, MEANING may be exchanged. */
+/* What an option says about weights that are there already. An option without a bond may change when a run is resumed; when another
+ * run starts with the weights, its change is not reported. A change of the others is refused when a run is resumed, and reported when
+ * another run starts with the weights. When a model is evaluated, options of MEANING may be exchanged. */
 typedef enum hark_bond {
   HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
   HARK_BOND_MEANING, /* the same weights fit, and mean something else */
@@ -49,16 +49,17 @@ typedef enum hark_stored {
 #define HARK_NEEDS_LATENT "model.architecture latent"
 #define HARK_NEEDS_FINITE "model.architecture finite"
 
-/* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help, needs,
- *              bond, stored, place). Members of one section stand next to each other, and configurations have them in this order. A description
- * has a section's keys in the order of their places, which are those in which files have had them, and of one place in this order; a new option
+/* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help,
+ *              needs, bond, stored, place).
+ * The members of one section are next to each other, and configurations have them in this order. A description has the keys of a section
+ * in the order of their places, which keeps the order of older files; keys with the same place are in the order of the table. A new option
  * has place 1. */
 #define HARK_MODEL_OPTIONS(X)                                                                                                              \
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL, "family of the model: decoder with pre-norm blocks",      \
     NULL, WEIGHTS, ALWAYS, 0)                                                                                                              \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
     "decoder: causal, predicts tokens; encoder: every token sees all others, predicts the class of an example; masked_encoder: predicts "  \
-    "hidden tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
+    "masked tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -81,7 +82,7 @@ typedef enum hark_stored {
   X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
     "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
   X(pooling, "pooling", ENUM, "class", HARK_POOLING_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                    \
-    "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token",                        \
+    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, or its first token",              \
     "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca", WEIGHTS, CHANGED, 2)                 \
@@ -90,7 +91,7 @@ typedef enum hark_stored {
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
     "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\"", NULL, WEIGHTS, CHANGED, 1)      \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
-    "who has parameters of the kernel of their own", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)                                             \
+    "what has separate parameters of the kernel", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)                                                \
   X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \
     "distances are divided by it before the positional kernel, for contexts longer than those of training", HARK_NEEDS_POSITIONAL,         \
     MEANING, CHANGED, 1)                                                                                                                   \
@@ -112,9 +113,9 @@ typedef enum hark_stored {
   X(rotary.pairs, NULL, ENUM, "half", HARK_ROTARY_PAIRS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                               \
   X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "who learns rates of its own, which start at the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)           \
+    "what learns separate rates, which start at the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)            \
   X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)         \
+    "fraction of the pairs that turn, those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)      \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
     "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, "  \
     "a base that grows with the text, or LongRoPE (arXiv 2402.13753)",                                                                     \
@@ -125,7 +126,7 @@ typedef enum hark_stored {
     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
     CHANGED, 1)                                                                                                                            \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "     \
+    "yarn: the fraction of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper " \
     "prints it",                                                                                                                           \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
@@ -153,17 +154,17 @@ typedef enum hark_stored {
   X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same in longer texts",                        \
     "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
-    "which keys a query sees; several words are those of the layers in turn", NULL, MEANING, ALWAYS, 1)                                    \
+    "which keys a query attends to; several words are for the layers in turn", NULL, MEANING, ALWAYS, 1)                                   \
   X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
     "positions to each side that structure window sees", "model.attention.structure window", MEANING, ALWAYS, 1)                           \
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
-    "tokens of a block of structure hierarchical, even", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                                \
+    "tokens of a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                      \
   X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "blocks of structure hierarchical meet those beside them, or the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, \
-    1)                                                                                                                                     \
+    "blocks of structure hierarchical attend to their neighbours, or to the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, \
+    GROUP, 1)                                                                                                                              \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
-    "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query", HARK_NEEDS_HIERARCHICAL,   \
-    MEANING, GROUP, 1)                                                                                                                     \
+    "which query attends to coarse keys of structure hierarchical: the first query of a cell (default) or every query",                    \
+    HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
     "learned bias by distance in the tokens of each level, for structure hierarchical", HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)        \
   X(attention.kernel, "kernel", ENUM, "exp", HARK_KERNEL_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                               \
@@ -181,9 +182,9 @@ typedef enum hark_stored {
   X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \
     "power of the context in the ridge of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                                           \
   X(attention.ridge_learned, "ridge-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "every head learns a ridge of its own, at train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)                                   \
+    "every head learns its own ridge, at train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)                                        \
   X(attention.sigma_learned, "sigma-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "every head learns a sigma of its own, for normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,  \
+    "every head learns its own sigma, for normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,       \
     GROUP, 1)                                                                                                                              \
   X(attention.unit, "unit-norm", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
     "divide queries and keys by their lengths before the kernel of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                  \
@@ -191,10 +192,10 @@ typedef enum hark_stored {
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "how ahca cuts a sequence: chunks of chunk_size tokens, after a delimiter, at valleys of similarity, or where a learned probability "  \
-    "says",                                                                                                                                \
+    "decides",                                                                                                                             \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "tokens of a fixed chunk, and what learned ones have on average", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                  \
+    "tokens of a fixed chunk, and the mean length of learned ones", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                    \
   X(ahca.chunk_minimum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size",                                    \
     HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
@@ -230,20 +231,20 @@ typedef enum hark_stored {
   X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                \
   X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "layers of a chunk: by rank within a capacity, or the paper's share of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS,   \
-    GROUP, 1)                                                                                                                              \
+    "layers of a chunk: by rank within a capacity, or by the paper's fraction of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,      \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
     "what the depth is predicted from: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,   \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
-    "part of the chunks that goes on from each layer to the next, with depth capacity",                                                    \
+    "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
   X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
-    "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity",          \
+    "fraction of the chunks in each layer from the second on, numbers from 1 to 0 that do not increase; empty: powers of capacity",        \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
   X(ahca.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                       \
-    "of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)              \
-  X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "of the loss for depth, with depth capacity",        \
+    "weight of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)       \
+  X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "weight of the loss for depth, with depth capacity", \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)                                                                                             \
   X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "what ahca predicts: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "       \
@@ -254,9 +255,9 @@ typedef enum hark_stored {
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.layer, NULL, ENUM, "block", HARK_AHCA_LAYER_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                      \
-  X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers in front of the primary pool",               \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
-  X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers in front of the secondary pool",           \
+  X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the primary pool", HARK_NEEDS_AHCA,   \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)", HARK_NEEDS_LATENT,     \
@@ -264,7 +265,7 @@ typedef enum hark_stored {
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows", HARK_NEEDS_LATENT, WEIGHTS,    \
+    "what represents a sequence in latent: attention of a learned class encoding, or the mean of its rows", HARK_NEEDS_LATENT, WEIGHTS,    \
     GROUP, 1)                                                                                                                              \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
     "r of the norms that are bounded: every matrix is projected after each step; none: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)           \
@@ -275,11 +276,11 @@ typedef enum hark_stored {
   X(latent.range, NULL, FLOAT, "0.5", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                             \
     "radius of the ball that latent's outputs are brought to; 0: none", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                              \
   X(finite.map, "finite-map", ENUM, "linear", HARK_FINITE_MAP_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                          \
-    "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width", HARK_NEEDS_FINITE,      \
+    "how finite computes covariates and responses from tokens: linearly, or with a hidden layer of feed_forward_width", HARK_NEEDS_FINITE, \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(finite.covariates, "covariates", INT, "8", "[1, 32768]", HARK_FLAG_OF_TRAINING, NULL, "features of a covariate of finite",             \
     HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
-  X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL, "ridge of finite's regression, or where it starts",           \
+  X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL, "ridge of finite's regression, or its initial value",         \
     HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
   X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS,       \
     GROUP, 1)

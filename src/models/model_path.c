@@ -12,12 +12,12 @@ static hark_status file_in(hark_context *context, const char *folder, const char
   return HARK_OK;
 }
 
-static hark_status find_in_run(hark_context *context, const char *run, const char *asked, char out[HARK_PATH_BYTES]) {
+static hark_status find_in_run(hark_context *context, const char *run, const char *requested, char out[HARK_PATH_BYTES]) {
   char name[HARK_NAME_BYTES], folder[HARK_PATH_BYTES], checkpoint[HARK_PATH_BYTES];
   HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   if (hark_path_kind_of(folder) != HARK_PATH_FOLDER)
     return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run, nor a checkpoint, nor a folder with a %s", run, HARK_WEIGHTS_FILE);
-  HARK_TRY(hark_checkpoint_pointer_choose(context, run, asked, name));
+  HARK_TRY(hark_checkpoint_pointer_choose(context, run, requested, name));
   HARK_TRY(hark_path_join(context, folder, name, checkpoint));
   HARK_TRY(file_in(context, checkpoint, HARK_WEIGHTS_FILE, out));
   return out[0] != '\0' ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no %s", checkpoint, HARK_WEIGHTS_FILE);

@@ -91,7 +91,7 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
                      out->tokens, sequences, sequences, INT32_MAX / 2);
   if ((out->select != NULL || out->gives_chunks) && !is_ahca(&model->network->config))
     return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "predictor: chunks and a selection are decided of ahca models, and this is of architecture %s",
+                     "predictor: chunks and a selection can be given only for ahca models, and this model has architecture %s",
                      model->network->architecture->name);
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: the context's backend is %s, the model's %s", context->backend->name,

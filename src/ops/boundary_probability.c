@@ -79,11 +79,11 @@ static void backward_sequences(const hark_call *call, int64_t first, int64_t las
     for (int64_t t = begin; t < end; t++) {
       const pair before = t > begin ? pair_at(query, key, t, width) : (pair){0};
       const pair after = t + 1 < end ? pair_at(query, key, t + 1, width) : (pair){0};
-      const bool asks = before.query_norm != 0 && before.key_norm != 0, answers = after.query_norm != 0 && after.key_norm != 0;
+      const bool has_before = before.query_norm != 0 && before.key_norm != 0, has_after = after.query_norm != 0 && after.key_norm != 0;
       for (int64_t d = 0; d < width; d++) {
         if (dq.data != NULL) {
           double gradient = 0;
-          if (asks) {
+          if (has_before) {
             const double u = hark_get(query, t * width + d) / before.query_norm;
             const double v = hark_get(key, (t - 1) * width + d) / before.key_norm;
             gradient = -hark_get(dp, t) / 2 * (v - before.cosine * u) / before.query_norm;
@@ -92,7 +92,7 @@ static void backward_sequences(const hark_call *call, int64_t first, int64_t las
         }
         if (dk.data == NULL) continue;
         double gradient = 0;
-        if (answers) {
+        if (has_after) {
           const double u = hark_get(query, (t + 1) * width + d) / after.query_norm;
           const double v = hark_get(key, t * width + d) / after.key_norm;
           gradient = -hark_get(dp, t + 1) / 2 * (u - after.cosine * v) / after.key_norm;

@@ -61,8 +61,8 @@ static hark_status check_strides(hark_context *context, const hark_operator *op,
                      hark_shape_text(region->tensor, text, sizeof text));
   if (!region->written || !hark_tensor_repeats(region->tensor)) return HARK_OK;
   return hark_fail(context, HARK_INVALID_ARGUMENT,
-                   "%s: %s %s has strides by which two of its elements lie in one place, expected them apart: it is written", op->name,
-                   region->name, hark_shape_text(region->tensor, text, sizeof text));
+                   "%s: %s %s has strides by which two of its elements are in one place, expected separate places, as it is written",
+                   op->name, region->name, hark_shape_text(region->tensor, text, sizeof text));
 }
 
 hark_status hark_check_call_memory(hark_context *context, const hark_call *call, bool backward) {
@@ -79,6 +79,6 @@ hark_status hark_check_call_memory(hark_context *context, const hark_call *call,
   const int shared = hark_regions_shared(list.regions, list.count, &other);
   if (shared < 0) return HARK_OK;
   const hark_region *written = &list.regions[shared], *with = &list.regions[other];
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s and %s share memory, expected them apart%s", call->op->name, written->name,
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s and %s share memory, expected separate memory%s", call->op->name, written->name,
                    with->name, (written->kin & with->kin) != 0 ? ", or the one exactly in the other's place" : "");
 }

@@ -62,7 +62,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const int need = needed[options->rule];
   for (int i = INPUT_IDS; i < INPUT_COUNT; i++) {
     if (hark_has_input(inputs, input_count, i) == (i == need)) continue;
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: %s is %s, expected it with its own rule alone", rules[i].name,
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: %s is %s, expected it only with its own rule", rules[i].name,
                      i == need ? "absent" : "given");
   }
   if (need == INPUT_SCORE) HARK_TRY(hark_check_vector(context, op, "score", &inputs[INPUT_SCORE], options->rows, "the rows"));
@@ -222,7 +222,7 @@ static const hark_sample samples[] = {
 
 const hark_operator hark_op_chunk_boundaries = {
     .name = "chunk_boundaries",
-    .formula = "chunks[k] = first row of chunk k; a cut where the rule wants one, within minimum and maximum",
+    .formula = "chunks[k] = first row of chunk k; a cut where the rule requires one, within minimum and maximum",
     .attributes_size = sizeof(hark_chunk_boundaries_attributes),
     .input_minimum = 1,
     .input_maximum = INPUT_COUNT,

@@ -106,7 +106,7 @@ static void run_range(void *data, int64_t index, int worker) {
 void hark_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
   range_work work = {.call = call, .body = body, .count = count, .grain = grain};
   const int64_t pieces = hark_ceil_div(count, grain);
-  hark_parallel_for_alike(context, pieces, run_range, &work);
+  hark_parallel_for_equal(context, pieces, run_range, &work);
 }
 
 /* Time for reading and writing HARK_DEFINITION_GRAIN numbers. */
@@ -115,7 +115,7 @@ void hark_range_for(hark_context *context, const hark_call *call, int64_t count,
 void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
   range_work work = {.call = call, .body = body, .count = count, .grain = grain};
   if (grain == 1) /* a piece of work of any length */
-    hark_parallel_for_alike(context, count, run_range, &work);
+    hark_parallel_for_equal(context, count, run_range, &work);
   else
     hark_parallel_for_work(context, hark_ceil_div(count, grain), COPY_NANOSECONDS * (double)count / (double)grain, run_range, &work);
 }

@@ -47,7 +47,7 @@ static hark_status check_attributes(hark_context *context, const hark_hierarchic
                      decode->hierarchy_block);
   if (decode->coarse_query != HARK_COARSE_QUERY_FIRST && decode->coarse_query != HARK_COARSE_QUERY_EXACT)
     return hark_fail(context, HARK_UNSUPPORTED,
-                     "hierarchical_decode: coarse_query is %d, expected first or exact: a row cannot know later ones",
+                     "hierarchical_decode: coarse_query is %d, expected first or exact: a row cannot depend on later ones",
                      (int)decode->coarse_query);
   if (decode->partition != HARK_PARTITION_NEIGHBOUR && decode->partition != HARK_PARTITION_SIBLING)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: partition is %d, expected one of hark_hierarchy_partition",
@@ -88,7 +88,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "value", value, 3, values));
   if (levels < 1 || levels > HARK_HIERARCHY_MAX_LEVELS || decode->first_position > (decode->hierarchy_block << levels) - rows)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "hierarchical_decode: cached_key has %s, which is no cache of %" PRId64 " + %" PRId64 " tokens in blocks of %" PRId64,
+                     "hierarchical_decode: cached_key has %s, which is not a cache of %" PRId64 " + %" PRId64
+                     " tokens in blocks of %" PRId64,
                      hark_shape_text(&inputs[INPUT_CACHED_KEY], text, sizeof text), decode->first_position, rows, decode->hierarchy_block);
   const int64_t cached_keys[] = {levels, ring, keys[2]}, cached_values[] = {levels, ring, values[2]};
   const int64_t partials[] = {levels, decode->heads, value_dim + 2};

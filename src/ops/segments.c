@@ -18,7 +18,7 @@ hark_status hark_check_offsets(hark_context *context, const hark_operator *op, c
   for (int64_t s = 0; s < last; s++) {
     if (at[s + 1] >= at[s]) continue;
     return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "%s: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected offsets that do not fall", op->name, name, s + 1,
+                     "%s: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected offsets that do not decrease", op->name, name, s + 1,
                      at[s + 1], at[s]);
   }
   if (at[last] <= limit) return HARK_OK;

@@ -64,7 +64,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   for (int i = INPUT_X; i < INPUT_COUNT; i++) {
     const bool required = (needed[options->kind] >> i & 1u) != 0;
     if (hark_has_input(inputs, input_count, i) == required) continue;
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "select_tokens: %s is %s, expected it with the kinds that use it alone", rules[i].name,
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "select_tokens: %s is %s, expected it only with the kinds that use it", rules[i].name,
                      required ? "absent" : "given");
   }
   const int64_t sequences = inputs[INPUT_OFFSETS].shape[0] - 1;
@@ -359,7 +359,7 @@ static const hark_select_tokens_attributes norm = {HARK_SELECTION_NORM, 40, 4, 0
 static const hark_sample samples[] = {
     {"norm", &norm, {{HARK_I64, 1, {5}, 40, 0}, {HARK_F32, 2, {40, 7}, -1, 1}}},
     {"score_of_units", &score, {{HARK_I64, 1, {5}, 20, 0}, ABSENT, {HARK_F32, 1, {40}, -1, 1}}},
-    {"fewer_than_wanted", &few, {{HARK_I64, 1, {4}, 9, 0}, ABSENT, {HARK_F32, 1, {9}, -1, 1}}},
+    {"fewer_than_requested", &few, {{HARK_I64, 1, {4}, 9, 0}, ABSENT, {HARK_F32, 1, {9}, -1, 1}}},
     {"medoids", &medoids, {{HARK_I64, 1, {4}, 39, 1}, {HARK_F32, 3, {10, 4, 5}, -1, 1}}},
     {"given", &given, {{HARK_I64, 1, {3}, 40, 0}, ABSENT, ABSENT, ABSENT, ABSENT, {HARK_I32, 2, {2, 2}, -1, -1}}},
     {"query",

@@ -124,7 +124,7 @@ static const hark_sample samples[] = {
 
 const hark_operator hark_op_straight_through = {
     .name = "straight_through",
-    .formula = "y = x (1 + c(p) - c(reference)), c(p) = p in front of a chunk, 1 - p within",
+    .formula = "y = x (1 + c(p) - c(reference)), c(p) = p in the first row of a chunk, 1 - p in the others",
     .input_minimum = 3,
     .input_maximum = INPUT_COUNT,
     .output_count = 1,

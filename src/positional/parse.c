@@ -422,7 +422,7 @@ static hark_status parse(hark_context *context, const char *text, void *memory, 
   tree->given = (double *)(tree->parts + parts);
   const size_t length = strlen(text);
   if (length > HARK_POSITIONAL_TEXT_BYTES)
-    return complain(context, HARK_POSITIONAL_TEXT_BYTES + 1, "the text goes on, expected at most %d bytes", HARK_POSITIONAL_TEXT_BYTES);
+    return complain(context, HARK_POSITIONAL_TEXT_BYTES + 1, "the text continues, expected at most %d bytes", HARK_POSITIONAL_TEXT_BYTES);
   parser_state parser = {.context = context,
                          .text = text,
                          .length = (int32_t)length,

@@ -176,7 +176,8 @@ hark_status hark_example_vocabulary_encode(hark_context *context, const hark_exa
                                            size_t bytes, int32_t *tokens, size_t *count) {
   *count = 0;
   if (!v->of_bytes && v->words == NULL)
-    return hark_fail(context, HARK_UNSUPPORTED, "the model was trained on examples whose symbols are no text: it knows tokens only");
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "the model was trained on examples whose symbols are not text: it has only numbers of tokens");
   if (v->of_bytes) {
     for (; *count < bytes; (*count)++) tokens[*count] = HARK_TOKEN_RESERVED + (unsigned char)text[*count];
     return HARK_OK;

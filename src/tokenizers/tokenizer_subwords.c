@@ -339,7 +339,7 @@ static hark_status read_piece(hark_context *context, const hark_json_node *item,
     return hark_fail(context, HARK_BAD_FILE, "piece %zu is not a list of a string and a number", pieces->count);
   const double value = whole ? (double)score->integer : score->real;
   if (!(fabs(value) <= FLT_MAX) || value != (double)(float)value)
-    return hark_fail(context, HARK_BAD_FILE, "piece %zu has a score that is no number of 32 bits", pieces->count);
+    return hark_fail(context, HARK_BAD_FILE, "piece %zu has a score that is not a number of 32 bits", pieces->count);
   return put_piece(pieces, text->text, text->bytes, value, HARK_BAD_FILE);
 }
 

@@ -1,5 +1,5 @@
-/* ahca_statistics.h - what models of compressed chunks decided over many sequences: chunks and their lengths, which global tokens were selected,
- * how deep units went. Collected by evaluations, kept in metrics.jsonl under the names below, told by eval and info.
+/* ahca_statistics.h - what models of compressed chunks decided over many sequences: chunks and their lengths, which global tokens were
+ * selected, how deep units went. Collected by evaluations, kept in metrics.jsonl under the names below, told by eval and info.
  */
 #ifndef HARK_TRAIN_AHCA_STATISTICS_H
 #define HARK_TRAIN_AHCA_STATISTICS_H
@@ -41,8 +41,8 @@ typedef struct hark_ahca_report {
 } hark_ahca_report;
 hark_ahca_report hark_ahca_report_of(const hark_ahca_statistics *statistics);
 
-/* The numbers of a report with their names: "ahca/chunks", "ahca/depth_2", "ahca/length_16", "ahca/place_0". Number `index` of it, NULL behind the
- * last; `name` gets the name. */
+/* The numbers of a report with their names: "ahca/chunks", "ahca/depth_2", "ahca/length_16", "ahca/place_0". Number `index` of it, NULL
+ * behind the last; `name` gets the name. */
 #define HARK_AHCA_NAME_BYTES 32
 double *hark_ahca_report_number(hark_ahca_report *report, int index, char name[HARK_AHCA_NAME_BYTES]);
 

@@ -341,8 +341,8 @@ hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, con
   return hark_checkpoint_pointer_read(context, run->path, which, name);
 }
 
-hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked, char name[HARK_NAME_BYTES]) {
-  return hark_checkpoint_pointer_choose(context, run->path, asked, name);
+hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *requested, char name[HARK_NAME_BYTES]) {
+  return hark_checkpoint_pointer_choose(context, run->path, requested, name);
 }
 
 hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out) {

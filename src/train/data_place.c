@@ -121,7 +121,7 @@ static hark_status take_path(hark_context *context, const char *file, const json
   const json_t *const member = json_object_get(object, name);
   const char *const value = json_string_value(member);
   if (json_is_null(member)) return HARK_OK;
-  if (value == NULL || strlen(value) >= HARK_PATH_BYTES) return hark_fail(context, HARK_BAD_FILE, "%s: \"%s\" is no path", file, name);
+  if (value == NULL || strlen(value) >= HARK_PATH_BYTES) return hark_fail(context, HARK_BAD_FILE, "%s: \"%s\" is not a path", file, name);
   memcpy(out, value, strlen(value) + 1);
   return HARK_OK;
 }
@@ -130,7 +130,7 @@ static hark_status take_count(hark_context *context, const char *file, const jso
   const json_t *const member = json_object_get(object, name);
   *out = json_integer_value(member);
   if (json_is_integer(member) && *out >= 0) return HARK_OK;
-  return hark_fail(context, HARK_BAD_FILE, "%s: \"%s\" is no whole number of at least 0", file, name);
+  return hark_fail(context, HARK_BAD_FILE, "%s: \"%s\" is not a whole number of at least 0", file, name);
 }
 
 static hark_status take_members(hark_context *context, const char *file, const json_t *object, data_record *out) {
@@ -257,9 +257,8 @@ static hark_status fail_missing(hark_context *context, const hark_config *record
   const hark_status status =
       places.status != HARK_OK
           ? places.status
-          : hark_fail(context, HARK_NOT_FOUND,
-                      "%.300s: the run was trained on it, and it is not there%s; --data PATH names what is to be read instead", first,
-                      hark_text_get(&places));
+          : hark_fail(context, HARK_NOT_FOUND, "%.300s: the run was trained on it, and it is missing%s; --data PATH names a replacement",
+                      first, hark_text_get(&places));
   hark_text_free(&places);
   return status;
 }

@@ -118,15 +118,14 @@ hark_status hark_preflight_estimate(hark_context *context, const hark_preflight 
 hark_status hark_preflight_check(hark_context *context, const hark_needs *needs) {
   const double mebibyte = (double)MEBIBYTE;
   if (needs->memory_known && needs->more_memory > needs->memory_left)
-    return hark_fail(
-        context, HARK_TOO_LARGE,
-        "this run needs about %.0f MiB of memory more and %s has %.0f MiB left; a smaller batch, --recompute or a smaller model "
-        "need less, --no-preflight tries all the same",
-        (double)needs->more_memory / mebibyte, needs->memory_limit, (double)needs->memory_left / mebibyte);
+    return hark_fail(context, HARK_TOO_LARGE,
+                     "this run needs about %.0f MiB more memory, and %s has %.0f MiB left; a smaller batch, --recompute or a smaller model "
+                     "need less, --no-preflight tries anyway",
+                     (double)needs->more_memory / mebibyte, needs->memory_limit, (double)needs->memory_left / mebibyte);
   if (needs->more_disk > needs->disk_left)
     return hark_fail(context, HARK_IO_ERROR,
-                     "%.200s: this run needs about %.0f MiB of disk more (checkpoints of %.0f MiB, %" PRId64
-                     " at once) and %.0f MiB are free; --keep 1 needs less, --no-preflight tries all the same",
+                     "%.200s: this run needs about %.0f MiB more disk space (checkpoints of %.0f MiB, %" PRId64
+                     " at once), and %.0f MiB are free; --keep 1 needs less, --no-preflight tries anyway",
                      needs->disk, (double)needs->more_disk / mebibyte, (double)needs->checkpoint / mebibyte, needs->checkpoints,
                      (double)needs->disk_left / mebibyte);
   return HARK_OK;

@@ -35,7 +35,7 @@ static hark_status check_holds(hark_context *context, const hark_run *run, bool 
   HARK_TRY(holds_run(context, run, &holds));
   if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", run->path);
   if (!resume && holds)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: already contains a run; --resume continues it, another --out starts a new one",
                      run->path);
   return HARK_OK;
 }

@@ -81,9 +81,9 @@ HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, co
 /* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);
 
-/* The checkpoint to read: `asked` is "best", "last" or "step-N"; "": the best, or the last where there is no best. Errors: HARK_NOT_FOUND,
- * HARK_INVALID_ARGUMENT for any other name. */
-HARK_MUST_CHECK hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked,
+/* The checkpoint to read: `requested` is "best", "last" or "step-N"; "": the best, or the last where there is no best. Errors:
+ * HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for any other name. */
+HARK_MUST_CHECK hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *requested,
                                                    char name[HARK_NAME_BYTES]);
 /* Path of a checkpoint or, with `file`, of a file in it; `out` has HARK_PATH_BYTES bytes. */
 HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out);

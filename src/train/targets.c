@@ -77,22 +77,22 @@ static hark_status refuse(const look *l) {
   const bool examples = l->material->examples != NULL, training = l->split == HARK_SPLIT_TRAINING;
   char why[160] = "", fraction[HARK_NUMBER_BYTES];
   if (l->hides)
-    (void)snprintf(why, sizeof why, ": train.mask_fraction %s hides none of their tokens",
+    (void)snprintf(why, sizeof why, ": train.mask_fraction %s masks none of their tokens",
                    hark_number_print(config->train.mask_fraction, fraction));
   else if (examples && hark_examples_count(l->material->examples, l->split).cut > 0)
     (void)snprintf(why, sizeof why, ": all come after the %" PRId64 " tokens that data.length_limit keeps", config->data.length_limit);
   return hark_fail(l->context, HARK_BAD_CONFIGURATION, "the %s %s have no targets%s; %s", training ? "training" : "validation",
                    examples ? "examples" : "windows", why,
-                   training ? "there is nothing to learn" : "expected one at least, or none to validate with");
+                   training ? "there is nothing to learn" : "expected at least one, or no data for validation");
 }
 
 /* Fails because the validation data have no targets. */
 static hark_status refuse_nothing(const look *l) {
   const hark_config *config = l->material->config;
   const bool examples = l->material->examples != NULL;
-  return hark_fail(l->context, HARK_BAD_CONFIGURATION, "%.300s: the validation %s no targets; expected %s, or none to validate with",
+  return hark_fail(l->context, HARK_BAD_CONFIGURATION, "%.300s: the validation %s no targets; expected %s, or no data for validation",
                    config->data.validation_paths.items[0], examples ? "examples have" : "text has",
-                   examples ? "one example at least" : "two tokens at least");
+                   examples ? "at least one example" : "at least two tokens");
 }
 
 static hark_status check(const look *l, const hark_example_batches *batches) {

@@ -146,7 +146,7 @@ static void say_material(const training_run *trainer) {
   const hark_material *material = &trainer->material;
   const hark_schedule_plan *plan = &trainer->state.plan;
   if (plan->from == 0 && plan->warmup == 0 && trainer->steps > 0 && trainer->config->train.warmup > trainer->steps)
-    hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
+    hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises until the end",
                       trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
@@ -248,7 +248,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
     if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
-    if (resume) hark_training_say(trainer, "there is no checkpoint yet: beginning again");
+    if (resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
     if (config->train.init_from[0] != '\0')
       HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
@@ -415,10 +415,10 @@ static void update_progress(training_run *trainer) {
   show(trainer);
 }
 
-hark_request hark_training_ask(training_run *trainer) {
+hark_request hark_training_poll(training_run *trainer) {
   const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
-  if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_asked = true;
-  if (request == HARK_REQUEST_STOP) trainer->stop_asked = true;
+  if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_requested = true;
+  if (request == HARK_REQUEST_STOP) trainer->stop_requested = true;
   return request;
 }
 
@@ -426,12 +426,12 @@ static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
   if (trainer->measured_until > 0) {
     trainer->measured_part = part;
-    return hark_training_ask(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
+    return hark_training_poll(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
   }
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
-  return hark_training_ask(trainer) != HARK_REQUEST_STOP;
+  return hark_training_poll(trainer) != HARK_REQUEST_STOP;
 }
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -535,7 +535,7 @@ static hark_status save(training_run *trainer) {
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
-  trainer->checkpoint_asked = false;
+  trainer->checkpoint_requested = false;
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);
   return HARK_OK;
@@ -561,7 +561,7 @@ static hark_status make_up_evaluation(training_run *trainer) {
 static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   const hark_run_state *state = &trainer->state;
   HARK_TRY(make_up_evaluation(trainer));
-  if (trainer->stop_asked)
+  if (trainer->stop_requested)
     *reason = HARK_STOP_REQUEST;
   else if (has_stalled(trainer) && state->step < trainer->steps)
     *reason = HARK_STOP_EARLY;
@@ -590,7 +590,7 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
     if (trainer->line_tokens > 0) measure_speed(trainer);
-    if (hark_training_ask(trainer) == HARK_REQUEST_STOP)
+    if (hark_training_poll(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
     else if (hark_training_correct_length(trainer))
       HARK_TRY(record_plan(trainer));
@@ -601,9 +601,10 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     bool best = false;
     if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME))
       HARK_TRY(evaluate(trainer, &best));
-    if (trainer->stop_asked) *reason = HARK_STOP_REQUEST;
+    if (trainer->stop_requested) *reason = HARK_STOP_REQUEST;
     if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
-    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_asked || is_due(state->step, config->train.checkpoint_every)) {
+    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_requested ||
+        is_due(state->step, config->train.checkpoint_every)) {
       HARK_TRY(save(trainer));
       saved = true;
     }

@@ -57,8 +57,8 @@ static double clock_of_measure(void *user) { return hark_training_now(user); }
 
 static bool stops_measure(void *user) {
   training_run *trainer = user;
-  (void)hark_training_ask(trainer);
-  return trainer->stop_asked;
+  (void)hark_training_poll(trainer);
+  return trainer->stop_requested;
 }
 
 /* A step like the run's; its weights and moments are discarded afterwards. */
@@ -126,7 +126,7 @@ static hark_status measure_pace(training_run *trainer, bool steps_too) {
   trainer->statistics = (hark_ahca_statistics){0};
   if (!hark_pace_is_evaluation_too_long(&trainer->pace, trainer->config->train.max_time)) return HARK_OK;
   char evaluation[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
-  hark_training_say(trainer, "an evaluation takes about %s s, more than half of the %s s: there will be none; hark eval measures the run",
+  hark_training_say(trainer, "an evaluation takes about %s s, more than half of the %s s: none will be made; hark eval measures the run",
                     hark_number_print(ceil(trainer->pace.evaluation), evaluation),
                     hark_number_print(trainer->config->train.max_time, time));
   trainer->no_evaluation = true;
@@ -181,12 +181,12 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
   begin_time(trainer);
   if (trainer->steps > 0 && trainer->steps < state->step)
     return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
-                     "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for; more steps or --max-time make it longer",
+                     "the run has already made %" PRId64 " steps, and %" PRId64 " are requested; more steps or --max-time make it longer",
                      state->step, trainer->steps);
   if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step == trainer->steps)) return HARK_OK;
   const bool plans = trainer->steps == 0;
   HARK_TRY(measure_pace(trainer, plans));
-  if (plans && trainer->stop_asked)
+  if (plans && trainer->stop_requested)
     trainer->steps = state->plan.steps; /* nothing is planned: the next part plans */
   else if (plans)
     plan_steps(trainer, state->step);
@@ -224,8 +224,8 @@ bool hark_training_correct_length(training_run *trainer) {
   char took[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
   trainer->steps = steps;
   trainer->engine->plan = trainer->state.plan = hark_schedule_corrected(trainer->config, &trainer->state.plan, step, steps);
-  hark_training_say(trainer, "step %" PRId64 ": a step takes about %s ms: %" PRId64 " steps in place of %" PRId64 " fit into the %s s",
-                    step, milliseconds(pace.step, took), steps, before, hark_number_print(limit, time));
+  hark_training_say(trainer, "step %" PRId64 ": a step takes about %s ms: %" PRId64 " steps instead of %" PRId64 " fit into the %s s", step,
+                    milliseconds(pace.step, took), steps, before, hark_number_print(limit, time));
   return true;
 }
 
@@ -263,7 +263,7 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   const int64_t step = trainer->state.step;
   const hark_schedule_plan *plan = &trainer->state.plan;
   char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
-  if (trainer->steps == step && step > 0 && !trainer->stop_asked)
+  if (trainer->steps == step && step > 0 && !trainer->stop_requested)
     hark_training_say(trainer, "there is nothing to do: the run has made its %" PRId64 " steps; more steps or --max-time make it longer",
                       step);
   const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
@@ -271,7 +271,7 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   static const char *const words[] = {"continue", "restart", "stretch"};
   char length[96] = "";
   if (trainer->steps != before->steps)
-    (void)snprintf(length, sizeof length, "%" PRId64 " steps in place of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
+    (void)snprintf(length, sizeof length, "%" PRId64 " steps instead of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
                    words[trainer->config->train.extend]);
   hark_training_say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was),
                     step, rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,

@@ -23,13 +23,13 @@ typedef struct training_run {
   bool no_evaluation;    /* evaluations would take too much of the time */
   double measured_until; /* time limit of an evaluation that is being measured; 0: none is */
   double measured_part;
-  bool checkpoint_asked, stop_asked; /* requested: since the last checkpoint; at any time */
-  double started, seconds_before;    /* clock when the data were ready; seconds of training before it */
-  int64_t first_step, look_step;     /* first step whose pace is checked; the next check is after step look_step */
-  double first_clock, look_clock;    /* or at look_clock, whichever is earlier */
-  double aside;                      /* seconds since first_clock spent on evaluations and checkpoints */
-  double line_clock;                 /* clock at the last line of metrics */
-  int64_t line_tokens, line_steps;   /* since then */
+  bool checkpoint_requested, stop_requested; /* requested: since the last checkpoint; at any time */
+  double started, seconds_before;            /* clock when the data were ready; seconds of training before it */
+  int64_t first_step, look_step;             /* first step whose pace is checked; the next check is after step look_step */
+  double first_clock, look_clock;            /* or at look_clock, whichever is earlier */
+  double aside;                              /* seconds since first_clock spent on evaluations and checkpoints */
+  double line_clock;                         /* clock at the last line of metrics */
+  int64_t line_tokens, line_steps;           /* since then */
   double line_operations;
   double pass_operations; /* of the last micro-batch; before the first in this call, of the largest possible */
   hark_train_progress progress;
@@ -46,8 +46,8 @@ typedef struct validation_result {
 void hark_training_say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
 /* Seconds of the run's clock. */
 double hark_training_now(const training_run *trainer);
-/* Asks the program for requests and remembers them, also during an evaluation, which only a stop ends. */
-hark_request hark_training_ask(training_run *trainer);
+/* Reads and remembers the requests of the program, also during an evaluation, which only a stop ends. */
+hark_request hark_training_poll(training_run *trainer);
 HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, validation_result *out);
 bool hark_training_evaluation_is_due(const training_run *trainer);
 

@@ -24,7 +24,7 @@ typedef struct verification {
   hark_finding_visitor *visit;
   void *user;
   int64_t problems;
-  bool knows_data, has_examples; /* from config.yaml, if that can be read */
+  bool data_known, has_examples; /* from config.yaml, if that can be read */
 } verification;
 
 /* Whether a failure is a finding; any other failure ends the verification. */
@@ -57,8 +57,8 @@ static hark_status verify_configuration(verification *v) {
   hark_status status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
   if (status == HARK_OK) status = hark_config_finish(context, options, &config);
   if (status == HARK_OK) status = hark_options_finish(context, options);
-  v->knows_data = status == HARK_OK;
-  v->has_examples = v->knows_data && hark_config_has_examples(&config);
+  v->data_known = status == HARK_OK;
+  v->has_examples = v->data_known && hark_config_has_examples(&config);
   hark_options_destroy(context, &options);
   return report(v, "config.yaml", status, NULL);
 }
@@ -75,7 +75,7 @@ static hark_status verify_task(verification *v, const char *path, const hark_tex
 /* Reads a text's vocabulary, or the task of labelled examples: config.yaml or, without it, the file itself determines which. */
 static hark_status read_vocabulary(verification *v, const char *path, const hark_text *text) {
   bool examples = v->has_examples;
-  if (!v->knows_data) HARK_TRY(hark_example_vocabulary_is(v->context, hark_text_get(text), text->length, &examples));
+  if (!v->data_known) HARK_TRY(hark_example_vocabulary_is(v->context, hark_text_get(text), text->length, &examples));
   if (examples) return verify_task(v, path, text);
   hark_tokenizer *tokenizer = NULL;
   const hark_status status = hark_tokenizer_load(v->context, path, &tokenizer);
@@ -256,7 +256,7 @@ static hark_status verify_checkpoints(verification *v) {
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
     char what[HARK_NAME_BYTES + 16];
     (void)snprintf(what, sizeof what, "checkpoints/%s", names.items[i]);
-    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by a save that was cut short; the next one removes it")
+    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by an interrupted save; the next save removes it")
                                       : verify_checkpoint(v, names.items[i]);
   }
   hark_names_free(v->context, &names);

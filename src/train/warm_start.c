@@ -47,7 +47,7 @@ hark_status hark_warm_start_vocabulary(hark_context *context, const hark_config 
   if (strcmp(has, expected) == 0) return HARK_OK;
   const hark_status status =
       hark_fail(context, HARK_BAD_CONFIGURATION,
-                "%s: its vocabulary is of kind %s, and data.tokenizer is %s: weights go with their vocabulary", path, has, expected);
+                "%s: its vocabulary is of kind %s, and data.tokenizer is %s: weights need their own vocabulary", path, has, expected);
   hark_tokenizer_destroy(context, out);
   return status;
 }
@@ -99,7 +99,7 @@ static void note(warm_start *start, tensor_fate fate, const char *name, const ch
   hark_json_append_string(&start->names[fate], name);
   if (fate == FATE_LOADED) return;
   const bool allowed = is_allowed(missing ? &start->config->train.allow_missing : &start->config->train.allow_unexpected, name);
-  say(start, "%s: %s", line, allowed ? missing ? "it starts fresh" : "it is left out" : "not allowed");
+  say(start, "%s: %s", line, allowed ? missing ? "it is initialised" : "it is left out" : "not allowed");
   if (allowed) return;
   if (start->refused_missing + start->refused_unexpected == 0)
     (void)snprintf(start->first_refused, sizeof start->first_refused, "%s", line);
@@ -126,11 +126,11 @@ static hark_status sort_tensors(warm_start *start) {
       char is[HARK_SHOWN_BYTES], was[HARK_SHOWN_BYTES];
       hark_text_shown_both(other->text, meant != NULL ? meant : "", is, was);
       fate = FATE_OTHER_SHAPE;
-      (void)snprintf(line, sizeof line, "of another kernel: %s %s, %s \"%s\" here, \"%s\" there", parameter->name, shape, other->key, is,
-                     was);
+      (void)snprintf(line, sizeof line, "of another kernel: %s %s, %s \"%s\" in the model, \"%s\" in the file", parameter->name, shape,
+                     other->key, is, was);
     } else if (!has_shape(stored, &parameter->weight)) {
       fate = FATE_OTHER_SHAPE;
-      (void)snprintf(line, sizeof line, "of another shape: %s %s, there %s %s", parameter->name, shape, stored->type_name,
+      (void)snprintf(line, sizeof line, "of another shape: %s %s, in the file %s %s", parameter->name, shape, stored->type_name,
                      stored_shape(stored, there));
     }
     note(start, fate, parameter->name, line);
@@ -152,8 +152,8 @@ static hark_status sort_tensors(warm_start *start) {
 static hark_status check(const warm_start *start, const char *path) {
   if (start->refused_missing + start->refused_unexpected == 0) return HARK_OK;
   return hark_fail(start->context, HARK_SHAPE_MISMATCH,
-                   "%.100s: %" PRId64 " weights of the model are missing there and %" PRId64
-                   " there are unexpected (%s); --allow-missing PATTERN and --allow-unexpected PATTERN let that be",
+                   "%.100s: %" PRId64 " weights of the model are missing and %" PRId64
+                   " others are unexpected (%s); --allow-missing PATTERN and --allow-unexpected PATTERN allow this",
                    path, start->refused_missing, start->refused_unexpected, start->first_refused);
 }
 
@@ -170,7 +170,7 @@ static void say_unused(const warm_start *start, const hark_string_list *patterns
       const char *name = hark_safetensors_tensor(start->file, t)->name;
       used = used || (hark_parameters_find(start->parameters, name) == NULL && fnmatch(patterns->items[i], name, 0) == 0);
     }
-    if (!used) say(start, "%s %.200s fits no %s tensor", option, patterns->items[i], missing ? "missing" : "unexpected");
+    if (!used) say(start, "%s %.200s matches no %s tensor", option, patterns->items[i], missing ? "missing" : "unexpected");
   }
 }
 

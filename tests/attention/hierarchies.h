@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Words of a case (attention_case.h) behind its sizes. */
+/* Words of a case (attention_case.h) after its sizes. */
 #define HIERARCHY_KINDS 12
 extern const char *const hierarchy_kinds[HIERARCHY_KINDS];
 

@@ -465,7 +465,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
   memset(canary, 0x5a, HARK_ALIGNMENT);
   out->status = hark_attention_forward(context, plan, &args);
   for (int i = 0; i < HARK_ALIGNMENT; i++)
-    if (canary[i] != 0x5a) fail_msg("%s on %s: the forward wrote behind its workspace", p->text, machine->name);
+    if (canary[i] != 0x5a) fail_msg("%s on %s: the forward wrote beyond its workspace", p->text, machine->name);
   snprintf(out->message, sizeof out->message, "%s", hark_context_message(context));
   out->workspace[0] = sizes.forward_workspace;
   out->workspace[1] = sizes.backward_workspace;
@@ -488,7 +488,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
     assert_int_equal(hark_context_memory(context).allocations, before);
     out->touched[1] = touched_bytes(workspace, sizes.backward_workspace, 0xff);
     for (int i = 0; i < HARK_ALIGNMENT; i++)
-      if (canary[i] != 0x5a) fail_msg("%s on %s: the backward wrote behind its workspace", p->text, machine->name);
+      if (canary[i] != 0x5a) fail_msg("%s on %s: the backward wrote beyond its workspace", p->text, machine->name);
   }
   for (int a = 0; a < RIDGE_ARRAYS; a++) {
     if (run.memory[a] == NULL) continue;

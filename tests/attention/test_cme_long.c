@@ -81,7 +81,7 @@ static int64_t count_of(const ridge_problem *p, ridge_array array) {
   return array == RIDGE_VARIANCE ? p->batch * p->heads * p->queries : p->count[like[array]];
 }
 
-static int check(const char *text, double part, bool telling) {
+static int check(const char *text, double part, bool verbose) {
   ridge_problem p;
   ridge_results want, have;
   ridge_problem_make(text, &p);
@@ -103,7 +103,7 @@ static int check(const char *text, double part, bool telling) {
         const double error = fabs(have.array[a][i] - want.array[a][i]);
         if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
       }
-      if (telling) printf("%s on %s: %s differs by %.2g of its bound\n", text, machine->name, ridge_array_names[a], worst / (bound * size));
+      if (verbose) printf("%s on %s: %s differs by %.2g of its bound\n", text, machine->name, ridge_array_names[a], worst / (bound * size));
       if (worst <= bound * size) continue;
       print_error("%s on %s: %s differs by %.3g from the reference, expected at most %.3g\n", text, machine->name, ridge_array_names[a],
                   worst, bound * size);

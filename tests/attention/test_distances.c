@@ -28,7 +28,7 @@ static void set_table(attention_problem *p, int64_t distances, int64_t known) {
   for (int64_t i = 0; i < table->count; i++) table->data[i] = i % distances < known ? (double)(float)(-2 - 2 * sin((double)i)) : 50;
 }
 
-/* A table of as many distances has all that is looked at: what stands behind them is not. */
+/* A table of as many distances has all that is read: what is stored after them is not. */
 static void check_enough(const char *text) {
   attention_problem p;
   attention_results r[2];

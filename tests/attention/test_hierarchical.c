@@ -128,7 +128,7 @@ static void test_options(void **state) {
 }
 
 /* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with
- * values that tell keys apart, every visible key weighs the same. */
+ * values that distinguish keys, every visible key weighs the same. */
 static void test_cover(void **state) {
   (void)state;
   for (int causal = 0; causal < 2; causal++)
@@ -460,7 +460,7 @@ static int numerical_rank(double *a, int rows, int columns, double tolerance_of_
         norms[i] = norms[j];
         norms[j] = kept;
       }
-  /* The least r with sum of the values behind the r-th below the tolerance. */
+  /* The least r with sum of the values after the r-th below the tolerance. */
   double rest = 0;
   int rank = columns;
   while (rank > 0 && rest + norms[rank - 1] < tolerance_of_rest) rest += norms[--rank];
@@ -506,9 +506,9 @@ static void test_counts(void **state) {
       desc.partition = k / 2 == 1 ? HARK_PARTITION_SIBLING : HARK_PARTITION_NEIGHBOUR;
       const int64_t blocks = (int64_t)1 << levels;
       const hark_hierarchy h = hark_hierarchy_make(&desc, 16 * blocks);
-      const int64_t wanted[] = {5 * blocks - 4 - 2 * levels, 3 * blocks - 2 - levels, 3 * blocks - 2, 2 * blocks - 1};
+      const int64_t expected[] = {5 * blocks - 4 - 2 * levels, 3 * blocks - 2 - levels, 3 * blocks - 2, 2 * blocks - 1};
       assert_int_equal(h.levels, levels);
-      assert_int_equal((int64_t)hark_hierarchy_blocks(&h, false), wanted[k]);
+      assert_int_equal((int64_t)hark_hierarchy_blocks(&h, false), expected[k]);
     }
 }
 

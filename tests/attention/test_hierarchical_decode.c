@@ -287,7 +287,7 @@ static void wrong_calls_are_refused(void **state) {
     hark_hierarchical_decode_attributes attributes;
     int64_t levels, ring, partial;
   } calls[] = {{NULL, good, 2, 4, 4},
-               {"no cache of 5 + 3 tokens", good, 1, 4, 4},
+               {"not a cache of 5 + 3 tokens", good, 1, 4, 4},
                {"cached_key has", good, 2, 8, 4},
                {"partial has", good, 2, 4, 3},
                {"coarse_query is 1", {2, 1, 2, 0, 0, HARK_COARSE_QUERY_MEAN, 0, 1}, 2, 4, 4},

@@ -1,8 +1,8 @@
 /* test_kernel_ridge_decode.c - kernel ridge attention through a cache, in passes of any number of rows: against direct elimination of every
  * query's own system, against the parallel attention where pivots are mended, and what a cache does with wrong numbers.
  *
- * Bounds are those of the parallel attention (kernel_ridge_case.c): a Cholesky factorisation row by row has the same backward error. A cache in
- * f32 keeps R and U in f32, so that its roundoff counts there whatever computes.
+ * Bounds are those of the parallel attention (kernel_ridge_case.c): a Cholesky factorisation row by row has the same backward error. A
+ * cache in f32 keeps R and U in f32, so that its roundoff counts there whatever computes.
  */
 #include "kernel_ridge_case.h"
 

@@ -533,7 +533,7 @@ static void test_foreign_arguments(void **state) {
   assert_int_equal(hark_attention_backward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
   assert_message(context, "backward", "forward_only");
 
-  /* More sequences than the plan reckons with; offsets that fall, that begin below 0, that end behind the rows. */
+  /* More sequences than the plan reckons with; offsets that fall, that begin below 0, that end beyond the rows. */
   c.args.query.shape[0] = c.args.key.shape[0] = c.args.value.shape[0] = c.args.out.shape[0] = c.args.log_sum_exp.shape[0] = 1;
   int64_t queries[] = {0, 1, 2, 3}, keys[] = {0, 1, 2, 3};
   c.args.query_offsets = queries;
@@ -547,7 +547,7 @@ static void test_foreign_arguments(void **state) {
   keys[2] = 2;
   keys[3] = KEYS + 1;
   assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
-  assert_message(context, "behind", "key_offsets[3] is 8|7 rows");
+  assert_message(context, "beyond", "key_offsets[3] is 8|7 rows");
   queries[0] = -1;
   assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
   assert_message(context, "below", "query_offsets[0] is -1");
@@ -599,7 +599,7 @@ static void give_back(void *user, void *memory, size_t bytes) {
   free(memory);
 }
 
-/* Out of memory is a status, and leaves nothing behind. */
+/* Out of memory is a status, and leaves no memory. */
 static void test_out_of_memory(void **state) {
   (void)state;
   int calls = 0;
@@ -633,7 +633,7 @@ static void test_nothing_to_do(void **state) {
   assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
   assert_true(c.numbers[3][0] == 0);
   assert_true(c.numbers[4][0] == -INFINITY);
-  /* No gradient wanted. */
+  /* No gradient requested. */
   *a = all;
   a->dquery = a->dkey = a->dvalue = a->dattention_bias = a->dlog_kernel = a->dforget = (hark_tensor){0};
   assert_int_equal(hark_attention_backward(context, c.plan, a), HARK_OK);

@@ -259,7 +259,7 @@ static void give_back(void *user, void *memory, size_t bytes) {
   free(memory);
 }
 
-/* With allocation number n failing, for every n: out of memory, and nothing is left behind. */
+/* With allocation number n failing, for every n: out of memory, and no memory is left. */
 static void test_out_of_memory(void **state) {
   (void)state;
   supply of = {.left = 100};

@@ -128,7 +128,8 @@ static void task_files(void **state) {
       {"train --out nothing --data outside --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "of a file in this folder"},
       {"train --out nothing --data cut --format examples " ENCODER, HARK_EXIT_BAD_INPUT,
        "cut/task.json: half.tsv has 6 bytes, and \"bytes\" is 12: it was cut or changed"},
-      {"train --out nothing --data no-bytes --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "\"bytes\" of half.tsv is no whole number"},
+      {"train --out nothing --data no-bytes --format examples " ENCODER, HARK_EXIT_BAD_INPUT,
+       "\"bytes\" of half.tsv is not a whole number"},
       {"train --out bare --data fields.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "fields.tsv:2:"},
       {"train --out bare --data long.tsv --format text " ENCODER, HARK_EXIT_USAGE, "the first is number 2 with 9"},
       {"train --out nothing --data good.tsv --format examples " ENCODER, HARK_EXIT_USAGE, "no format is given"},
@@ -183,7 +184,7 @@ static void sequences_and_sentences(void **state) {
 static void nothing_to_measure(void **state) {
   (void)state;
   command_expect(folder, "eval masked --data short.txt --unknown map", HARK_EXIT_USAGE, "",
-                 "the text has no targets: none of its tokens is hidden", &output);
+                 "the text has no targets: none of its tokens is masked", &output);
   assert_string_equal(output.out, "");
   command_expect(folder, "eval masked --data short.txt --unknown map --json", HARK_EXIT_USAGE, "", "the text has no targets", &output);
   assert_string_equal(output.out, "");
@@ -193,18 +194,18 @@ static void nothing_to_measure(void **state) {
 static void vocabularies_of_other_runs(void **state) {
   (void)state;
   static const wrong cases[] = {
-      {"eval run --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
-      {"train --resume --out run --steps 4 --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
-      {"train --resume --out run --steps 4 --data label.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
+      {"eval run --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
+      {"train --resume --out run --steps 4 --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
+      {"train --resume --out run --steps 4 --data label.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
       {"train --out nothing --init-from text --data text.txt --tokenizer bytes --steps 1", HARK_EXIT_USAGE,
-       "weights go with their vocabulary"},
+       "weights need their own vocabulary"},
   };
   REFUSE(cases);
   char *const own = test_file_text(folder, "run/vocabulary.json"), *const other = test_file_text(folder, "three/vocabulary.json"),
               *const text = test_file_text(folder, "text/vocabulary.json");
   static const wrong replaced[] = {
       {"eval run", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: is not the vocabulary that the weights of step-2 were trained with"},
-      {"train --resume --out run --steps 4", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
+      {"train --resume --out run --steps 4", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
   };
   test_file_write_text(folder, "run/vocabulary.json", other);
   REFUSE(replaced);

@@ -132,7 +132,7 @@ static void every_record_is_measured(void **state) {
     char head[80];
     snprintf(head, sizeof head, "{\"case\":\"%s:", ops[i]->name);
     at = strstr(at, head);
-    if (at == NULL) fail_msg("no line of %s, in the order of the table, in\n%s", ops[i]->name, output);
+    if (at == NULL) fail_msg("not a line of %s, in the order of the table, in\n%s", ops[i]->name, output);
   }
   assert_non_null(strstr(at, "\"case\":\"gelu:one,x4\""));
   assert_non_null(strstr(at, "\"case\":\"embedding:sparse,257=1000,7=33\""));
@@ -164,15 +164,15 @@ static void wrong_cases_are_answered(void **state) {
       {"attention dens:L8", "structure 'dens', expected dense, window, hierarchical or cme"},
       {"attention dense:L8,variance", "belong to cases 'cme:...'"},
       {"attention cme:L8,window=3", "belongs to cases 'window:...'"},
-      {"attention window:L8", "window=<n> was expected"},
+      {"attention window:L8", "expected window=<n>"},
       {"attention dense:L8,window=3", "belongs to cases 'window:...'"},
       {"attention dense:L8,first", "belong to cases 'hierarchical:...'"},
       {"attention hierarchical:L8,window=3", "belongs to cases 'window:...'"},
       {"attention hierarchical:L8,N3", "hierarchy_block is 3"},
       {"attention hierarchical:L8,causal,mean", "coarse_query is mean"},
-      {"attention dense:L0", "a whole number of at least 1 was expected in 'L0'"},
-      {"attention dense:L99999999999999999999", "a whole number of at least 1 was expected"},
-      {"attention dense:L8,dropout=x", "a number of at least 0 was expected in 'dropout=x'"},
+      {"attention dense:L0", "expected a whole number of at least 1 in 'L0'"},
+      {"attention dense:L99999999999999999999", "expected a whole number of at least 1"},
+      {"attention dense:L8,dropout=x", "expected a number of at least 0 in 'dropout=x'"},
       {"attention dense:L8,", "there is no ''"},
       {"attention dense:L8,dropout=1.5", "dropout"},
       {"attention dense:L8,H4,K3", "heads"},
@@ -188,7 +188,7 @@ static void wrong_cases_are_answered(void **state) {
       {"decode hierarchical:L8,D8,N9223372036854775807", "N up to 1048576"},
       {"decode", "for instance hierarchical:"},
       {"operator nothing:M4", "there is no operator nothing"},
-      {"operator softmax:one", "hark bench operator all names them"},
+      {"operator softmax:one", "hark bench operator all prints their names"},
       {"operator pack:some", "its samples are one, whole, lengths"},
       {"operator linear_ridge:short,8=9,3=x", "'3=x', expected x<n>"},
       {"operator kernel_ridge:plain,x3", "case 'kernel_ridge:plain,x3': kernel_ridge: "},

@@ -217,7 +217,7 @@ static void plots_are_drawn(void **state) {
   }
   /* without gnuplot: its input is left, the message says so, and there is no picture */
   assert_int_equal(hark_in("PATH=/none", "plot run/metrics.jsonl run -o \"p'q.svg\" --metric train/loss --over tokens"), HARK_EXIT_FAILED);
-  assert_non_null(strstr(err, "left p'q.svg.dat and p'q.svg.gp"));
+  assert_non_null(strstr(err, "wrote p'q.svg.dat and p'q.svg.gp"));
   char *const data = test_file_text(folder, "p'q.svg.dat"), *const script = test_file_text(folder, "p'q.svg.gp");
   assert_string_equal(data, "# run/metrics.jsonl train/loss\n10 4.5\n30 4\n\n\n# run train/loss\n10 4.5\n30 4\n");
   assert_non_null(strstr(script, "set output 'p''q.svg'"));
@@ -229,7 +229,7 @@ static void plots_are_drawn(void **state) {
   char *const named = test_file_text(folder, "kind.png.gp");
   assert_non_null(strstr(named, "set terminal png"));
   free(named);
-  expect_error("plot run -o kind.svg --png", HARK_EXIT_USAGE, "--png: kind.svg is to be an SVG");
+  expect_error("plot run -o kind.svg --png", HARK_EXIT_USAGE, "--png: the name kind.svg requires an SVG");
 }
 
 static void a_folder_in_use_is_exit_7(void **state) {
@@ -243,7 +243,7 @@ static void a_folder_in_use_is_exit_7(void **state) {
   test_setup_close(context);
 }
 
-/* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes behind the first of them. */
+/* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes after the first of them. */
 static void a_stop_text_is_found_behind_zero_bytes(void **state) {
   (void)state;
   static char text[4000];
@@ -329,7 +329,7 @@ static void a_run_becomes_one_file(void **state) {
     assert_string_equal(out, text);
   }
   free(text);
-  expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not say what model it is of");
+  expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not describe its model");
   expect("export run --output again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
   expect("generate again.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
   expect("export run --output half.safetensors --type bf16", HARK_EXIT_DONE, "half.safetensors: ", "");

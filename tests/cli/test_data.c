@@ -1,4 +1,4 @@
-/* test_data.c - hark data: making tasks, telling what examples are like, drawing them, and how wrong words and files are answered. */
+/* test_data.c - hark data: making tasks, describing examples, drawing them, and how wrong words and files are answered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static void images_are_drawn(void **state) {
   expect("data picture images --split validation --out sheet.svg", HARK_EXIT_DONE, "", "");
   expect("data picture images --split test --out none.svg", HARK_EXIT_USAGE, "", "--split: there are no test examples");
   (void)test_file_write_text(folder, "p.tsv", "1\ta\n0\tb\n");
-  expect("data picture --format text p.tsv --out none.svg", HARK_EXIT_USAGE, "", "examples of the format text are no images");
+  expect("data picture --format text p.tsv --out none.svg", HARK_EXIT_USAGE, "", "examples of the format text are not images");
   assert_int_equal(hark_path_kind_of(test_path(folder, "none.svg")), HARK_PATH_NONE);
 }
 

@@ -137,8 +137,8 @@ static void the_estimate_is_within_ten_percent(void **state) {
     const char *const text = strstr(configurations[i], "--data") == NULL ? "--data text.txt" : "";
     (void)snprintf(out, sizeof out, "run-%d", (int)i);
     (void)snprintf(words, sizeof words, "--steps 1 --validation-fraction 0.02 --threads 2 --out %s %s %s", out, text, configurations[i]);
-    const double told = estimate(words), real = measure(words), error = told / real - 1;
-    printf("%6.1f MiB measured, %6.1f told, %+5.1f %%  %s\n", real / (1 << 20), told / (1 << 20), 100 * error, configurations[i]);
+    const double estimated = estimate(words), real = measure(words), error = estimated / real - 1;
+    printf("%6.1f MiB measured, %6.1f estimated, %+5.1f %%  %s\n", real / (1 << 20), estimated / (1 << 20), 100 * error, configurations[i]);
     missed += error > BOUND || error < -BOUND;
   }
   assert_int_equal(missed, 0);

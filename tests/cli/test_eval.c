@@ -19,7 +19,7 @@
 #define LONGEST 32
 #define FRESH "--lr 1e-30 --weight-decay 0 --steps 1 --threads 1 " /* a warm start that keeps its weights */
 
-/* Logits in f32 of size 1 behind two layers, in another order of sums; losses are sums of up to 210 of size 3. */
+/* Logits in f32 of size 1 after two layers, in another order of sums; losses are sums of up to 210 of size 3. */
 #define TOLERANCE 1e-5
 
 static char folder[TEST_PATH_BYTES];
@@ -348,7 +348,7 @@ static void a_stretched_kernel_is_a_longer_one(void **state) {
       "--train.positional-rate 0 " TINY,
       HARK_EXIT_DONE, "", "");
   expect("train --init-from run --data text.txt --out longer --positional 'decay(l=6)' --allow-missing 'positional.*' " FRESH,
-         HARK_EXIT_DONE, "", "it starts fresh");
+         HARK_EXIT_DONE, "", "it is initialised");
   const double loss = loss_of("eval run --data other.txt --json --context 16 --positional-stretch 2");
   assert_near(loss, loss_of("eval longer --data other.txt --json --context 16"), "stretched");
   assert_true(fabs(loss - loss_of("eval run --data other.txt --json --context 16")) > 10 * TOLERANCE);
@@ -366,11 +366,11 @@ static void what_cannot_be_measured_is_refused(void **state) {
       {"run --context 8,x", "--context: \"8,x\" given"},
       {"run --context 16777217", "--context: \"16777217\" given"},
       {"run --context ,", "--context: no context given"},
-      {"run --context 8,16 --stride 9", "--stride: 9 would leave targets out between windows of 8 tokens"},
-      {"run --stride 9", "--stride: 9 would leave targets out"},
+      {"run --context 8,16 --stride 9", "--stride: 9 would leave out targets between windows of 8 tokens"},
+      {"run --stride 9", "--stride: 9 would leave out targets"},
       {"run --data other.txt --context 8,211", "context 211 is longer than the text that is measured: 210 targets"},
       {"run --data other.txt --context 8 --targets 7", "context 8 is longer than the text that is measured: 7 targets"},
-      {"learned --context 8,16", "--context: model.positions is learned, for the 8 tokens of the run's own context, and not for 16"},
+      {"learned --context 8,16", "--context: model.positions is learned for the 8 tokens of the run's own context, not for 16"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     char words[256];

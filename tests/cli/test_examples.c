@@ -145,8 +145,8 @@ static void many_classes(void **state) {
   static const struct {
     int classes;
     bool table;
-    const char *told;
-  } cases[] = {{30, true, "in --json alone"}, {1025, false, "confusion matrix: not made for this number of classes"}};
+    const char *reported;
+  } cases[] = {{30, true, "only in --json"}, {1025, false, "confusion matrix: not computed for this number of classes"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[512];
     (void)snprintf(words, sizeof words,
@@ -155,7 +155,7 @@ static void many_classes(void **state) {
                    cases[i].classes, cases[i].classes);
     expect(words, HARK_EXIT_DONE, "", "");
     (void)snprintf(words, sizeof words, "eval many-%d --data texts.tsv --threads 1", cases[i].classes);
-    expect(words, HARK_EXIT_DONE, cases[i].told, "");
+    expect(words, HARK_EXIT_DONE, cases[i].reported, "");
     strcat(words, " --json");
     expect(words, HARK_EXIT_DONE, "", "");
     json_t *const line = command_json(&output);
@@ -243,8 +243,8 @@ static void warm_starts_may_begin_a_new_head(void **state) {
       HARK_EXIT_DONE, "step 1", "2 of another shape");
 }
 
-static double told_accuracy(const test_output *told) {
-  json_t *const line = command_json(told);
+static double reported_accuracy(const test_output *report) {
+  json_t *const line = command_json(report);
   const double accuracy = command_number(line, "val/accuracy");
   json_decref(line);
   return accuracy;
@@ -279,7 +279,7 @@ static void hidden_tokens_come_first(void **state) {
   const double loss = command_number(line, "val/loss");
   assert_true(loss < 2); /* a text of few words; 261 tokens at random are 5.6 */
   json_decref(line);
-  const double accuracy = told_accuracy(&output);
+  const double accuracy = reported_accuracy(&output);
   expect("eval masked --json --checkpoint last --threads 1", HARK_EXIT_DONE, "", ""); /* the same masks every time */
   line = command_json(&output);
   assert_true(loss == command_number(line, "loss"));
@@ -289,12 +289,12 @@ static void hidden_tokens_come_first(void **state) {
   assert_null(json_object_get(line, "perplexity")); /* hidden tokens are no text */
   assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
-  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a masked token, accuracy", "");
+  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats per masked token, accuracy", "");
   the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
       "--threads 1 --allow-missing head* --allow-unexpected head* --freeze blocks.*",
-      HARK_EXIT_DONE, "step 2", "starts fresh");
+      HARK_EXIT_DONE, "step 2", "is initialised");
   expect("train --init-from masked --freeze nothing --data text.txt --out nothing --steps 1", HARK_EXIT_USAGE, "", "matches no weight");
   assert_int_equal(hark_path_kind_of(test_path(folder, "nothing")), HARK_PATH_NONE);
   expect(
@@ -305,7 +305,7 @@ static void hidden_tokens_come_first(void **state) {
   expect("eval guessed --json --threads 1", HARK_EXIT_DONE, "\"accuracy\"", "");
 }
 
-/* Numbers behind a word of a run's metrics.jsonl, one line after the other. */
+/* Numbers after a word of a run's metrics.jsonl, one line after the other. */
 static void read_metrics(const char *run, char *metrics, size_t size) {
   char path[TEST_PATH_BYTES + 64];
   size_t bytes = 0;
@@ -323,8 +323,8 @@ static double sum_of(const json_t *numbers) {
   return sum;
 }
 
-/* What is told of every example adds up to what is told of all: chunks of three tokens, two of four or fewer global tokens, up to three
- * layers. */
+/* What is reported of every example adds up to what is reported of all: chunks of three tokens, two of four or fewer global tokens, up to
+ * three layers. */
 static void decisions_add_up(const char *words, double chunks_wanted, double tokens_wanted, double depth_wanted) {
   expect(words, HARK_EXIT_DONE, "", "");
   json_t *const line = command_json(&output), *const list = json_object_get(line, "decisions");
@@ -355,7 +355,7 @@ static void decisions_add_up(const char *words, double chunks_wanted, double tok
   json_decref(line);
 }
 
-/* The depth of chunks changes in the course of a run, of which any unit may tell the length; its configuration is read back by all
+/* The depth of chunks changes in the course of a run, of which any unit may give the length; its configuration is read back by all
  * commands. */
 static void compressed_chunks_go_on(void **state) {
   (void)state;

@@ -29,7 +29,7 @@ static int begin(void **state) {
   return 0;
 }
 
-/* A test that fails leaves no process behind. */
+/* A test that fails leaves no process. */
 static int end(void **state) {
   (void)state;
   if (running > 0) {

@@ -82,7 +82,7 @@ static void a_larger_context_keeps_all(void **state) {
   (void)state;
   for (size_t i = 0; i < SOURCES; i++) {
     json_t *const object = generate(sources[i], "--prompt " LONG_PROMPT " -n 12 --context 31");
-    assert_non_null(strstr(output.err, "the model was trained on texts of 8 tokens, and sees up to 31 here"));
+    assert_non_null(strstr(output.err, "the model was trained with a context of 8 tokens, and is used with up to 31 here"));
     assert_null(strstr(output.err, "forgotten"));
     assert_true(command_number(object, "context") == 31 && command_number(object, "forgotten") == 0);
     json_t *const larger = generate(sources[i], "--prompt " LONG_PROMPT " -n 12 --context 64");

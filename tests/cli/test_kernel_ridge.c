@@ -1,5 +1,6 @@
-/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, what a wrong number is told
- * as, what is mended, and what hark info says of learned ridges. One line each, with the exit codes of hark.
+/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, how an
+ * incorrect number is reported, which pivots are raised, and what hark info reports of learned ridges. One line each, with the exit codes
+ * of hark.
  */
 #include <hark/hark.h>
 #include <hark/model.h>
@@ -67,12 +68,12 @@ static void wrong_numbers_name_head_and_row(void **state) {
   expect(ATTEND "--ridge 1", HARK_EXIT_NOT_FINITE, "", "item 0, head 1: the key of row 7 is not finite");
   write_rows(LENGTH, DIM, spoil_value);
   expect(ATTEND "--ridge 1 --causal --kernel rbf --sigma 1", HARK_EXIT_NOT_FINITE, "", "item 0, head 0: the value of row 21 is not finite");
-  write_rows(LENGTH, DIM, lengthen_keys); /* an exponential without a bound: what goes out of range is told, unit rows do not */
+  write_rows(LENGTH, DIM, lengthen_keys); /* an exponential without a bound: what goes out of range is reported; unit rows do not */
   expect(ATTEND "--ridge 1", HARK_EXIT_NOT_FINITE, "", "item 0, head 0, key row 9: the kernel's exponent is");
   expect(ATTEND "--ridge 1 --unit", HARK_EXIT_DONE, "", "");
   write_rows(LENGTH, DIM, repeat_keys);
   expect(ATTEND "--ridge 1e-30 --kernel rbf --sigma 0.5", HARK_EXIT_DONE, "",
-         "1 pivots were mended, most of all item 0, head 1, key row 12, by ");
+         "1 pivots were mended, the largest change: item 0, head 1, key row 12, by ");
 }
 
 static void wrong_options_are_one_line(void **state) {
@@ -122,7 +123,7 @@ static void lengths_beyond_memory_are_told_beforehand(void **state) {
   expect("generate far.safetensors --max-new-tokens 2", HARK_EXIT_MEMORY, "", "the model's cache needs ");
 }
 
-/* A run with learned ridges and sigmas, what hark info tells of it, and text from it, token by token. */
+/* A run with learned ridges and sigmas, what hark info reports of it, and text from it, token by token. */
 static void a_run_tells_its_ridges(void **state) {
   (void)state;
   expect("train --data text.txt --out run --layers 2 " COMMAND_SMALL

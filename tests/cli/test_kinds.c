@@ -101,7 +101,7 @@ typedef struct column {
 static const column columns[] = {
     {"verify RUN", 0, DONE, "good  vocabulary.json", "", ALL},
     {"verify RUN/checkpoints/step-1", 0, DONE, "good  checkpoints/step-1", "", ALL},
-    {"train --out RUN WORDS", 0, USAGE, "", "holds a run already", ALL},
+    {"train --out RUN WORDS", 0, USAGE, "", "already contains a run", ALL},
     {"train --resume --out RUN --steps 3", 0, DONE, "step 3 of 3", "going on from step-2", ALL},
     {"verify RUN", 0, DONE, "good  checkpoints/step-3", "", ALL},
     {"train --init-from RUN --out RUN.next WORDS --steps 1", 0, DONE, "step 1 of 1", " 0 missing, 0 of another shape, 0 unexpected", ALL},
@@ -170,7 +170,7 @@ static void check_refusal(const char *words) {
   assert_string_equal(output.out, "");
 }
 
-/* In this process, but for what starts processes of its own or is told by signals to end. */
+/* In this process, but for what starts processes of its own or is ended by signals. */
 static void run_command(const char *at, const char *words) {
   char line[1100], here[TEST_PATH_BYTES];
   if (strncmp(words, "train", 5) == 0 || strncmp(words, "sweep", 5) == 0) {
@@ -312,7 +312,7 @@ static void a_kind_goes_through_all_commands(void **state) {
   expect(folder, words, DONE, "good  last", "");
 }
 
-/* What data and models do not go together is refused in one line, and leaves no folder behind. */
+/* What data and models do not go together is refused in one line, and leaves no folder. */
 static void what_makes_no_run_is_refused(void **state) {
   (void)state;
   static const struct {

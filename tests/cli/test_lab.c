@@ -180,7 +180,7 @@ static void a_document_is_written(void **state) {
   assert_int_equal(verdicts, lab->criterion_count);
   assert_true(is_file("paper/covering.svg") || is_file("paper/covering.svg.gp"));
   free(document);
-  /* one that fails is told so */
+  /* one that fails is reported as failed */
   hark_text text = hark_text_empty(context);
   lab->criteria[0].measured = NAN;
   hark_lab_outcomes outcomes = {.context = context};
@@ -197,19 +197,19 @@ static void a_section_is_renewed(void **state) {
   (void)state;
   static const char before[] =
       "# The laboratory\n\nold words\n\n## nadaraya-watson\n\nfirst\n\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
-  static const char behind[] = "\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
+  static const char following[] = "\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
   char *document = NULL;
   assert_fine(context, hark_file_write(context, "some.md", before, sizeof before - 1));
   for (int seed = 1; seed <= 2; seed++) {
     char line[256];
-    const char *const threads = seed == 1 ? "" : " --threads 1"; /* told, as times depend on it */
+    const char *const threads = seed == 1 ? "" : " --threads 1"; /* printed, as times depend on it */
     (void)snprintf(line, sizeof line, "hark lab rank-map --quick --seed %d%s --markdown some.md", seed, threads);
     hark(line, 0);
     free(document);
     document = test_file_text(folder, "some.md");
     const char *const section = strstr(document, "\n## nadaraya-watson\n\nfirst\n\n## rank-map\n");
     (void)snprintf(line, sizeof line, "\nSeed %d passes: `hark lab rank-map --seed %d --quick%s`. Other seeds are not recorded here.\n%s",
-                   seed, seed, threads, behind);
+                   seed, seed, threads, following);
     assert_non_null(section);
     assert_null(strstr(section + strlen("\n## nadaraya-watson\n\nfirst\n\n## "), "## rank-map"));
     assert_true(strlen(document) > strlen(line) && strcmp(document + strlen(document) - strlen(line), line) == 0);
@@ -236,7 +236,7 @@ static void a_section_is_renewed(void **state) {
   assert_non_null(strstr(output.err, "nul.md: has a NUL byte"));
   assert_fine(context, hark_file_write(context, "other.md", "# Notes\n", 8)); /* not ours: nothing is run, and it stays */
   hark("hark lab rank-map --quick --markdown other.md", HARK_EXIT_BAD_INPUT);
-  assert_non_null(strstr(output.err, "other.md: is there and is no document of hark lab"));
+  assert_non_null(strstr(output.err, "other.md: exists and is not a document of hark lab"));
   assert_int_equal(test_line_count(output.err), 1);
   assert_string_equal(output.out, "");
   document = test_file_text(folder, "other.md");
@@ -258,7 +258,7 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab all --markdown .md", "ends in .md"},
                {"hark lab softmax-kda", "did you mean softmax-kde?"},
                {"hark lab rank-map --run run", "--run: has no effect here, it needs lab approximation or all"},
-               {"hark lab rank-map --terminal --json", "no place"},
+               {"hark lab rank-map --terminal --json", "has no effect with --json"},
                {"hark lab all --quick --text text.txt", "--run RUN"},
                {"hark lab approximation --quick --run run", "--text FILE"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

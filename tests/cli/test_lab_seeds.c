@@ -23,16 +23,16 @@ static void lists_are_read(void **state) {
                {"1,3,7-9", 5, {1, 3, 7, 8, 9}, NULL},
                {"9,0,4-4", 3, {9, 0, 4}, NULL},
                {"9223372036854775806-9223372036854775807", 2, {INT64_MAX - 1, INT64_MAX}, NULL},
-               {"", 0, {0}, "'' is no whole number"},
-               {"1,", 0, {0}, "'' is no whole number"},
-               {",1", 0, {0}, "'' is no whole number"},
-               {"1,,2", 0, {0}, "'' is no whole number"},
-               {"a", 0, {0}, "'a' is no whole number"},
-               {"1.5", 0, {0}, "'1.5' is no whole number"},
-               {"-3", 0, {0}, "'-3' is no whole number"},
-               {"1 2", 0, {0}, "'1 2' is no whole number"},
-               {"1-", 0, {0}, "'1-' is no range"},
-               {"1-2-3", 0, {0}, "'1-2-3' is no range"},
+               {"", 0, {0}, "'' is neither a whole number"},
+               {"1,", 0, {0}, "'' is neither a whole number"},
+               {",1", 0, {0}, "'' is neither a whole number"},
+               {"1,,2", 0, {0}, "'' is neither a whole number"},
+               {"a", 0, {0}, "'a' is neither a whole number"},
+               {"1.5", 0, {0}, "'1.5' is neither a whole number"},
+               {"-3", 0, {0}, "'-3' is neither a whole number"},
+               {"1 2", 0, {0}, "'1 2' is neither a whole number"},
+               {"1-", 0, {0}, "'1-' is not a range"},
+               {"1-2-3", 0, {0}, "'1-2-3' is not a range"},
                {"2--3", 0, {0}, "'2--3' ends below"},
                {"1,5-4", 0, {0}, "'5-4' ends below its beginning"},
                {"1,2,1", 0, {0}, "has seed 1 twice"},
@@ -40,7 +40,7 @@ static void lists_are_read(void **state) {
                {"1-1001", 0, {0}, "more than 1000 seeds"},
                {"1-999,2000-2001", 0, {0}, "more than 1000 seeds"},
                {"0-9223372036854775807", 0, {0}, "more than 1000 seeds"},
-               {"9223372036854775808", 0, {0}, "is no whole number"}};
+               {"9223372036854775808", 0, {0}, "is neither a whole number"}};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
     char complaint[HARK_LAB_COMPLAINT_BYTES] = "";
     hark_lab_seeds seeds;
@@ -64,8 +64,8 @@ static void wrong_lists_are_refused(void **state) {
   } wrong[] = {{"hark lab rank-map --quick --seeds 3-1", "--seeds: '3-1' ends below its beginning"},
                {"hark lab rank-map --quick --seeds 1,1", "--seeds: has seed 1 twice"},
                {"hark lab rank-map --quick --seeds 1-100000", "--seeds: more than 1000 seeds"},
-               {"hark lab rank-map --quick --seeds one", "--seeds: 'one' is no whole number"},
-               {"hark lab rank-map --quick --seeds=", "--seeds: '' is no seed"},
+               {"hark lab rank-map --quick --seeds one", "--seeds: 'one' is neither a whole number"},
+               {"hark lab rank-map --quick --seeds=", "--seeds: '' is not a seed"},
                {"hark lab rank-map --quick --seed 2 --seeds 1-3", "--seed: has no effect here, it needs no --seeds"},
                {"hark lab rank-map --quick --seeds 1-3 --terminal", "--terminal: draws one seed"},
                {"hark lab --list --seeds 1-3", "--seeds: has no effect here"}};

@@ -52,7 +52,7 @@ static double number_of(const char *words, const char *key) {
 
 static void data_info_tells_numbers(void **state) {
   (void)state;
-  expect("data info latent", HARK_EXIT_DONE, "4 numbers a token, 1 to predict", "");
+  expect("data info latent", HARK_EXIT_DONE, "4 numbers per token, 1 to predict", "");
   assert_int_equal(number_of("data info regression --json", "features"), 3);
 }
 
@@ -83,16 +83,16 @@ static void a_finite_model_learns_the_regression(void **state) {
   if (!(error < 0.6)) fail_msg("squared error %g, expected less than .6", error);
 }
 
-/* Compressed chunks tell numbers too: after 120 steps less than half of the error after one is left. */
+/* Compressed chunks predict numbers too: after 120 steps less than half of the error after one is left. */
 static void ahca_tells_numbers_of_real_vectors(void **state) {
   (void)state;
   expect("train --out untold --steps 1 " AHCA, HARK_EXIT_DONE, "step 1", "");
-  expect("train --out told --steps 120 --evaluate-every 40 " AHCA, HARK_EXIT_DONE, "step 120", "");
+  expect("train --out chunks --steps 120 --evaluate-every 40 " AHCA, HARK_EXIT_DONE, "step 120", "");
   const double before = number_of("eval untold --json --checkpoint last --threads 1", "squared_error"),
-               error = number_of("eval told --json --checkpoint last --threads 1", "squared_error");
+               error = number_of("eval chunks --json --checkpoint last --threads 1", "squared_error");
   if (!(error > 0 && error < before / 2)) fail_msg("squared error %g, and after one step %g", error, before);
-  assert_true(error == number_of("info told --json", "val/loss"));
-  expect("info told", HARK_EXIT_DONE, "chunks", "");
+  assert_true(error == number_of("info chunks --json", "val/loss"));
+  expect("info chunks", HARK_EXIT_DONE, "chunks", "");
   expect("train --out resumed --steps 60 --schedule constant " AHCA, HARK_EXIT_DONE, "step 60", "");
   expect("train --out resumed --resume --steps 80", HARK_EXIT_DONE, "step 80", "going on");
 }

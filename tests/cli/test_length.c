@@ -44,13 +44,13 @@ static void a_length_that_is_passed_is_refused(void **state) {
   expect(TRAIN "--out run --steps 6 " COMMAND_TINY, HARK_EXIT_DONE, "step 6 of 6", "");
   static const char *const lengths[] = {"--steps 3 --learning-rate 0.01", "--tokens 16", "--epochs 0.002", "--steps 5 --max-time 1s"};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-    expect_kept("run", lengths[i], HARK_EXIT_USAGE, "", "the run has made 6 steps already");
+    expect_kept("run", lengths[i], HARK_EXIT_USAGE, "", "the run has already made 6 steps");
   assert_int_equal(go_on("--out run --steps 8"), 8);
 
   expect(TRAIN "--out timed " SHORT COMMAND_TINY, HARK_EXIT_DONE, "timed: step ", "a step takes about");
   const int64_t made = go_on("--out timed " SHORT); /* one step at least, however busy the machine is */
   assert_true(made > 1);
-  expect_kept("timed", "--steps 1", HARK_EXIT_USAGE, "", "steps already, and 1 are asked for");
+  expect_kept("timed", "--steps 1", HARK_EXIT_USAGE, "", "steps, and 1 are requested");
   assert_true(go_on("--out timed " SHORT) > made);
 }
 
@@ -150,7 +150,7 @@ static void readme_goes_on(void **state) {
 /* The same of hark train --help: a run of steps, and one of a time, each goes on for a time and then to a step. */
 static void help_goes_on(void **state) {
   (void)state;
-  expect("train --help", HARK_EXIT_DONE, "go on, for ten minutes more", "");
+  expect("train --help", HARK_EXIT_DONE, "continue for ten more minutes", "");
   char lines[4][256], *at = strstr(output.out, "  hark train --data book.txt --out runs/book  ");
   command_text_make(folder, "book.txt", "It was the best of times ");
   assert_non_null(at);

@@ -67,7 +67,7 @@ static void foreign_files_are_named(void **state) {
       {"data info --format image gz", HARK_EXIT_BAD_INPUT, "gz: is compressed with gzip, expected examples of format image"},
       {"data info --format vectors pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text reviews", HARK_EXIT_BAD_INPUT,
-       "reviews: is a folder, expected files of the format text (a line an example: label, tab, text"},
+       "reviews: is a folder, expected files of the format text (one example per line: label, tab, text"},
       {"data info reviews", HARK_EXIT_BAD_INPUT, "reviews/task.json"}};
   CHECK(cases);
   test_file_write_text(folder, "reviews/task.json", "<html></html>");
@@ -114,9 +114,9 @@ static void characters_are_shown(void **state) {
       {"generate run --prompt 'the \xE2\x82\xAC'", HARK_EXIT_BAD_INPUT, "(byte offset 4): \"\xE2\x82\xAC\"; data.unknown map"},
       {"generate run --prompt '\x09'", HARK_EXIT_BAD_INPUT, "U+0009 is not in the vocabulary (byte offset 0): data.unknown map"},
       {"train --resume --out run --unknown map --steps 4", HARK_EXIT_USAGE,
-       "--unknown: data.unknown cannot change when a run goes on: \"map\" given, the run has \"error\""},
+       "--unknown: data.unknown cannot change when a run is resumed: \"map\" given, the run has \"error\""},
       {"train --resume --out run --validation-fraction 0.3 --steps 4", HARK_EXIT_USAGE,
-       "data.validation_fraction cannot change when a run goes on"}};
+       "data.validation_fraction cannot change when a run is resumed"}};
   command_expect(folder, "train --out run --steps 2 --data text.txt " COMMAND_TINY, HARK_EXIT_DONE, "", "", &output);
   CHECK(cases);
   command_expect(folder, "generate run --prompt 'the 4' --unknown map --max-new-tokens 2", HARK_EXIT_DONE, "", "", &output);

@@ -12,7 +12,7 @@
 
 static void expect(const char *words, int code, const char *in_err) { command_expect(folder, words, code, "", in_err, &output); }
 
-/* Every option says nothing in one line, and all are told at once. */
+/* Every option without effect is reported in one line, and all are reported at once. */
 static void options_without_effect_are_refused(void **state) {
   (void)state;
   static const struct {

@@ -1,5 +1,5 @@
-/* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are wanted, and no locale
- * changes a number that is read or written. */
+/* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are requested, and no
+ * locale changes a number that is read or written. */
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <errno.h>
 #include <fcntl.h>
@@ -147,7 +147,7 @@ static void colours_are_only_where_they_are_wanted(void **state) {
 
 #define NUMBERS "--lr 1.5e-3 --dropout 0.25 --max-time 1.5m --epochs 0.5 --train.epsilon 2.5e-9 --validation-fraction 0.125"
 
-/* The number behind "key": in JSON. */
+/* The number after "key": in JSON. */
 static double number_of(const char *json, const char *key) {
   json_error_t error;
   json_t *const object = json_loads(json, 0, &error);

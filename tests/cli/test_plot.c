@@ -161,7 +161,7 @@ static void rates_are_drawn(void **state) {
     assert_true(fabs(value) == learned[3]); /* of the last panel */
   }
   hark(0, "plot --positional --terminal run-head");
-  assert_non_null(strstr(output.out, "log10 of the angle of a token"));
+  assert_non_null(strstr(output.out, "log10 of the angle per token"));
   assert_non_null(strstr(output.out, "layer 1, head 1"));
   /* kernels and rates together */
   hark(0, "train " TINY " --rotary-learned layer --positional 'decay+window(3)' --steps 1 --out both");
@@ -226,7 +226,7 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
   const char *at = strstr(output.out, "\"targets\": ");
   assert_non_null(at);
   char warning[96];
-  (void)snprintf(warning, sizeof warning, "warning: evaluations of 30 to %d targets stand side by side",
+  (void)snprintf(warning, sizeof warning, "warning: the compared evaluations have different numbers of targets, 30 to %d\n",
                  atoi(at + strlen("\"targets\": ")));
   hark(0, "plot --evaluation --terminal real.jsonl");
   assert_string_equal(output.err, "");
@@ -240,17 +240,17 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     test_file_write_text(folder, "bad.jsonl", bad[i]);
     hark(3, "plot --evaluation bad.jsonl");
-    assert_non_null(strstr(output.err, "bad.jsonl:1: no line of hark eval --json"));
+    assert_non_null(strstr(output.err, "bad.jsonl:1: not a line of hark eval --json"));
   }
   static const struct {
-    const char *line, *told;
+    const char *line, *message;
   } refused[] = {
       {"{\"run\": \"a\", \"context\": 8, \"loss\": null}\n", "no loss that can be drawn"},
       {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": -1, \"last\": -1, \"loss\": 2}]}\n", "bucket 0"},
       {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": 4, \"last\": 8, \"loss\": 2}]}\n", "bucket 0"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     test_file_write_text(folder, "refused.jsonl", refused[i].line);
-    command_expect(folder, "plot --evaluation refused.jsonl", 3, "", refused[i].told, &output);
+    command_expect(folder, "plot --evaluation refused.jsonl", 3, "", refused[i].message, &output);
   }
   /* names of strangers: one line of letters, and one block of points a curve */
   test_file_write_text(folder, "strange.jsonl", "{\"run\": \"a\\n9 9\\n\\n\\n\\u001b[31mX\", \"context\": 8, \"loss\": 2}\n");

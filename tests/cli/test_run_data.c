@@ -94,7 +94,7 @@ static void a_text_is_found_from_anywhere(void **state) {
   expect_in("project", "verify runs/one", HARK_EXIT_DONE, "good  data.json", "");
   test_file_write_text(folder, "project/runs/one/data.json", "{\"format_version\": 1, \"folder\": 3}");
   expect_in("project", "verify runs/one", HARK_EXIT_BAD_INPUT, "BAD   data.json", "");
-  expect_in("project", "eval runs/one --threads 1", HARK_EXIT_BAD_INPUT, "", "data.json: \"folder\" is no path");
+  expect_in("project", "eval runs/one --threads 1", HARK_EXIT_BAD_INPUT, "", "data.json: \"folder\" is not a path");
   shell("rm project/runs/one/data.json");
   expect_in("project", "train --resume --out runs/one --steps 4", HARK_EXIT_DONE, "step 4", "");
   shell("rm project/runs/one/data.json"); /* of an earlier hark: the recorded name of the run leads there */
@@ -122,8 +122,8 @@ static void what_is_not_there_is_said(void **state) {
   (void)state;
   expect("train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   shell("mv text.txt kept.txt");
-  expect("eval run --threads 1", HARK_EXIT_BAD_INPUT, "", "text.txt: the run was trained on it, and it is not there, looked for in ");
-  expect("train --resume --out run --steps 3", HARK_EXIT_BAD_INPUT, "", "text.txt: the run was trained on it, and it is not there");
+  expect("eval run --threads 1", HARK_EXIT_BAD_INPUT, "", "text.txt: the run was trained on it, and it is missing, looked for in ");
+  expect("train --resume --out run --steps 3", HARK_EXIT_BAD_INPUT, "", "text.txt: the run was trained on it, and it is missing");
   expect("eval run --data kept.txt --threads 1", HARK_EXIT_DONE, "run, step-2, another text: loss", "");
   expect("train --resume --out run --steps 3 --data kept.txt", HARK_EXIT_DONE, "step 3 of 3", "");
   expect("eval run --threads 1", HARK_EXIT_DONE, "run, step-3, validation text: loss", "");

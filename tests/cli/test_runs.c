@@ -104,7 +104,7 @@ static void verify_finds_what_is_damaged(void **state) {
   /* eval reads no checkpoint that is not whole */
   test_file_write_text(folder, "run/checkpoints/step-6/state.json", "{}");
   expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "state.json: is damaged: it has 2 bytes");
-  expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats a token", "");
+  expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats per token", "");
   expect("verify run/checkpoints/step-4", HARK_EXIT_DONE, "good", "");
   expect("verify run/checkpoints/step-6", HARK_EXIT_BAD_INPUT, "BAD", "1 problem in what was verified");
   expect("verify none run", HARK_EXIT_BAD_INPUT, "BAD   none", "2 problems");
@@ -116,7 +116,7 @@ static void verify_finds_what_is_damaged(void **state) {
   assert_non_null(metrics);
   assert_true(fputs("{\"step\": 3, \"tok", metrics) >= 0);
   assert_int_equal(fclose(metrics), 0);
-  expect("verify whole", HARK_EXIT_DONE, "cut short", "");
+  expect("verify whole", HARK_EXIT_DONE, "interrupted save", "");
 }
 
 /* A manifest that fits and numbers that are not: written as a program would, with NaN in a weight. */
@@ -163,7 +163,7 @@ static void a_run_begins_with_trained_weights(void **state) {
   assert_memory_equal(vocabulary, copied, first_bytes);
   free(vocabulary);
   free(copied);
-  /* the origin can be told, and stays when the run goes on */
+  /* the origin can be given, and stays when the run is continued */
   json_error_t error;
   json_t *const origin = json_load_file(test_path(folder, "next/origin.json"), 0, &error);
   assert_non_null(origin);
@@ -222,16 +222,16 @@ static void kernels_go_with_their_expression(void **state) {
          "19 loaded, 0 missing, 0 of another shape, 0 unexpected");
   expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
          "",
-         "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" here, \"bank[2](decay*periodic)\" "
-         "there: not allowed");
+         "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" in the model, \"bank[2](decay*periodic)\" "
+         "in the file: not allowed");
   expect(
       "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
       "--allow-missing 'positional.*'",
-      HARK_EXIT_DONE, "", "\"bank[2](decay*periodic)\" there: it starts fresh");
+      HARK_EXIT_DONE, "", "\"bank[2](decay*periodic)\" in the file: it is initialised");
   expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"positional.parameters\" [1, 8]: not allowed");
   expect("train --resume --out run --steps 3 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_USAGE, "",
-         "model.positional cannot change when a run goes on: \"bank[2](decay*rbf)\" given, the run has \"bank[2](decay*periodic)\"");
+         "model.positional cannot change when a run is resumed: \"bank[2](decay*rbf)\" given, the run has \"bank[2](decay*periodic)\"");
   expect("export run --output kernel.safetensors", HARK_EXIT_DONE, "", "");
   expect("info kernel.safetensors", HARK_EXIT_DONE, "positional kernel bank[2](decay*periodic), scope \"model\": 8 parameters", "");
   test_command_run(folder, "", "generate run --max-new-tokens 8 --seed 3 --threads 1", &output);
@@ -246,20 +246,20 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   make_run();
   expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --threads 1", HARK_EXIT_BAD_INPUT, "",
          "missing: blocks.2.attention.query.weight [16, 16]: not allowed");
-  assert_non_null(strstr(output.err, "8 weights of the model are missing there and 0 there are unexpected"));
+  assert_non_null(strstr(output.err, "8 weights of the model are missing and 0 others are unexpected"));
   expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --allow-missing 'blocks.2.*' --threads 1", HARK_EXIT_DONE, "",
-         "blocks.2.attention.query.weight [16, 16]: it starts fresh");
+         "blocks.2.attention.query.weight [16, 16]: it is initialised");
   expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"blocks.1.attention.query.weight\" [16, 16]: not allowed");
   expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1 --allow-unexpected 'blocks.1.*'", HARK_EXIT_DONE,
          "", "it is left out");
   /* another shape is refused like a missing one, and starts fresh when allowed */
   expect("train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48", HARK_EXIT_BAD_INPUT, "",
-         "of another shape: blocks.0.feed_forward.up.weight [48, 16], there F32 [64, 16]: not allowed");
+         "of another shape: blocks.0.feed_forward.up.weight [48, 16], in the file F32 [64, 16]: not allowed");
   expect(
       "train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48 --allow-missing "
       "'blocks.?.feed_forward.*' --allow-missing nothing",
-      HARK_EXIT_DONE, "", "train.allow_missing nothing fits no missing tensor");
+      HARK_EXIT_DONE, "", "train.allow_missing nothing matches no missing tensor");
   /* an option that leaves the shapes and changes what they mean is said */
   expect("train --init-from run --data text.txt --out d --steps 1 --threads 1 --structure window --window 3", HARK_EXIT_DONE, "",
          "model.attention.structure is window; the weights were trained with dense");
@@ -293,7 +293,7 @@ static void attention_is_exchanged_at_eval(void **state) {
   json_decref(narrow);
   json_decref(wide);
   expect("eval run --kernel rbf --sigma 2", HARK_EXIT_DONE, "exchanged: \"model.attention.kernel\": \"rbf\"", "");
-  expect("eval run --forget-gate", HARK_EXIT_USAGE, "", "model.attention.forget_gate decides which weights there are");
+  expect("eval run --forget-gate", HARK_EXIT_USAGE, "", "model.attention.forget_gate decides which weights the model has");
   expect("eval run --no-forget-gate", HARK_EXIT_DONE, "", ""); /* what it is anyway */
   expect("eval run --layers 3", HARK_EXIT_USAGE, "", "does not apply to eval");
 }
@@ -344,7 +344,7 @@ static void a_disk_that_is_too_small_is_exit_4(void **state) {
                  folder, mount, HARK_COMMAND);
   const int status = system(command);
   err = test_file_text(folder, ".err");
-  if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB of disk more") == NULL) fail_msg("status %d: %s", status, err);
+  if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB more disk space") == NULL) fail_msg("status %d: %s", status, err);
   free(err);
 }
 

@@ -244,7 +244,7 @@ static void a_killed_sweep_ends_its_run(void **state) {
   assert_true(last_step() >= step);
 }
 
-/* A run that was told to stop, and then loses its sweep, is told again by the system: it saves all the same. */
+/* A run that was requested to stop, and then loses its sweep, gets a second request from the system: it saves nevertheless. */
 static void a_sweep_that_is_killed_after_an_interrupt_saves(void **state) {
   (void)state;
 #ifndef __linux__
@@ -270,7 +270,7 @@ static void another_plan_is_refused(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
   test_file_write_text(folder, "base.yaml", BASE "model.dropout: 0.1\n");
-  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with model.dropout '0', and the plan says '0.1'", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "was started with model.dropout '0', and the plan has '0.1'", &output);
   command_expect(folder, "sweep plan.yaml --table", 2, "", "", &output);
 }
 
@@ -295,7 +295,7 @@ static void a_run_whose_configuration_is_damaged_is_refused(void **state) {
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "model.layers: many\n");
   command_expect(folder, "sweep plan.yaml", 2, "", "many", &output);
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "");
-  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "was started with", &output);
 }
 
 /* What was deleted, as the refusal asks for, is made again. */
@@ -307,7 +307,7 @@ static void a_deleted_run_is_made_again(void **state) {
   assert_int_equal(system(command), 0);
   (void)snprintf(command, sizeof command, "rm '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3.yaml"));
   assert_int_equal(system(command), 0);
-  command_expect(folder, "sweep plan.yaml", 2, "", "is missing, and its run is there", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "is missing, but its run exists", &output);
   (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3"));
   assert_int_equal(system(command), 0);
   json_t *after = swept("plan.yaml --beside operations");
@@ -386,7 +386,7 @@ static void wrong_plans_are_refused(void **state) {
                {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
                {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
                {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
-               {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would be called"},
+               {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would have the name"},
                {"out: o\n", "no text to train on"},
                {"out: [\n", "plan.yaml:"}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
@@ -398,8 +398,8 @@ static void wrong_plans_are_refused(void **state) {
   }
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
   test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
-  command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr' is not", &output);
-  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr', expected", &output);
+  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g', expected", &output);
 }
 
 /* Settings may be for some of the runs, whose configurations have them alone; what none has a use for is refused. Lists are lists. */

@@ -115,7 +115,7 @@ static void positive_flag(const hark_option *option, char flag[HARK_OPTION_WORD_
   if (strncmp(flag, "--no-", 5) == 0) memmove(flag + 2, flag + 5, strlen(flag + 5) + 1);
 }
 
-/* `text` holds `word` with nothing behind that would make it another word. */
+/* `text` holds `word` with nothing after it that would make it another word. */
 static bool holds(const char *text, const char *word) {
   const size_t length = strlen(word);
   for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
@@ -236,8 +236,8 @@ static char *completion_of(const struct completion_form *form, const char *comma
   snprintf(begin_line, sizeof begin_line, form->begin, command);
   const char *const from = strstr(output.out, begin_line);
   if (from == NULL) fail_msg("completion for %s says nothing of %s", form->shell, command);
-  const char *const behind = strstr(from + 1, form->end);
-  return behind != NULL ? strndup(from, (size_t)(behind - from) + 1) : strdup(from);
+  const char *const end = strstr(from + 1, form->end);
+  return end != NULL ? strndup(from, (size_t)(end - from) + 1) : strdup(from);
 }
 
 /* A flag as the script of a shell writes it. */

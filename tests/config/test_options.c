@@ -306,7 +306,7 @@ static void flags_of_other_subcommands_are_refused(void **state) {
   assert_fine(context, hark_options_create(context, "eval", &group, 1, &options));
   arguments("--lr 0.5");
   yaml("train.learning_rate: 0.25");
-  expect_problem("--lr: does not apply to eval (it does to: train)");
+  expect_problem("--lr: does not apply to eval (it applies to: train)");
   assert_true(v.rate == 0.25); /* a file may hold them */
 }
 
@@ -345,7 +345,7 @@ static void checks_of_several_options_say_where(void **state) {
   assert_fine(context, hark_options_complain(context, options, "train.time model.count", "%d is odd", 3));
   assert_fine(context, hark_options_complain(context, options, "train.time", "is 0"));
   arguments("--lr 7");
-  assert_fine(context, hark_options_complain(context, options, "model.count train.learning_rate", "not told: lr is wrong already"));
+  assert_fine(context, hark_options_complain(context, options, "model.count train.learning_rate", "not reported: lr is already wrong"));
   static const char *const parts[] = {"c.yaml:2: model.count: 3 is odd", "train.time: is 0", "--lr: \"7\""};
   expect_problems(parts, 3);
 }
@@ -624,7 +624,7 @@ static void a_missing_file_is_not_found(void **state) {
                  "none.yaml");
 }
 
-/* The n-th allocation fails, for every n: a status, and nothing left behind. */
+/* The n-th allocation fails, for every n: a status, and no memory left. */
 static void running_out_of_memory_is_a_status(void **state) {
   (void)state;
   const char *const path =

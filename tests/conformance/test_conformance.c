@@ -108,8 +108,8 @@ static void check_gradient_requests(hark_context *context, const test_case *c, c
     const double scale = b->scale[TEST_INPUT_GRADIENT][i];
     test_random(there, count, -scale, scale, 0, HARK_MAX_INPUTS * TEST_ROLES + (uint32_t)i);
     test_run_write(&run, TEST_INPUT_GRADIENT, i, there);
-    run.wanted = 1u << i;
-    test_run_backward(&run, run.wanted);
+    run.requested = 1u << i;
+    test_run_backward(&run, run.requested);
     double *sum = test_run_read(&run, TEST_INPUT_GRADIENT, i);
     for (int64_t n = 0; n < count; n++) there[n] += expected->values[TEST_INPUT_GRADIENT][i][n];
     test_close(&run, "accumulated gradient", sum, there, count, 2 * bound_of(&run, b, TEST_INPUT_GRADIENT, i, HARK_F32));
@@ -137,9 +137,9 @@ static void check_absent_gradient(hark_context *context, const test_case *c) {
       double *before = calloc((size_t)count, sizeof *before);
       assert_non_null(before);
       if (accumulated == 1) test_random(before, count, -1, 1, 0, HARK_MAX_INPUTS * TEST_ROLES + (uint32_t)i);
-      run.wanted = 1u << i;
+      run.requested = 1u << i;
       test_run_write(&run, TEST_INPUT_GRADIENT, i, before);
-      test_run_backward(&run, accumulated == 1 ? run.wanted : 0);
+      test_run_backward(&run, accumulated == 1 ? run.requested : 0);
       double *gradient = test_run_read(&run, TEST_INPUT_GRADIENT, i);
       test_close(&run, "gradient without that of the output", gradient, before, count, 0);
       free(gradient);

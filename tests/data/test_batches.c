@@ -1,4 +1,4 @@
-/* test_batches.c - samples and windows: every order's promises, exact resumption, sharding, evaluation; the permutation behind them.
+/* test_batches.c - samples and windows: every order's promises, exact resumption, sharding, evaluation; the permutation of all orders.
  *
  * test_batches CASE runs one case of the orders: ORDER:EPOCH,T<tokens>,L<context>,S<seed>, for example shuffled:tokens,T1000,L7,S3.
  */
@@ -319,19 +319,19 @@ static void sliding_windows_count_every_target_once(void **state) {
     for (int64_t stride = 1; stride <= length; stride++)
       for (int64_t limit = 0; limit < TOKENS + 5; limit++) {
         const hark_evaluation_settings settings = {.split = HARK_SPLIT_VALIDATION, .context = length, .stride = stride, .targets = limit};
-        const int64_t wanted = limit == 0 || limit > TOKENS - 1 ? TOKENS - 1 : limit;
+        const int64_t counting = limit == 0 || limit > TOKENS - 1 ? TOKENS - 1 : limit;
         hark_evaluation e;
         int32_t inputs[LONGEST * ROWS], targets[LONGEST * ROWS];
         int64_t counted = 0, sum = 0, real;
         assert_fine(f.context, hark_evaluation_create(f.context, f.corpus, &settings, &e));
-        assert_int_equal(e.targets, wanted);
+        assert_int_equal(e.targets, counting);
         for (int64_t first = 0; first < e.windows; first += ROWS) {
           assert_fine(f.context, hark_evaluation_read(f.context, &e, first, ROWS, inputs, targets, &real));
           sum += real;
           for (int64_t i = 0; i < ROWS * length; i++) {
             const int64_t target = (first + i / length) * stride + i % length; /* number `target` is token target + 1 */
-            const bool counts = target == counted && target < wanted;
-            if (target < wanted && first + i / length < e.windows) assert_int_equal(inputs[i], token_at(target));
+            const bool counts = target == counted && target < counting;
+            if (target < counting && first + i / length < e.windows) assert_int_equal(inputs[i], token_at(target));
             if (targets[i] != (counts ? token_at(target + 1) : HARK_TARGET_IGNORED))
               fail_msg("L %" PRId64 ", S %" PRId64 ", N %" PRId64 ": target %" PRId64, length, stride, limit, target);
             counted += counts;
@@ -339,9 +339,9 @@ static void sliding_windows_count_every_target_once(void **state) {
             if (counts && target >= length) assert_true(i % length >= length - stride);
           }
         }
-        assert_int_equal(counted, wanted);
-        assert_int_equal(sum, wanted);
-        assert_true(e.windows == 1 || length + (e.windows - 2) * stride < wanted); /* no window without a target of its own */
+        assert_int_equal(counted, counting);
+        assert_int_equal(sum, counting);
+        assert_true(e.windows == 1 || length + (e.windows - 2) * stride < counting); /* no window without a target of its own */
       }
   fixture_close(&f);
 }

@@ -170,7 +170,7 @@ static void folders_are_walked_in_order(void **state) {
   const char *paths[] = {top};
   hark_corpus_settings settings = whole_text(&f, paths, 1);
   hark_corpus *corpus = open_corpus(&f, &settings);
-  /* By bytes of the path: "a.txt" < "a/deeper" < "a/z" < "b" < "c" < "link" < e acute; the link is followed, folders behind links are
+  /* By bytes of the path: "a.txt" < "a/deeper" < "a/z" < "b" < "c" < "link" < e acute; the link is followed, folders that links name are
    * not. */
   assert_split(&f, corpus, HARK_SPLIT_TRAINING,
                "1m2343"

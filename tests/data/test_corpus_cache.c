@@ -115,7 +115,7 @@ static void changed_text_is_read_again(void **state) {
   fixture_close(&f);
 }
 
-/* What makes opening quick: an old time of change is believed. The test changes the text behind its back and sees the old tokens. */
+/* What makes opening quick: an old time of change is believed. The test changes the text but not its time and sees the old tokens. */
 static void old_times_are_believed(void **state) {
   (void)state;
   fixture f;

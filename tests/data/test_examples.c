@@ -165,7 +165,7 @@ static void sequences(void **state) {
   assert_string_equal(hark_examples_token_name(e, HARK_TOKEN_RESERVED + 2, name, sizeof name), "v0");
   hark_examples_close(f->context, &e);
 
-  e = open_one(f, "sequences", test_path(f->folder, "s.tsv"), 3); /* a target behind the cut goes */
+  e = open_one(f, "sequences", test_path(f->folder, "s.tsv"), 3); /* a target beyond the cut is left out */
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).cut, 2);
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).targets, 1);
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).longest_whole, 4);
@@ -207,9 +207,9 @@ static const refusal refusals[] = {
     {"text", "1\tgood\n0\t\n", "f:2:3: empty text (byte offset 9)"},
     {"text", "1\tgood\n2\tb\n", "f:2:1: label 2 is out of range, expected 0 to 1 (byte offset 7)"},
     {"text", "-1\tgood\n", "f:1:1: label -1 is out of range"},
-    {"text", "x\tgood\n", "f:1:1: label is no whole number"},
-    {"text", "0.5\tgood\n", "f:1:1: label is no whole number"},
-    {"text", "\tgood\n", "f:1:1: label is no whole number"},
+    {"text", "x\tgood\n", "f:1:1: label is not a whole number"},
+    {"text", "0.5\tgood\n", "f:1:1: label is not a whole number"},
+    {"text", "\tgood\n", "f:1:1: label is not a whole number"},
     {"text",
      "1\tb\xC3\xA4"
      "c\xFF"
@@ -237,7 +237,7 @@ static const refusal refusals[] = {
     {"listops", "Source\tTarget\n[MAX ( 1 ] )\t1\n", "f:2:12: expected an operator and one argument"},
     {"listops", "Source\tTarget\n( ) 5\t5\n", "f:2:3: expected an operator and one argument"},
     {"listops", "Source\tTarget\n( ( [MAX 1 2 ) ] )\t2\n", "f:2:14: expected an operator and one argument"},
-    {"listops", "Source\tTarget\n( [MAX 1 ) ]\t1\n", "f:2:13: not all that stands there is applied by parentheses"},
+    {"listops", "Source\tTarget\n( [MAX 1 ) ]\t1\n", "f:2:13: not everything here is applied by parentheses"},
     {"listops", "Source\tTarget\n[MAX 1 [MIN ] ]\t1\n", "f:2:13: [MIN has no arguments"},
     {"image", "", "f: 0 bytes, expected a multiple of 3073"},
     {"image", "not an image", "f: 12 bytes, expected a multiple of 3073"},
@@ -245,7 +245,7 @@ static const refusal refusals[] = {
     {"pathfinder", "HARKIMGZ0123456789abcdefghijklmnop", "does not begin with"},
     {"sequences", "", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\t\n", "f:1:1: expected \"Words<TAB>\""},
-    {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" stands there twice"},
+    {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" occurs twice"},
     {"sequences", "Words\ta \xFE\na\t0:a\n", "f:1:9: invalid UTF-8: "},
     {"sequences", "Words\ta \xC3\na\t0:a\n", "f:1:9: invalid UTF-8: "},
     {"sequences", "Words\ta  b\na\t0:a\n", "f:1:9: empty word"},
@@ -253,12 +253,12 @@ static const refusal refusals[] = {
     {"sequences", "Words\ta b\na b\n", "f:2:4: no tab"},
     {"sequences", "Words\ta b\n\t0:a\n", "f:2:1: empty sequence"},
     {"sequences", "Words\ta b\na b\t\n", "f:2:5: no targets"},
-    {"sequences", "Words\ta b\na c\t0:a\n", "f:2:3: \"c\" is none of the words of the first line"},
-    {"sequences", "Words\ta b\na b\t0:c\n", "f:2:7: \"c\" is none"},
+    {"sequences", "Words\ta b\na c\t0:a\n", "f:2:3: \"c\" is not one of the words of the first line"},
+    {"sequences", "Words\ta b\na b\t0:c\n", "f:2:7: \"c\" is not one of the words"},
     {"sequences", "Words\ta b\na b\t2:a\n", "f:2:5: position 2, expected 0 to 1"},
     {"sequences", "Words\ta b\na b\t1:a 1:b\n", "f:2:9: position 1, expected 2 to 1"},
-    {"sequences", "Words\ta b\na b\t99999999999999999999:a\n", "is no POSITION:WORD"},
-    {"sequences", "Words\ta b\na b\tx\n", "f:2:5: \"x\" is no POSITION:WORD"},
+    {"sequences", "Words\ta b\na b\t99999999999999999999:a\n", "is not POSITION:WORD"},
+    {"sequences", "Words\ta b\na b\tx\n", "f:2:5: \"x\" is not POSITION:WORD"},
     {"sequences", "Words\ta b\na  b\t0:a\n", "f:2:3: empty word"},
 };
 
@@ -334,7 +334,7 @@ static void bad_settings(void **state) {
       {{.format = "text"}, HARK_BAD_CONFIGURATION, "no files of examples"},
       {{.format = "text", .paths = &missing, .path_count = 1}, HARK_NOT_FOUND, "missing"},
       {{.format = "text", .paths = &folder, .path_count = 1}, HARK_NOT_FOUND, "task.json"},
-      {{.format = "text", .paths = both, .path_count = 2}, HARK_BAD_CONFIGURATION, "a folder has files for every split"},
+      {{.format = "text", .paths = both, .path_count = 2}, HARK_BAD_CONFIGURATION, "a folder has the files of every split"},
       {{.format = "text", .paths = &path, .path_count = 1, .classes = 1}, HARK_BAD_CONFIGURATION, "1 classes"},
       {{.format = "text", .paths = &path, .path_count = 1, .length_limit = -1}, HARK_BAD_CONFIGURATION, "length limit is -1"},
       {{.format = "text", .paths = &path, .path_count = 1, .validation_fraction = 1}, HARK_BAD_CONFIGURATION, "validation fraction is 1"},
@@ -353,7 +353,7 @@ static void files_that_differ(void **state) {
                                test_file_write_text(f->folder, "2", "Words\tb a\na\t0:b\n")};
   hark_examples_settings settings = {.format = "sequences", .paths = words, .path_count = 2};
   hark_examples *e;
-  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE, "2:1:1: other words than in the files before");
+  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE, "2:1:1: other words than in the previous files");
   unsigned char small[HARK_IMAGE_HEADER_BYTES + 4] = {0}, large[HARK_IMAGE_HEADER_BYTES + 3] = {0};
   hark_image_header(1, 1, 2, 2, small);
   small[HARK_IMAGE_HEADER_BYTES] = 1;
@@ -454,10 +454,10 @@ static void vocabularies(void **state) {
   const char *const a_text = hark_examples_vocabulary(a, &a_bytes), *const c_text = hark_examples_vocabulary(c, &c_bytes);
   assert_fine(f->context, hark_examples_check_vocabulary(f->context, b, "run", a_text, a_bytes));
   assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", c_text, c_bytes), HARK_BAD_FILE,
-                 "run: another task's, with \"format\": \"sequences\", where the examples have \"format\": \"text\",");
+                 "run: of another task: it has \"format\": \"sequences\", where the examples have \"format\": \"text\",");
   assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", a_text, a_bytes - 1), HARK_BAD_FILE,
-                 "run: another task's");
-  assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", "", 0), HARK_BAD_FILE, "run: another task's");
+                 "run: of another task");
+  assert_failure(f->context, hark_examples_check_vocabulary(f->context, b, "run", "", 0), HARK_BAD_FILE, "run: of another task");
   hark_examples_close(f->context, &a);
   hark_examples_close(f->context, &b);
   hark_examples_close(f->context, &c);

@@ -94,7 +94,7 @@ typedef struct listops_counts {
 
 /* Counts an expression by its words, in the order of the text. */
 static void count_expression(const char *from, const char *to, listops_counts *c) {
-  static const char names[] = "AEIS"; /* the letter behind "[M", or 'S' */
+  static const char names[] = "AEIS"; /* the letter after "[M", or 'S' */
   int depth = 0, deepest = 0;
   int64_t words = 0;
   for (const char *at = from; at < to; at = end_of_word(at) + 1) {

@@ -156,7 +156,7 @@ static void recall_targets_are_the_values(void **state) {
       assert_int_equal(queries, QUERIES);
       for (int k = 0; k < KEYS; k++) assert_true(value[k] == -1 ? asked[k] == 0 : asked[k] == 1 || asked[k] == 2);
     }
-    const double share = (double)QUERIES / (LENGTH - 2 * PAIRS); /* of the places behind the pairs, each the same */
+    const double share = (double)QUERIES / (LENGTH - 2 * PAIRS); /* of the places after the pairs, each the same */
     for (int at = 2 * PAIRS; at < LENGTH; at++)
       task_assert_near((double)places[at], share * COUNT, sqrt(share * (1 - share) * COUNT), "queries at a place");
     hark_examples_close(f->context, &e);
@@ -283,7 +283,7 @@ static void maps_are_followed(void **state) {
   hark_examples_close(f->context, &e);
 }
 
-/* A word tells its topic; a blank has that of the words around it, which are of one topic, and the first and the last word are none. */
+/* A word determines its topic; a blank has that of the words around it, which have one topic. The first and the last word are not blank. */
 static void runs_have_one_topic(void **state) {
   const task_place *const f = *state;
   enum { LENGTH = 70, TOPICS = 5, OF_TOPIC = 2, BLANK = TOPICS * OF_TOPIC, SHORTEST = 2, LONGEST = 6, COUNT = 300 };
@@ -296,13 +296,13 @@ static void runs_have_one_topic(void **state) {
   int32_t words[LENGTH], targets[LENGTH];
   int64_t lengths[LONGEST + 1] = {0}, runs = 0, blanks = 0, within = 0;
   for (int64_t i = 0; i < COUNT; i++) {
-    int before[LENGTH], behind[LENGTH]; /* topics of the nearest words */
+    int before[LENGTH], after[LENGTH]; /* topics of the nearest words */
     assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
     for (int at = 0; at < LENGTH; at++) before[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at > 0 ? before[at - 1] : -1;
-    for (int at = LENGTH - 1; at >= 0; at--) behind[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at + 1 < LENGTH ? behind[at + 1] : -1;
+    for (int at = LENGTH - 1; at >= 0; at--) after[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at + 1 < LENGTH ? after[at + 1] : -1;
     for (int at = 0; at < LENGTH; at++) {
       assert_true(words[at] <= BLANK);
-      assert_true(before[at] >= 0 && before[at] == behind[at]);
+      assert_true(before[at] >= 0 && before[at] == after[at]);
       assert_int_equal(targets[at], BLANK + 1 + before[at]);
     }
     for (int begin = 0, end; begin < LENGTH; begin = end) {
@@ -391,14 +391,14 @@ static uint64_t sum_of(const task_place *f, const char *name) {
 /* The tokens of an example, or for vectors the bits of their numbers. Returns how many. */
 static int64_t read_any(const task_place *f, const hark_examples *e, hark_split split, int64_t i, int32_t *out) {
   const int64_t length = hark_examples_length(e, split, i, 0), features = hark_examples_features(e);
-  float numbers[2048], told[4];
+  float numbers[2048], responses[4];
   if (features == 0) {
     assert_fine(f->context, hark_examples_read(f->context, e, split, i, 0, out));
     return length;
   }
-  assert_fine(f->context, hark_examples_numbers(f->context, e, split, i, numbers, told));
+  assert_fine(f->context, hark_examples_numbers(f->context, e, split, i, numbers, responses));
   memcpy(out, numbers, (size_t)(length * features) * sizeof *out);
-  memcpy(out + length * features, told, (size_t)hark_examples_responses(e) * sizeof *out);
+  memcpy(out + length * features, responses, (size_t)hark_examples_responses(e) * sizeof *out);
   return length * features + hark_examples_responses(e);
 }
 
@@ -515,7 +515,7 @@ static void folders_are_whole_or_not_there(void **state) {
   assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "new/below/"), &t), HARK_BAD_CONFIGURATION,
                  "below: is not empty");
   (void)test_file_write_text(f->folder, "file", "x");
-  assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is no folder");
+  assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is not a folder");
   assert_failure(f->context, task_make_in(f->context, "", &t), HARK_BAD_CONFIGURATION, "no folder");
   const made_task vast = {.name = "copy", .seed = 1, .examples = {(int64_t)1 << 40, 0, 0}};
   assert_int_equal(mkdir(test_path(f->folder, "alone"), 0777), 0);

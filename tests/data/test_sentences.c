@@ -204,7 +204,7 @@ static void packing_is_as_defined(void **state) {
   place_close(&p);
 }
 
-/* Several windows in a batch are those of each alone, one behind the other; every order has every window once an epoch, or draws. */
+/* Several windows in a batch are those of each alone, one after the other; every order has every window once an epoch, or draws. */
 static void samples_depend_on_their_number(void **state) {
   (void)state;
   enum { ROWS = 5 };

@@ -120,7 +120,7 @@ static void damaged_files_are_refused(void **state) {
     size_t at;
     unsigned char byte;
     const char *message;
-  } changes[] = {{0, 'h', "no file of vectors"},
+  } changes[] = {{0, 'h', "not a file of vectors"},
                  {8, 2, "version is 2 at byte offset 8, expected 1 to 1"},
                  {12, 0, "length is 0 at byte offset 12"},
                  {16, 0, "number of features is 0 at byte offset 16"},
@@ -164,7 +164,7 @@ static void latent_tokens_lie_in_the_ball(void **state) {
   double across = 0, square = 0;
   for (int64_t n = 0; n < N; n++) {
     float x[L * D], y[4];
-    double mean[D] = {0}, length = 0, told = 0;
+    double mean[D] = {0}, length = 0, signal = 0;
     assert_fine(f->context, hark_examples_numbers(f->context, e, HARK_SPLIT_TRAINING, n, x, y));
     for (int l = 0; l < L; l++) {
       double size = 0;
@@ -177,12 +177,12 @@ static void latent_tokens_lie_in_the_ball(void **state) {
     for (int i = 0; i < D; i++) length += mean[i] * mean[i];
     assert_true(sqrt(length) <= 0.5 + 0.1 * 5 / sqrt(L)); /* z, and five deviations of a mean of L */
     for (int j = 0; j < 4; j++) {
-      told += (double)y[j] * (double)y[j];
+      signal += (double)y[j] * (double)y[j];
       /* a sine of z, of which the mean of the tokens is an estimate; hardly any is brought to the ball */
       const double expected = sin(2 * mean[j % D] + j) / 4;
       across += ((double)y[j] - expected) * ((double)y[j] - expected) / (4 * N);
     }
-    assert_true(told <= 0.25 * (1 + 1e-6));
+    assert_true(signal <= 0.25 * (1 + 1e-6));
     square += length / N;
   }
   assert_true(sqrt(across) < 0.1 / sqrt(L)); /* 2 / 4 of the deviation of the mean, .0158, and room */
@@ -190,7 +190,7 @@ static void latent_tokens_lie_in_the_ball(void **state) {
   hark_examples_close(f->context, &e);
 }
 
-/* Least squares on the tokens tells the noise's variance; the mask's response is of that regression, and hidden in the token. */
+/* Least squares on the tokens gives the noise's variance; the mask's response is of that regression, and masked in the token. */
 static void regressions_have_their_noise(void **state) {
   const task_place *const f = *state;
   enum { L = 50, N = 200 };

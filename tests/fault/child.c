@@ -189,7 +189,7 @@ int child_command(const child_place *place, const char *kind, const char *at, co
   if (kind != NULL)
     next += snprintf(next, (size_t)(end - next), "LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=%s HARK_FAULT_AT=%s ",
                      HARK_FAULT_SHIM, place->work, kind, at);
-  /* the address sanitizer wants to be the first library unless told otherwise */
+  /* the address sanitizer must be the first library unless an option permits another order */
   next += snprintf(next, (size_t)(end - next), "HARK_ARCH=generic ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" '%s' train",
                    HARK_COMMAND);
   for (int i = 0; i < small_run_word_count; i++) {

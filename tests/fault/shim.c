@@ -102,7 +102,7 @@ static bool place(const char *name, unsigned group, const char *path) {
   return true;
 }
 
-/* Behind a call that was made. */
+/* After a call that was made. */
 static void after(const char *name, unsigned group, const char *path, const char *to, bool struck) {
   const int error = errno;
   if (struck && plan.kind == FAULT_TEAR) end_here();

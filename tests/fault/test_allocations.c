@@ -275,15 +275,15 @@ static void training_steps(void **state) {
 static hark_status differentiate(hark_context *context, const model_work *m, hark_tape *tape, hark_attention_plan *const *plans,
                                  float *loss) {
   const int64_t shape[] = {2, m->config.model.context};
-  hark_tensor rows, wanted;
+  hark_tensor rows, following;
   hark_value tokens = 0, next = 0, value = 0;
   const hark_forward forward = {.tape = tape, .parameters = &m->decoder->parameters, .training = true, .seed = 1, .plans = plans};
   HARK_TRY(hark_tensor_zero(context, &m->decoder->parameters.gradients));
   HARK_TRY(hark_tensor_wrap(context, inputs, HARK_I32, 2, shape, NULL, &rows));
-  HARK_TRY(hark_tensor_wrap(context, targets, HARK_I32, 2, shape, NULL, &wanted));
+  HARK_TRY(hark_tensor_wrap(context, targets, HARK_I32, 2, shape, NULL, &following));
   hark_tape_reset(tape);
   HARK_TRY(hark_tape_leaf(tape, &rows, NULL, &tokens));
-  HARK_TRY(hark_tape_leaf(tape, &wanted, NULL, &next));
+  HARK_TRY(hark_tape_leaf(tape, &following, NULL, &next));
   HARK_TRY(hark_stack_loss(context, m->decoder, &forward, tokens, next, 0.1, 0, &value));
   HARK_TRY(hark_tape_backward(tape, value, 1));
   return hark_tensor_read(context, hark_tape_tensor(tape, value), loss);

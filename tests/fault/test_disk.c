@@ -1,9 +1,9 @@
 /* test_disk.c - file systems that fail: a full disk, errors of the device, interrupted and short calls, at every call of a save and of a
  * run.
  *
- * An interrupted or short call is no failure. What fails is told with the path and ends the run; what was saved before stays, nothing half
- * written takes up space, and the run goes on to the same bits as one that nothing disturbed. With HARK_FAULT_LONG a fresh run meets all of
- * it, too; without it, the last save of a resumed one does.
+ * An interrupted or short call is no failure. What fails is reported with the path and ends the run; what was saved before stays, nothing
+ * half written takes up space, and the run goes on to the same bits as one that nothing disturbed. With HARK_FAULT_LONG a fresh run meets
+ * all of it, too; without it, the last save of a resumed one does.
  */
 #define _GNU_SOURCE /* unshare */
 #include <errno.h>

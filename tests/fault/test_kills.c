@@ -56,8 +56,8 @@ static void at_every_call_of_a_save(void **state) {
   (void)state;
   child_make_whole(&place);
   child_make_part(&place);
-  const long before = kill_at_every_call(place.part, FAULT_KILL), behind = kill_at_every_call(place.part, FAULT_TEAR);
-  print_message("%ld kills before and %ld behind a system call of a resumed run\n", before, behind);
+  const long before = kill_at_every_call(place.part, FAULT_KILL), after = kill_at_every_call(place.part, FAULT_TEAR);
+  print_message("%ld kills before and %ld after a system call of a resumed run\n", before, after);
   assert_true(before > 40); /* a save alone writes six files and moves two */
 }
 
@@ -111,17 +111,17 @@ static long microseconds_of_a_run(void) {
 static void at_random_moments(void **state) {
   (void)state;
   const char *const asked = getenv("HARK_FAULT_KILLS");
-  const long wanted = asked != NULL ? strtol(asked, NULL, 10) : child_long() ? RANDOM_KILLS_LONG : RANDOM_KILLS;
+  const long planned = asked != NULL ? strtol(asked, NULL, 10) : child_long() ? RANDOM_KILLS_LONG : RANDOM_KILLS;
   uint64_t random = 1;
   place.small.config.train.steps = 12;
   place.small.config.train.keep = 2;
   child_make_whole(&place);
   long kills = 0, runs = 0, before_ready = 0, length = 0;
-  for (; kills < wanted && runs < 10 * wanted; runs++) {
+  for (; kills < planned && runs < 10 * planned; runs++) {
     int64_t saved = 0;
     if (runs % 10 == 0) length = microseconds_of_a_run(); /* the machine may have become busier */
     child_begin_work(&place, NULL);
-    for (uint64_t times = 1 + random_below(&random, 3); times > 0 && kills < wanted; times--) {
+    for (uint64_t times = 1 + random_below(&random, 3); times > 0 && kills < planned; times--) {
       const child_report *report;
       const child_settings settings = {.small = &place.small,
                                        .path = place.work,
@@ -139,13 +139,13 @@ static void at_random_moments(void **state) {
     child_finish_and_compare(&place);
   }
   print_message("%ld kills at random moments of %ld runs, %ld of them before the first step\n", kills, runs, before_ready);
-  assert_true(kills >= wanted);
+  assert_true(kills >= planned);
 }
 
 /* An encoder over labelled examples: no windows, no tokens' file, packed batches, accuracies in the state. */
 static void over_examples(void **state) {
   (void)state;
-  const long wanted = child_long() ? RANDOM_KILLS_LONG : EXAMPLE_KILLS;
+  const long planned = child_long() ? RANDOM_KILLS_LONG : EXAMPLE_KILLS;
   const child_report *report;
   child_settings settings = {.small = &place.small,
                              .path = place.work,
@@ -159,7 +159,7 @@ static void over_examples(void **state) {
   assert_int_equal(report->status, HARK_OK);
   const uint64_t calls = (uint64_t)report->calls;
   assert_true(calls > 100);
-  for (long kill = 0; kill < wanted; kill++) {
+  for (long kill = 0; kill < planned; kill++) {
     child_begin_work(&place, NULL);
     settings.plan.at = 1 + (long)random_below(&random, calls);
     settings.plan.kind = kill % 2 == 0 ? FAULT_KILL : FAULT_TEAR;
@@ -167,7 +167,7 @@ static void over_examples(void **state) {
     child_check(&place, report->saved);
     child_finish_and_compare(&place);
   }
-  print_message("%ld kills at random calls of %d of a run over examples\n", wanted, (int)calls);
+  print_message("%ld kills at random calls of %d of a run over examples\n", planned, (int)calls);
 }
 
 int main(void) {

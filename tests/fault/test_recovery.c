@@ -148,7 +148,7 @@ static void a_run_that_came_in_between_is_seen(void **state) {
   const hark_status status = hark_run_open(context, place.work, false, &run);
   plan.watch = NULL;
   fault_set(&plan);
-  assert_failure(context, status, HARK_BAD_CONFIGURATION, "holds a run already");
+  assert_failure(context, status, HARK_BAD_CONFIGURATION, "already contains a run");
 }
 
 /* ---- signals ---- */
@@ -293,7 +293,7 @@ static void a_damaged_checkpoint_is_passed_over(void **state) {
   }
 }
 
-/* The reason names the file, and the place to go on from is told. */
+/* The reason names the file, and the message reports where the run continues. */
 static void what_is_damaged_is_said(void **state) {
   (void)state;
   child_begin_work(&place, place.whole);
@@ -367,7 +367,7 @@ static void an_explicit_path_does_not_fall_back(void **state) {
   child_expect_said(&place, "step-4/model.safetensors");
 }
 
-/* Lines behind the checkpoint's, whole ones and a torn one, are cut off; the lines of the run that goes on are those of the whole one. */
+/* Lines after the checkpoint's, complete and torn, are cut off; the lines of the continued run are those of the uninterrupted one. */
 static void metrics_are_cut_back(void **state) {
   (void)state;
   child_make_part(&place);

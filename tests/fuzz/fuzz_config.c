@@ -24,7 +24,7 @@ static hark_status check_item(void *user, const hark_yaml_item *item, bool *skip
   const size_t length = strlen(item->key);
   FUZZ_CHECK(length > 0 && length < 256 && item->key[0] != 0, "a key of %zu bytes", length);
   for (size_t i = 0; i < length; i++) FUZZ_CHECK(strchr(" \t\n\r:#\"'", item->key[i]) == NULL, "the key \"%s\"", item->key);
-  FUZZ_CHECK(item->line >= w->line && item->line >= 1, "line %d behind line %d", item->line, w->line);
+  FUZZ_CHECK(item->line >= w->line && item->line >= 1, "line %d after line %d", item->line, w->line);
   w->line = item->line;
   const bool has_value = item->kind == HARK_YAML_SCALAR || item->kind == HARK_YAML_ITEM;
   if (has_value) FUZZ_CHECK(item->value != NULL && strlen(item->value) <= HARK_YAML_BYTES, "an item without a value");
@@ -51,7 +51,7 @@ static hark_options *read_config(hark_context *context, const char *path, hark_c
   for (int i = 0; i < hark_options_problem_count(set); i++) fuzz_check_line(hark_options_problem(set, i));
   const hark_status finished = hark_options_finish(context, set);
   fuzz_check_refusal(context, finished, HARK_BAD_CONFIGURATION, "");
-  FUZZ_CHECK((finished == HARK_OK) == (hark_options_problem_count(set) == 0), "problems are not told");
+  FUZZ_CHECK((finished == HARK_OK) == (hark_options_problem_count(set) == 0), "problems are not reported");
   if (status != HARK_OK || finished != HARK_OK) hark_options_destroy(context, &set);
   return set;
 }
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const hark_status walked = hark_yaml_walk(context, "input", (const char *)data, size, check_item, &w);
   fuzz_check_refusal(context, walked, HARK_BAD_CONFIGURATION, "input:");
   fuzz_limit(PARSED_BYTES * size);
-  if (walked != HARK_OK && fuzz_random_below(&w.random, 8) > 0) { /* the options would tell the same one problem */
+  if (walked != HARK_OK && fuzz_random_below(&w.random, 8) > 0) { /* the options would report the same problem */
     fuzz_end();
     return 0;
   }

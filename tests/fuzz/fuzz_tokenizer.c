@@ -51,11 +51,11 @@ static void check_characters(const unsigned char *text, size_t size) {
     uint32_t code = 0, expected = 0;
     size_t length = 0;
     const hark_utf8_result result = hark_utf8_decode(text + at, size - at, &code, &length);
-    const size_t wanted = character(text + at, size - at, &expected);
-    FUZZ_CHECK((result == HARK_UTF8_OK) == (wanted > 0), "byte %zu: %s", at, hark_utf8_result_text(result));
-    if (wanted == 0) continue;
+    const size_t expected_bytes = character(text + at, size - at, &expected);
+    FUZZ_CHECK((result == HARK_UTF8_OK) == (expected_bytes > 0), "byte %zu: %s", at, hark_utf8_result_text(result));
+    if (expected_bytes == 0) continue;
     char back[HARK_UTF8_MAX_BYTES];
-    FUZZ_CHECK(code == expected && length == wanted, "byte %zu: U+%04X of %zu bytes", at, (unsigned)code, length);
+    FUZZ_CHECK(code == expected && length == expected_bytes, "byte %zu: U+%04X of %zu bytes", at, (unsigned)code, length);
     FUZZ_CHECK(hark_utf8_encode(code, back) == length && memcmp(back, text + at, length) == 0, "U+%04X comes back changed", (unsigned)code);
   }
 }

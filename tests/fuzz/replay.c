@@ -20,7 +20,7 @@ static const uint8_t *running; /* the input in work, for the handler */
 static size_t running_bytes;
 
 static void run(const uint8_t *data, size_t size) {
-  uint8_t *const exact = malloc(size > 0 ? size : 1); /* so that a sanitizer sees the first byte behind it */
+  uint8_t *const exact = malloc(size > 0 ? size : 1); /* so that a sanitizer sees the first byte after it */
   FUZZ_CHECK(exact != NULL, "out of memory");
   if (size > 0) memcpy(exact, data, size);
   running = exact;

@@ -50,7 +50,7 @@ static void on_freed(const volatile void *at) {
 
 static bool is_hooked(void) { return __sanitizer_install_malloc_and_free_hooks != NULL && __sanitizer_get_allocated_size != NULL; }
 
-/* Exactly so many bytes, so that the sanitizer sees the first one behind them. */
+/* Exactly so many bytes, so that the sanitizer sees the first one after them. */
 static void *allocate(void *user, size_t bytes, size_t alignment) {
   (void)user;
   void *piece = NULL;

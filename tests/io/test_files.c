@@ -322,7 +322,7 @@ static void what_cannot_be_is_told(void **state) {
   assert_failure(context, hark_file_open(context, folder, &descriptor, &size), HARK_IO_ERROR, "is a folder");
   assert_int_equal(descriptor, -1);
   assert_int_equal(mkfifo(test_path(folder, "pipe"), 0600), 0);
-  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_IO_ERROR, "no regular file");
+  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_IO_ERROR, "not a regular file");
   assert_failure(context, hark_writer_open(context, &writer, test_path(folder, "none/a")), HARK_NOT_FOUND, "none/a");
   assert_failure(context, hark_writer_open(context, &writer, "/tmp/"), HARK_INVALID_ARGUMENT, "no file name");
   assert_failure(context, hark_folder_make(context, test_path(folder, "file/b")), HARK_IO_ERROR, "file: cannot be made a folder");
@@ -382,14 +382,14 @@ static void checksums_are_sha256(void **state) {
 static void a_writer_knows_what_it_wrote(void **state) {
   (void)state;
   hark_writer writer = {0};
-  hark_file_summary told, found;
+  hark_file_summary reported, found;
   const char *const path = test_path(folder, "a");
   assert_fine(context, hark_writer_open(context, &writer, path));
   for (int i = 0; i < 100; i++) assert_fine(context, hark_writer_append(context, &writer, "some bytes", 10));
-  assert_fine(context, hark_writer_commit(context, &writer, &told));
+  assert_fine(context, hark_writer_commit(context, &writer, &reported));
   assert_fine(context, hark_file_summarise(context, path, &found));
-  assert_string_equal(told.sha256, found.sha256);
-  assert_int_equal(told.bytes, 1000);
+  assert_string_equal(reported.sha256, found.sha256);
+  assert_int_equal(reported.bytes, 1000);
   assert_int_equal(found.bytes, 1000);
 }
 
@@ -410,8 +410,8 @@ static void folders_are_made_listed_and_removed(void **state) {
   assert_int_equal(names.count, 5);
   for (int i = 0; i < 5; i++) assert_string_equal(names.items[i], sorted[i]);
   hark_names_free(context, &names);
-  assert_failure(context, hark_folder_remove(context, test_path(folder, "kept")), HARK_IO_ERROR, "no folder");
-  assert_failure(context, hark_folder_remove(context, test_path(folder, "a/link")), HARK_IO_ERROR, "no folder");
+  assert_failure(context, hark_folder_remove(context, test_path(folder, "kept")), HARK_IO_ERROR, "not a folder");
+  assert_failure(context, hark_folder_remove(context, test_path(folder, "a/link")), HARK_IO_ERROR, "not a folder");
   assert_fine(context, hark_folder_remove(context, test_path(folder, "a")));
   assert_int_equal(hark_path_kind_of(test_path(folder, "a")), HARK_PATH_NONE);
   assert_int_equal(hark_path_kind_of("/tmp"), HARK_PATH_FOLDER);

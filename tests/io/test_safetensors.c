@@ -90,18 +90,18 @@ static void the_rules_are_kept(void **state) {
   /* fields */
   refuse("{\"a\":1}", 0, "\"a\": no object");
   refuse("{\"a\":[]}", 0, "\"a\": no object");
-  refuse("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing");
-  refuse("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing or no text");
+  refuse("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is missing");
+  refuse("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is missing or not a text");
   refuse("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"F33\"");
   refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"f32\"");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape missing");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape missing or no list");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "extent 0 is no whole number");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape is missing");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape is missing or not a list");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "extent 0 is not a whole number");
   refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "rank 9, at most 8");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets missing");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets missing or no pair");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets missing or no pair");
-  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{}}}", 4, "data_offsets missing or no pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets is missing");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets is missing or not a pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets is missing or not a pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{}}}", 4, "data_offsets is missing or not a pair");
   refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "unknown field \"x\"");
   refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "duplicate");
   /* sizes and offsets */
@@ -109,13 +109,13 @@ static void the_rules_are_kept(void **state) {
   refuse("{" F32("a", "[1]", 0, 8) "}", 8, "hold 8 bytes, shape and dtype need 4");
   refuse("{" F32("a", "[1]", 4, 0) "}", 4, "data_offsets [4, 0]");
   refuse("{" F32("a", "[1]", 0, 4) "}", 3, "in data of 3 bytes");
-  refuse("{" F32("a", "[1]", 4, 8) "}", 8, "4 bytes in front of it belong to no tensor");
+  refuse("{" F32("a", "[1]", 4, 8) "}", 8, "4 bytes before it belong to no tensor");
   refuse("{" F32("a", "[1]", 0, 4) "}", 5, "the last 1 bytes belong to no tensor");
   refuse("{}", 1, "the last 1 bytes belong to no tensor");
   refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[1]", 4, 8) "}", 8, "overlaps");
   refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 0, 4) "}", 4, "overlaps");
   refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[0]", 4, 4) "}", 8, "overlaps");
-  refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, "4 bytes in front of it");
+  refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, "4 bytes before it");
   refuse("{" F32("a", "[4611686018427387904]", 0, 0) "}", 0, "overflows");
   refuse("{" F32("a", "[4294967296,4294967296]", 0, 0) "}", 0, "overflows");
   refuse("{" F32("a", "[4294967296,4294967296,0]", 0, 0) "}", 0, "overflows");
@@ -123,11 +123,11 @@ static void the_rules_are_kept(void **state) {
   refuse("{" F32("a", "[9223372036854775808]", 0, 0) "}", 0, "too big integer");
   refuse("{" F32("a", "[1]", 9223372036854775804, 9223372036854775807) "}", 4, "in data of 4 bytes");
   refuse("{" F32("a", "[1]", 0, 18446744073709551620) "}", 4, "too big integer");
-  refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "no whole bytes");
+  refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "not whole bytes");
   /* metadata */
   refuse("{\"__metadata__\":1}", 0, "__metadata__: no object");
-  refuse("{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is no text");
-  refuse("{" F32("__metadata__", "[1]", 0, 4) "}", 4, "is no text");
+  refuse("{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is not a text");
+  refuse("{" F32("__metadata__", "[1]", 0, 4) "}", 4, "is not a text");
   refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate");
   refuse("{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "duplicate");
 }

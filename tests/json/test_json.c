@@ -75,12 +75,12 @@ static void refused_documents_say_where(void **state) {
   }
 }
 
-/* jansson passes over a zero byte behind a number or a word. In the name "a" it says where the name begins, hark's own reader where the
+/* jansson passes over a zero byte after a number or a word. In the name "a" it says where the name begins, hark's own reader where the
  * byte is. */
 static void zero_bytes_are_refused_wherever_they_stand(void **state) {
   (void)state;
   static const char good[] = "{\"a\": [1, true ]}";
-  for (size_t at = 0; at < sizeof good; at++) { /* the last one behind the document */
+  for (size_t at = 0; at < sizeof good; at++) { /* the last one after the document */
     char text[sizeof good + 1], message[128];
     json_t *document;
     hark_json_tree tree;
@@ -89,10 +89,11 @@ static void zero_bytes_are_refused_wherever_they_stand(void **state) {
     text[at] = 0;
     memcpy(text + at + 1, good + at, sizeof good - at);
     (void)snprintf(message, sizeof message,
-                   in_name ? "f:1:%zu: not the JSON expected: control character 0x0" : "f:1:%zu: a byte that cannot",
+                   in_name ? "f:1:%zu: not the JSON expected: control character 0x0" : "f:1:%zu: a byte that is not allowed",
                    in_name ? at : at + 1);
     assert_failure(context, hark_json_parse(context, "f", text, sizeof good, &document), HARK_BAD_FILE, message);
-    (void)snprintf(message, sizeof message, "f: line 1, column %zu: %s", at + 1, in_name ? "control characters" : "a byte that cannot");
+    (void)snprintf(message, sizeof message, "f: line 1, column %zu: %s", at + 1,
+                   in_name ? "control characters" : "a byte that is not allowed");
     assert_failure(context, hark_json_tree_parse(context, "f", text, sizeof good, &tree), HARK_BAD_FILE, message);
   }
 }

@@ -60,7 +60,7 @@ static void faults_have_a_place(void **state) {
                {"[1.]", "column 4: expected digits after the point"},
                {"[1e+]", "column 5: expected digits in the exponent"},
                {"[9223372036854775808]", "column 2: too big integer"},
-               {"[1e999]", "column 2: a number beyond"},
+               {"[1e999]", "column 2: a number that is too large"},
                {"[\"\\x\"]", "column 3: there is no such escape"},
                {"[\"\\ud800\"]", "column 3: the first half"},
                {"[\"\\udc00\"]", "column 3: the second half"},
@@ -81,7 +81,7 @@ static void faults_have_a_place(void **state) {
   test_memory_context_end(context, &memory);
 }
 
-/* Both readers take a document or both refuse it. jansson is told to accept what hark accepts: any value, zero bytes in texts. */
+/* Both readers take a document or both refuse it. jansson is set to accept what hark accepts: any value, zero bytes in texts. */
 static void compare(hark_context *context, const char *text, size_t length) {
   hark_json_tree tree;
   hark_json_fault fault = {0};

@@ -102,7 +102,7 @@ static void numbers_read_back_exactly(void **state) {
   assert_int_equal(s.last, count);
 }
 
-/* Wherever a write is cut off, the whole lines before it are read, and opening again goes on behind them. */
+/* Wherever a write is cut off, the complete lines before it are read, and opening again continues after them. */
 static void torn_lines_are_left_out_and_cut_off(void **state) {
   (void)state;
   static const char good[] = "{\"step\": 1, \"train/loss\": 2}\n{\"step\": 2, \"train/loss\": 3}\n";

@@ -1,7 +1,8 @@
-/* test_ahca.c - experiments that train networks of compressed attention: quick runs, tasks, the networks themselves, and memory that runs out.
+/* test_ahca.c - experiments that train networks of compressed attention: quick runs, tasks, the networks themselves, and memory that runs
+ * out.
  *
- * Quick runs of all of them take minutes: held to their criteria are the short ones. The others run with a few steps, which shows that their tables are
- * whole and that every criterion can fail; of their criteria those are held that nothing has to be learned for.
+ * Quick runs of all of them take minutes: held to their criteria are the short ones. The others run with a few steps, which shows that
+ * their tables are whole and that every criterion can fail; of their criteria those are held that nothing has to be learned for.
  */
 #include <math.h>
 #include <stdio.h>

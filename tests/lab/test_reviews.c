@@ -63,7 +63,7 @@ static void gaps_of_reviews_are_measured(void **state) {
     const double *const row = hark_lab_row(table, i);
     assert_true(fabs(row[FREQUENCIES] - log(2)) < 1e-12); /* two letters, as often as each other */
     assert_true(fabs(row[ZERO] - 0.25) < 1e-12);
-    assert_true(row[BEST] < 0.2); /* the letters tell the label, whatever the network has learned of them */
+    assert_true(row[BEST] < 0.2); /* the letters determine the label, whatever the network has learned of them */
     assert_true(row[GAP] > 0);
   }
   assert_fine(context, hark_lab_judge_reviews(lab, table));
@@ -92,7 +92,7 @@ static void other_files_are_refused(void **state) {
   assert_int_equal(hark_lab_check_reviews(context, "nowhere.tsv"), HARK_NOT_FOUND);
 }
 
-/* The n-th request for memory fails: for every n of reading, for some of measuring, and nothing is left behind. */
+/* The n-th request for memory fails: for every n of reading, for some of measuring, and no memory is left. */
 static void memory_may_run_out(void **state) {
   (void)state;
   char path[TEST_PATH_BYTES];

@@ -1,6 +1,7 @@
 /* ahca_definition.c - see ahca_definition.h. One function for each step of the definition, in the definition's order.
  *
- * Legend: M tokens, K chunks, C1 slots of a chunk, C2 global tokens, Cs of them selected, U units with `slots` rows each (chunks, or selected tokens).
+ * Legend: M tokens, K chunks, C1 slots of a chunk, C2 global tokens, Cs of them selected, U units with `slots` rows each (chunks, or
+ * selected tokens).
  */
 #include "models/ahca_definition.h"
 
@@ -215,7 +216,8 @@ static double similarity(matrix x, int64_t t, int64_t window) {
   return product / sqrt(of_left * of_right);
 }
 
-/* wants[t]: the valley of similarity in front of row t is a deepest one, and at least `threshold` deviations deeper than they are on average. */
+/* wants[t]: the valley of similarity in front of row t is a deepest one, and at least `threshold` deviations deeper than they are on
+ * average. */
 static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   double alike[MOST_ROWS] = {0}, depth[MOST_ROWS] = {0}, mean = 0, square = 0;
@@ -396,7 +398,8 @@ static int64_t nearest_to(ahca_definition *d, matrix m, matrix point, int64_t ro
   return best;
 }
 
-/* is_taken: the rows nearest to the centres of `count` clusters, from the row nearest to the mean and then those farthest from all before, in 8 rounds. */
+/* is_taken: the rows nearest to the centres of `count` clusters, from the row nearest to the mean and then those farthest from all before,
+ * in 8 rounds. */
 static void find_medoids(ahca_definition *d, matrix m, int64_t count, bool *is_taken) {
   enum { ROUNDS = 8 };
   const matrix centres = make(count, m.width), mean = make(1, m.width);
@@ -497,8 +500,8 @@ static double chunks_to(int64_t k, int64_t n, int64_t r, int64_t all) {
   return (double)(((twice < 0 ? -twice : twice) + all) / (2 * all));
 }
 
-/* What is between the rows of one chunk's slots: the level on which they meet, log G of |i - j| / C1 chunks (of cells the mean of G between all of their
- * rows), and what a window hides. */
+/* What is between the rows of one chunk's slots: the level on which they meet, log G of |i - j| / C1 chunks (of cells the mean of G between
+ * all of their rows), and what a window hides. */
 static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int *level) {
   const hark_network_config *config = &d->network->config;
   const bool hierarchical = hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL),
@@ -668,7 +671,8 @@ static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
   return q;
 }
 
-/* y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo'; the straight-through estimator's value is what it is given. */
+/* y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo'; the straight-through estimator's value is what it is
+ * given. */
 static matrix tell_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
   const int64_t slots = d->network->config.ahca.primary_slots;
   const matrix q = queries_of(d, c, x), asking = norm(d, "head.query_norm", q);

@@ -1,8 +1,8 @@
 /* ahca_definition.h - what an AHCA model tells of one sequence, from its definition (docs/mathematics/ahca.md), in doubles.
  *
- * Independent of the library: no operator, layer or tape of it, but the configuration and the weights, which are read by their names. A sequence is
- * told alone, so that there is nothing ragged. Of positional kernels it has "decay" and "decay * periodic", of structures dense, window and
- * hierarchical (neighbour, mean queries).
+ * Independent of the library: no operator, layer or tape of it, but the configuration and the weights, which are read by their names. A
+ * sequence is told alone, so that there is nothing ragged. Of positional kernels it has "decay" and "decay * periodic", of structures
+ * dense, window and hierarchical (neighbour, mean queries).
  */
 #ifndef HARK_TESTS_AHCA_DEFINITION_H
 #define HARK_TESTS_AHCA_DEFINITION_H

@@ -6,8 +6,8 @@
 
 #include "support/cmocka_all.h"
 
-/* One row a variant: every word of the configuration occurs in at least one. Medoids are all selected: of a cluster of two, both are as near to its
- * centre, and the least step decides. */
+/* One row a variant: every word of the configuration occurs in at least one. Medoids are all selected: of a cluster of two, both are as
+ * near to its centre, and the least step decides. */
 
 const ahca_variant ahca_variants[] = {
     {"fixed_average_score",

@@ -1,5 +1,5 @@
-/* test_ahca.c - adaptive hierarchical compressed attention as a whole: every parameter's gradient against differences, a sequence alone and among
- * others, degenerate lengths, work, the caller's chunks.
+/* test_ahca.c - adaptive hierarchical compressed attention as a whole: every parameter's gradient against differences, a sequence alone and
+ * among others, degenerate lengths, work, the caller's chunks.
  */
 #include <hark/hark.h>
 #include <math.h>
@@ -137,8 +137,8 @@ static void logits_of(const ahca_model *m, void *out) {
   assert_int_equal(hark_tensor_read(m->context, hark_tape_tensor(m->tape, logits), out), HARK_OK);
 }
 
-/* Bit for bit with a deterministic context, and on the reference backend with any; elsewhere products of few rows take another kernel, and the bound
- * is that of some dozen sums. Lengths 1 to 9 and those around multiples of a chunk among them. */
+/* Bit for bit with a deterministic context, and on the reference backend with any; elsewhere products of few rows take another kernel, and
+ * the bound is that of some dozen sums. Lengths 1 to 9 and those around multiples of a chunk among them. */
 static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **state) {
   (void)state;
   static const int64_t batches[][SEQUENCES] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {17, 1, 16}, {11, 12, 13}};
@@ -177,8 +177,8 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
   }
 }
 
-/* A sequence of no tokens has no chunks and no slots, whose mean is zero, and the head's biases are zero at first: so are its logits, and the others do
- * not notice it. */
+/* A sequence of no tokens has no chunks and no slots, whose mean is zero, and the head's biases are zero at first: so are its logits, and
+ * the others do not notice it. */
 static void a_sequence_without_tokens_changes_nothing(void **state) {
   (void)state;
   static const int64_t lengths[SEQUENCES] = {7, 0, 12};
@@ -206,8 +206,8 @@ static void a_sequence_without_tokens_changes_nothing(void **state) {
   }
 }
 
-/* Weights a hundred times larger than they begin make logits of attention and scores of some ten thousand, where exponentials overflow that were
- * not made from differences. */
+/* Weights a hundred times larger than they begin make logits of attention and scores of some ten thousand, where exponentials overflow that
+ * were not made from differences. */
 static void magnify(const ahca_model *m) {
   enum { MAGNIFIED = 100, MOST = 4096 };
   for (int i = 0; i < m->network->parameters.count; i++) {
@@ -284,8 +284,9 @@ static void shift_weights(const ahca_model *m, const char *name, double factor, 
   for (int64_t n = 0; n < parameter->count; n++) weights[n] = factor * weights[n] + value;
 }
 
-/* One slot a chunk, all of C2 selected, no number of the chunk in it, and a head that is linear at this point: log G(1) = -e^5 between two chunks leaves
- * each with its own global token, as if it were a sequence of its own, and the logits of both are the mean of the logits of each. With G = 1 they are not. */
+/* One slot a chunk, all of C2 selected, no number of the chunk in it, and a head that is linear at this point: log G(1) = -e^5 between two
+ * chunks leaves each with its own global token, as if it were a sequence of its own, and the logits of both are the mean of the logits of
+ * each. With G = 1 they are not. */
 static void a_kernel_that_ends_within_a_chunk_leaves_chunks_alone(void **state) {
   (void)state;
   static const int64_t lengths[SEQUENCES] = {8, 4, 4};

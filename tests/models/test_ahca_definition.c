@@ -1,5 +1,5 @@
-/* test_ahca_definition.c - adaptive hierarchical compressed attention as a whole against its definition (ahca_definition.h): what a ragged batch is told
- * and what is added to the loss; and the gradient of a batch against those of its sequences.
+/* test_ahca_definition.c - adaptive hierarchical compressed attention as a whole against its definition (ahca_definition.h): what a ragged
+ * batch is told and what is added to the loss; and the gradient of a batch against those of its sequences.
  */
 #include <hark/hark.h>
 #include <math.h>
@@ -40,8 +40,8 @@ typedef struct variant {
   enum { RULE, CALLER } decides; /* on chunks and on selected tokens */
 } variant;
 
-/* Every word of the configuration occurs in at least one. Medoids have chunks and slots by which no cluster of two comes about: both of its rows are as
- * near to its centre. */
+/* Every word of the configuration occurs in at least one. Medoids have chunks and slots by which no cluster of two comes about: both of its
+ * rows are as near to its centre. */
 static const variant variants[] = {
     {"fixed_attention_score_once_classes",
      {CLASSED, DENSE, PLACED,
@@ -306,8 +306,8 @@ static void apply(model *m, double remaining, hark_value *logits, hark_value *pe
 
 /* ---- the definition ---- */
 
-/* A path from a token to a logit has some 40 sums of at most 24 terms, between them norms, exponentials and what is added up: a few roundings each, of the
- * size of the largest number that is told. */
+/* A path from a token to a logit has some 40 sums of at most 24 terms, between them norms, exponentials and what is added up: a few
+ * roundings each, of the size of the largest number that is told. */
 #define ROUNDINGS 200
 #define MARGIN 1e-4 /* scores of order 1 to 10 come no nearer to each other, so that no decision turns on such roundings in f32 */
 

@@ -64,8 +64,8 @@ static void initial_weights_are_as_large_as_what_they_read_asks_for(void **state
   }
 }
 
-/* With or without model.bias, and whatever the size of embeddings: p of two tokens that differ is 1/4 within 0.43 / sqrt(d), five times which is
- * allowed, of two that do not 0. No minimum or maximum decides here. */
+/* With or without model.bias, and whatever the size of embeddings: p of two tokens that differ is 1/4 within 0.43 / sqrt(d), five times
+ * which is allowed, of two that do not 0. No minimum or maximum decides here. */
 static void boundaries_are_the_exception_at_first(void **state) {
   (void)state;
   enum { WIDTH = 128 };

@@ -94,7 +94,7 @@ static void nothing_is_allocated_per_token(void **state) {
         assert_null(decoding);
         assert_int_equal(hark_context_memory(context).live_bytes, live);
       }
-      /* one byte too few is told, not written over */
+      /* one byte too few is reported, and nothing is written beyond it */
       hark_decoding *none = NULL;
       options.memory = memory + 1;
       options.memory_bytes = bytes - HARK_ALIGNMENT;
@@ -169,7 +169,7 @@ static void saving_is_no_interruption(void **state) {
           assert_fine(context, hark_decoding_step(after, tokens[i]));
           small_model_same_logits(after, expected[i], "going on");
         }
-        /* and once more, cut back behind what was saved */
+        /* and once more, cut back to more than what was saved */
         assert_fine(context, hark_decoding_truncate(after, at));
         assert_null(hark_decoding_logits(after));
         assert_fine(context, hark_decoding_step(after, tokens[at]));
@@ -235,7 +235,7 @@ static void saved_bytes_fit_other_capacities(void **state) {
   test_setup_close(context);
 }
 
-/* Puts the right checksum behind bytes that were changed, as someone would who wants them taken. */
+/* Stores the correct checksum after bytes that were changed, as someone would who wants them accepted. */
 static void sign(unsigned char *saved, size_t bytes) {
   const uint64_t checksum = hark_checksum_block(HARK_CHECKSUM_START, saved, bytes - sizeof checksum);
   memcpy(saved + bytes - sizeof checksum, &checksum, sizeof checksum);

@@ -301,10 +301,10 @@ static void outputs_are_as_defined(void **state) {
 
 static double loss_of(packed *p, bool backward) {
   const hark_value out = outputs_value(p, true);
-  hark_value wanted = 0, loss = 0;
+  hark_value responses = 0, loss = 0;
   double number = 0;
-  assert_fine(p->context, hark_tape_leaf(p->tape, &p->responses_tensor, NULL, &wanted));
-  assert_fine(p->context, hark_network_squared_error(p->tape, out, wanted, 0.5, &loss));
+  assert_fine(p->context, hark_tape_leaf(p->tape, &p->responses_tensor, NULL, &responses));
+  assert_fine(p->context, hark_network_squared_error(p->tape, out, responses, 0.5, &loss));
   if (backward) {
     hark_tensor gradients = p->network->parameters.gradients;
     assert_fine(p->context, hark_tensor_zero(p->context, &gradients));

@@ -58,7 +58,7 @@ static void models_say_what_they_are(void **state) {
   assert_true(info.bytes > (size_t)info.parameters * sizeof(float));
   assert_int_equal(hark_context_memory(context).live_bytes > info.bytes, 1);
   const uint64_t of_texts = info.fingerprint;
-  assert_fine(context, hark_model_tell_sentences(context, model));
+  assert_fine(context, hark_model_mark_sentences(context, model));
   assert_int_equal(hark_model_describe(model, &info), HARK_OK);
   assert_int_equal(info.begin, 2); /* <begin>, as vocabulary.json numbers it */
   assert_true(info.fingerprint != of_texts);
@@ -140,7 +140,7 @@ static void a_manifest_is_compared(void **state) {
   write_manifest(context, ".");
   assert_fine(context, hark_model_load(context, folder, NULL, &loaded));
   hark_model_destroy(context, &loaded);
-  file[bytes - 1] ^= 1; /* of a weight: only the manifest tells */
+  file[bytes - 1] ^= 1; /* of a weight: only the manifest shows it */
   test_file_write(folder, "model.safetensors", file, bytes);
   assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
   assert_failure(context, hark_model_load(context, path, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
@@ -210,7 +210,7 @@ static void wrong_descriptions_are_refused(void **state) {
   refuse_change(context, file, bytes, Q("kind") ": " Q("bytes"), Q("kind") ": " Q("words"), "no tokenizer is called \"words\"");
   refuse_change(context, file, bytes, "blocks.1.attention.key.weight", "blocks.1.attention.kex.weight",
                 "no tensor \"blocks.1.attention.key.weight\"");
-  refuse_change(context, file, bytes, "\"model\":", "\"nodel\":", "does not say what model it is of");
+  refuse_change(context, file, bytes, "\"model\":", "\"nodel\":", "does not describe its model");
   /* and from the caller */
   static const struct {
     const char *description, *message;
@@ -219,10 +219,10 @@ static void wrong_descriptions_are_refused(void **state) {
                {"{\"model\": 1}", "member \"model\""},
                {"{\"model\": {}}", "model.type is missing"},
                {"{\"model\": {\"type\": \"gpt\"}}", "model.layers is missing"},
-               {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is no whole number"},
-               {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base is there twice"},
+               {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is not a whole number"},
+               {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base occurs twice"},
                {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected a number in (0, 1]"},
-               {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is no number"},
+               {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is not a number"},
                {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const hark_model_options options = small_model_options(cases[i].description);
@@ -295,7 +295,7 @@ static void other_programs_weights_need_a_description(void **state) {
   assert_int_equal(used, 0);
   assert_string_equal(hark_model_token_text(loaded, 70, &used), "");
   hark_model_destroy(context, &loaded);
-  options = small_model_options(PLAIN); /* tells no number of tokens */
+  options = small_model_options(PLAIN); /* states no number of tokens */
   assert_failure(context, hark_model_load(context, bare, &options, &loaded), HARK_BAD_FILE, "model.vocabulary");
   for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
   hark_safetensors_close(context, &opened);
@@ -507,9 +507,9 @@ static void text_becomes_tokens_and_text(void **state) {
   options.vocabulary = whole;
   options.vocabulary_bytes = strlen(whole);
   assert_failure(context, hark_model_create(context, &options, 1, &letters), HARK_BAD_FILE, "\"checksum\" is not that of the symbols, ");
-  char right[17]; /* the message tells the right one */
-  snprintf(right, sizeof right, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
-  snprintf(whole, sizeof whole, vocabulary, right);
+  char correct[17]; /* the message reports the correct one */
+  snprintf(correct, sizeof correct, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
+  snprintf(whole, sizeof whole, vocabulary, correct);
   assert_fine(context, hark_model_create(context, &options, 1, &letters));
   assert_failure(context, hark_model_encode(context, letters, "ab\nc", 4, false, tokens, &count), HARK_BAD_FILE, "text:1:3: U+000A");
   assert_fine(context, hark_model_encode(context, letters, "abc", 3, true, tokens, &count));

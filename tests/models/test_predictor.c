@@ -1,5 +1,5 @@
-/* test_predictor.c - <hark/predictor.h>: what models tell of whole sequences, against passes that are put together here and the definition
- * of ahca; what is refused; memory; vocabularies of labelled examples.
+/* test_predictor.c - <hark/predictor.h>: what models predict of whole sequences, against passes that are put together here and the
+ * definition of ahca; what is refused; memory; vocabularies of labelled examples.
  */
 #include <hark/hark.h>
 #include <math.h>
@@ -212,7 +212,7 @@ static void calls_of_any_lengths_allocate_nothing(void **state) {
   test_setup_close(context);
 }
 
-/* Six sequences at once are what a pass by hand tells; nothing is allocated meanwhile, and nothing stays. */
+/* Six sequences at once give what a pass by hand predicts; nothing is allocated meanwhile, and nothing stays. */
 static void it_tells_what_the_network_does(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
@@ -367,9 +367,9 @@ static void chunks_and_selection_are_the_callers(void **state) {
                                     .chunks = chunks[s],
                                     .chosen = chosen.chosen[s],
                                     .selected = chosen.count[s]};
-    double told[5];
-    ahca_definition_logits(&d, &sequence, told);
-    for (int i = 0; i < 5; i++) expected[s * 5 + i] = (float)told[i];
+    double logits[5];
+    ahca_definition_logits(&d, &sequence, logits);
+    for (int i = 0; i < 5; i++) expected[s * 5 + i] = (float)logits[i];
   }
   near("ahca", found, expected, SEQUENCES * 5);
   chosen.nothing = true;
@@ -433,8 +433,8 @@ static void options_that_do_not_fit_are_refused(void **state) {
                {{.examples = INT32_MAX}, "examples, expected 1 to"},
                {{.examples = 3, .tokens = 5}, "5 tokens for 6 sequences, expected 6 to"},
                {{.tokens = -4}, "-4 tokens"},
-               {{.gives_chunks = true}, "are decided of ahca models"},
-               {{.select = first_and_last}, "of architecture encoder"}};
+               {{.gives_chunks = true}, "can be given only for ahca models"},
+               {{.select = first_and_last}, "has architecture encoder"}};
   hark_predictor *predictor = NULL;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_predictor_options options = cases[i].options;
@@ -593,9 +593,9 @@ static void classes_have_names_and_words_tokens(void **state) {
   size_t count = 0, bytes = 0;
   char text[32];
   assert_fine(context, hark_model_encode(context, words, " ab a  _ b", 10, false, tokens, &count));
-  static const int32_t wanted[] = {7, 6, 8, 5};
+  static const int32_t predicted[] = {7, 6, 8, 5};
   assert_int_equal(count, 4);
-  assert_memory_equal(tokens, wanted, sizeof wanted);
+  assert_memory_equal(tokens, predicted, sizeof predicted);
   assert_failure(context, hark_model_encode(context, words, "a abc", 5, false, tokens, &count), HARK_BAD_FILE, "byte 2: \"abc\" is none");
   assert_failure(context, hark_model_encode(context, words, "a\0b", 3, false, tokens, &count), HARK_BAD_FILE, "byte 0: \"a\" is none");
   assert_fine(context, hark_model_encode(context, words, "a abc", 5, true, tokens, &count));
@@ -621,7 +621,7 @@ static void classes_have_names_and_words_tokens(void **state) {
   assert_memory_equal(text, "\xff\0 a", 4);
   hark_model_destroy(context, &of_bytes);
   hark_model *grey = with_vocabulary(context, EXAMPLES("image", "261", "\"grey values\""));
-  assert_failure(context, hark_model_encode(context, grey, "a", 1, false, tokens, &count), HARK_UNSUPPORTED, "symbols are no text");
+  assert_failure(context, hark_model_encode(context, grey, "a", 1, false, tokens, &count), HARK_UNSUPPORTED, "symbols are not text");
   hark_model_destroy(context, &grey);
   test_folder_remove(folder);
   test_setup_close(context);

@@ -116,7 +116,7 @@ static hark_network_config small(hark_rotary_scaling scaling) {
   return config;
 }
 
-/* Logits behind the last of the tokens, by one pass over all of them. */
+/* Logits after the last of the tokens, by one pass over all of them. */
 static void whole_pass(hark_context *context, const hark_network *decoder, const int32_t *tokens, int64_t length, float *logits) {
   const hark_pass_sizes sizes = {.batch = 1, .queries = length, .keys = length};
   hark_attention_plan **plans = NULL;

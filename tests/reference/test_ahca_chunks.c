@@ -1,7 +1,8 @@
 /* test_ahca_chunks.c - chunk boundaries and what learned ones are trained by, against results worked out by hand, in f64.
  *
- * chunk_boundaries, boundary_probability, depth_scores, settled_probability, smooth_chunks, straight_through, ratio_loss, ponder_loss. The gradients of
- * all of them but one are the gradient suite's; straight_through without a reference is here, against the surrogate that it stands for.
+ * chunk_boundaries, boundary_probability, depth_scores, settled_probability, smooth_chunks, straight_through, ratio_loss, ponder_loss. The
+ * gradients of all of them but one are the gradient suite's; straight_through without a reference is here, against the surrogate that it
+ * stands for.
  */
 #include <hark/experimental.h>
 #include <math.h>
@@ -229,8 +230,8 @@ static void smoothing_is_the_recurrence_and_begins_anew_with_a_sequence(void **s
   test_single_close(&s);
 }
 
-/* Without a reference: y is x, bit for bit, and the gradients are those of x (1 + c(p) - c(reference)) at reference = p, whose own are differences'
- * (the gradient suite). */
+/* Without a reference: y is x, bit for bit, and the gradients are those of x (1 + c(p) - c(reference)) at reference = p, whose own are
+ * differences' (the gradient suite). */
 static void straight_through_has_the_gradient_of_its_surrogate(void **state) {
   (void)state;
   enum { ROWS = 9, WIDTH = 3 };

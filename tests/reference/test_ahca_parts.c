@@ -1,7 +1,7 @@
 /* test_ahca_parts.c - segments, pooling, selection, depth, gathering and ragged attention with a term by key, against closed forms, in f64.
  *
- * Degenerate cases: segments of 0 to 9 rows, fewer rows than slots, ties, negative and enormous scores; and that a sequence alone gives the bits that
- * it gives within a batch.
+ * Degenerate cases: segments of 0 to 9 rows, fewer rows than slots, ties, negative and enormous scores; and that a sequence alone gives the
+ * bits that it gives within a batch.
  */
 #include <hark/experimental.h>
 #include <math.h>
@@ -185,8 +185,8 @@ static void medoids_are_members_one_of_each_cluster(void **state) {
   test_single_close(&s);
 }
 
-/* The two rows of a cluster are as far from its mean as each other, and so are the corners of a cube: of those the first is taken, whatever rounding makes
- * of the numbers. */
+/* The two rows of a cluster are as far from its mean as each other, and so are the corners of a cube: of those the first is taken, whatever
+ * rounding makes of the numbers. */
 static void medoids_of_symmetric_clusters_are_the_first_rows(void **state) {
   (void)state;
   enum { WIDTH = 3, PAIRS = 4, CORNERS = 8, TRIALS = 200 };
@@ -353,8 +353,9 @@ static void scattering_undoes_gathering(void **state) {
   test_single_close(&s);
 }
 
-/* Ragged cross attention with log sigmoid(s) by key: values of one give one, also for scores of 1e4 and -1e4; a query whose sequence has no key gives
- * zero; and the gradient of the term is (1 - sigmoid) times the sum of the logits' gradients, against differences in the gradient suite. */
+/* Ragged cross attention with log sigmoid(s) by key: values of one give one, also for scores of 1e4 and -1e4; a query whose sequence has no
+ * key gives zero; and the gradient of the term is (1 - sigmoid) times the sum of the logits' gradients, against differences in the gradient
+ * suite. */
 static void values_of_one_come_back_as_one(void **state) {
   (void)state;
   enum { QUERIES = 6, KEYS = 5 };

@@ -54,8 +54,8 @@ static void gradient_rows_sum_to_zero_and_hold_probabilities(void **state) {
     }
     test_near(sum, 0, ROUNDING);
     for (int v = 0; v < CLASSES; v++) {
-      const double wanted = (v == (int)t[n] ? 0.8 : 0) + 0.2 / CLASSES;
-      test_near(dx[n * CLASSES + v], 2 * 0.25 * (exp(x[n * CLASSES + v]) / normaliser - wanted), ROUNDING);
+      const double target = (v == (int)t[n] ? 0.8 : 0) + 0.2 / CLASSES;
+      test_near(dx[n * CLASSES + v], 2 * 0.25 * (exp(x[n * CLASSES + v]) / normaliser - target), ROUNDING);
     }
   }
   free(dx);

@@ -392,7 +392,7 @@ static void pool_of_equal_rows_is_the_row(void **state) {
   }
 }
 
-/* Two sequences of 3 rows, lengths 2 and 0; what lies behind the lengths is NaN. */
+/* Two sequences of 3 rows, lengths 2 and 0; what is stored beyond the lengths is NaN. */
 static void pool_does_not_read_padding(void **state) {
   (void)state;
   static const double x[] = {4, 7, NAN, NAN, NAN, NAN};

@@ -73,7 +73,7 @@ static void put(void *data, hark_type type, int64_t i, double value) {
     ((float *)data)[i] = (float)value;
 }
 
-/* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap behind every item. Gates
+/* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap after every item. Gates
  * [B, H, L] accordingly; of a bias every second element in layout 2; log_sum_exp and tables are contiguous. */
 static int64_t make_strides(const attention_numbers *numbers, attention_array array, int64_t layout, int64_t stride[4]) {
   const int64_t *shape = numbers->shape;
@@ -151,7 +151,7 @@ static void download(hark_context *context, const char *text, const char *name, 
   memset(array, 0, sizeof *array);
 }
 
-/* Memory of `bytes` with a canary behind. */
+/* Memory of `bytes` with a canary after it. */
 static void *scratch(hark_context *context, size_t bytes) {
   void *memory;
   unsigned char *image = need(bytes + CANARY_BYTES);
@@ -167,7 +167,7 @@ static void scratch_free(hark_context *context, const char *text, const char *na
   unsigned char canary[CANARY_BYTES];
   assert_int_equal(hark_backend_read(context, canary, (char *)memory + bytes, CANARY_BYTES), HARK_OK);
   for (int i = 0; i < CANARY_BYTES; i++)
-    if (canary[i] != CANARY) fail_msg("%s: byte %d behind the %zu bytes of %s was written to", text, i, bytes, name);
+    if (canary[i] != CANARY) fail_msg("%s: byte %d after the %zu bytes of %s was written to", text, i, bytes, name);
   hark_backend_release(context, memory, bytes + CANARY_BYTES);
 }
 

@@ -1,7 +1,7 @@
 /* attention_run.h - runs problems of attention on every backend, instruction set and type that the machine has.
  *
  * Around every run it is checked that nothing was allocated, that inputs kept their bits, that nothing was written between the rows of
- * strided results or behind workspace and saved memory; both are full of NaN before.
+ * strided results or after workspace and saved memory; both are full of NaN before.
  */
 #ifndef HARK_TESTS_ATTENTION_RUN_H
 #define HARK_TESTS_ATTENTION_RUN_H

@@ -21,7 +21,7 @@ void test_output_free(test_output *output) {
   *output = (test_output){0};
 }
 
-/* A whole stream from its beginning, with a zero byte behind it. */
+/* A whole stream from its beginning, with a zero byte after it. */
 static char *read_stream(FILE *stream) {
   size_t length = 0, room = 4096;
   char *text = malloc(room);

@@ -28,7 +28,7 @@ int test_flags_settle(const char **words, int count) {
   return kept;
 }
 
-/* The word behind the one at `at`, which may have quotes in it. */
+/* The word after the one at `at`, which may have quotes in it. */
 static char *next_word(char *at) {
   for (char quote = '\0'; *at != '\0' && (quote != '\0' || *at != ' '); at++) {
     if (quote == '\0' && (*at == '\'' || *at == '"'))

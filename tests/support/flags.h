@@ -1,4 +1,4 @@
-/* flags.h - common flags of a test with those of a case behind them: the last one stays. hark itself refuses a flag that is given twice. */
+/* flags.h - common flags of a test followed by those of a case: the last one counts. hark itself refuses a flag that is given twice. */
 #ifndef HARK_TESTS_FLAGS_H
 #define HARK_TESTS_FLAGS_H
 

@@ -174,7 +174,7 @@ static void write_random(test_run *run, test_role role, int i, double low, doubl
 
 void test_run_open(test_run *run, hark_context *context, const hark_operator *op, const hark_sample *sample,
                    const test_run_options *options) {
-  *run = (test_run){.context = context, .op = op, .sample = sample, .rerun = options->rerun, .wanted = op->differentiable};
+  *run = (test_run){.context = context, .op = op, .sample = sample, .rerun = options->rerun, .requested = op->differentiable};
   hark_call *call = &run->call;
   call->op = op;
   call->attributes = sample->attributes;
@@ -279,7 +279,7 @@ static hark_call backward_call(const test_run *run) {
   hark_call call = run->call;
   for (int i = 0; i < HARK_MAX_INPUTS; i++) {
     if ((run->op->backward_inputs >> i & 1u) == 0) call.inputs[i].data = NULL;
-    if ((run->wanted >> i & 1u) == 0) call.input_gradients[i] = (hark_tensor){0};
+    if ((run->requested >> i & 1u) == 0) call.input_gradients[i] = (hark_tensor){0};
   }
   for (int i = 0; i < HARK_MAX_OUTPUTS; i++) {
     if ((run->op->backward_outputs >> i & 1u) == 0) call.outputs[i].data = NULL;

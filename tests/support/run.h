@@ -24,9 +24,9 @@ typedef struct test_run {
   hark_call call;    /* all tensors, with data */
   hark_inferred inferred;
   test_block blocks[TEST_ROLES][HARK_MAX_INPUTS];
-  unsigned wanted; /* bit i: the backward is asked for the gradient of input i */
-  bool may_refuse; /* a kernel that refuses its numbers is no failure: */
-  bool refused;    /* it did so, in any run so far */
+  unsigned requested; /* bit i: the backward computes the gradient of input i */
+  bool may_refuse;    /* a kernel that refuses its numbers is no failure: */
+  bool refused;       /* it did so, in any run so far */
 } test_run;
 
 typedef struct test_run_options {

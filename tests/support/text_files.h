@@ -18,7 +18,7 @@ const char *test_path(const char *folder, const char *name);
 /* Writes a file (folders above it are made) and returns its path as test_path. */
 const char *test_file_write(const char *folder, const char *name, const void *data, size_t bytes);
 const char *test_file_write_text(const char *folder, const char *name, const char *text);
-/* A whole file, with a zero byte behind it, for free(). */
+/* A whole file, with a zero byte after it, for free(). */
 unsigned char *test_file_read(const char *path, size_t *bytes);
 /* The same as text, of a file in a folder. */
 char *test_file_text(const char *folder, const char *name);

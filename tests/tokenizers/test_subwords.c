@@ -274,7 +274,7 @@ static void vocabularies_are_read_strictly(void **state) {
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[]}", "\"pieces\" is missing, empty"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",-1],[\"b\"]]}", "piece 1 is not a list"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",\"b\"]]}", "piece 0 is not a list"},
-      {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",0.1]]}", "no number of 32 bits"},
+      {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",0.1]]}", "not a number of 32 bits"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",2e9]]}", "beyond 1e9"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"\",-1]]}", "is empty"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a b\",-1]]}", "a space after its first character"},

@@ -413,7 +413,7 @@ static void the_reference_is_up_to_date(void **state) {
   hark_options_print_markdown(options, &text);
   assert_fine(context, text.status);
   assert_true(text.length > 1000 && text.length < bytes);
-  const bool same = memcmp(file + bytes - text.length, hark_text_get(&text), text.length) == 0; /* behind the introduction */
+  const bool same = memcmp(file + bytes - text.length, hark_text_get(&text), text.length) == 0; /* after the introduction */
   free(file);
   hark_text_free(&text);
   if (!same) fail_msg("build/hark config --markdown > docs/configuration.md");

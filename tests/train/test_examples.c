@@ -126,7 +126,8 @@ static void learns(training_place *p, example_run *run, const char *file, const 
   assert_fine(p->context, hark_evaluate_examples(p->context, engine, &material.training, &material.room, confusion, NULL, NULL, &measured));
   assert_int_equal(measured.examples, material.training.count);
   if (measured.right != measured.targets)
-    fail_msg("%s: %lld of %lld targets are told, loss %g", file, (long long)measured.right, (long long)measured.targets, measured.loss);
+    fail_msg("%s: %lld of %lld targets are predicted, loss %g", file, (long long)measured.right, (long long)measured.targets,
+             measured.loss);
   int64_t sum = 0, diagonal = 0;
   for (int i = 0; i < material.task.classes; i++)
     for (int k = 0; k < material.task.classes; k++) {
@@ -140,7 +141,7 @@ static void learns(training_place *p, example_run *run, const char *file, const 
   hark_material_close(p->context, &material);
 }
 
-/* The run's model, loaded as other programs load it, tells the class of every line too. */
+/* The run's model, loaded as other programs load it, predicts the class of every line too. */
 static void predicts(training_place *p, const char *file, const char *name) {
   enum { FIELDS = 5, LINE = 64, SINGLE = 2 };
   hark_model *model = NULL;
@@ -155,7 +156,7 @@ static void predicts(training_place *p, const char *file, const char *name) {
   FILE *lines = fopen(test_path(p->folder, file), "r");
   assert_non_null(lines);
   char line[LINE];
-  int told = 0;
+  int predicted = 0;
   while (fgets(line, sizeof line, lines) != NULL) {
     char *field[FIELDS], *rest = line;
     int fields = 0;
@@ -177,9 +178,9 @@ static void predicts(training_place *p, const char *file, const char *name) {
     const hark_prediction_input input = {.struct_size = sizeof input, .examples = 1, .offsets = offsets, .tokens = tokens};
     assert_fine(p->context, hark_predictor_run(predictor, &input, logits, 2));
     if ((logits[1] > logits[0]) != (field[0][0] == '1')) fail_msg("%s: another class than %s", name, line);
-    told++;
+    predicted++;
   }
-  assert_int_equal(told, 96);
+  assert_int_equal(predicted, 96);
   (void)fclose(lines);
   hark_predictor_destroy(&predictor);
   hark_model_destroy(p->context, &model);

@@ -179,7 +179,7 @@ static void test_positional_kernels_not_finite(void **state) {
   training_place_close(&p);
 }
 
-/* Learned rates have a rate of their own and no decay, are told in metrics, and are resumed with the rest. */
+/* Learned rates have their own learning rate and no decay, are reported in metrics, and are resumed with the rest. */
 static void test_learned_rates(void **state) {
   (void)state;
   enum { PAIRS = 64 };

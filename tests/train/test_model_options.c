@@ -1,7 +1,8 @@
-/* test_model_options.c - the table of model options: every row is set, reaches the network, is described, read back and refused outside of its range.
+/* test_model_options.c - the table of model options: every row is set, reaches the network, is described, read back and refused outside of
+ * its range.
  *
- * What a row needs is made to hold by reading the column `needs`, so that a new row is walked over without a change here. A row whose values all clash
- * with the rest of a configuration fails: then one that fits has to be found for it.
+ * What a row needs is made to hold by reading the column `needs`, so that a new row is walked over without a change here. A row whose
+ * values all clash with the rest of a configuration fails: then one that fits has to be found for it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -364,20 +365,20 @@ static void every_description_is_checked(void **state) {
     if (number || list != NULL) {
       bounds_of(list != NULL ? list->range : option->range, &low, &high);
       (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", low - 2); /* of a group 0 is not said */
-      refused(key, value, number ? "expected" : "a list with something else");
+      refused(key, value, number ? "expected" : "a list with items other");
       (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", high + 1);
-      if (isfinite(high)) refused(key, value, number ? "expected" : "a list with something else");
+      if (isfinite(high)) refused(key, value, number ? "expected" : "a list with items other");
     }
     if (number && option->range[0] == '(') {
       (void)snprintf(value, sizeof value, "%.17g", low);
       if (row->stored != HARK_STORED_GROUP || low != 0) refused(key, value, option->range[1] == '0' ? "is 0, expected" : "expected");
     }
-    if (number) refused(key, "\"1\"", option->type == HARK_OPTION_INT ? "is no whole number" : "is no number");
-    if (option->type == HARK_OPTION_INT) refused(key, "1.5", "is no whole number");
+    if (number) refused(key, "\"1\"", option->type == HARK_OPTION_INT ? "is not a whole number" : "is not a number");
+    if (option->type == HARK_OPTION_INT) refused(key, "1.5", "is not a whole number");
     if (row->stored == HARK_STORED_SETTLED) refused(key, "0", "expected a whole number of at least 1");
     if (option->type == HARK_OPTION_BOOL) refused(key, "1", "is neither true nor false");
-    if (option->type == HARK_OPTION_STRING) refused(key, "1", "is no text");
-    if (option->type == HARK_OPTION_LIST) refused(key, "1", "is no list");
+    if (option->type == HARK_OPTION_STRING) refused(key, "1", "is not a text");
+    if (option->type == HARK_OPTION_LIST) refused(key, "1", "is not a list");
     if (hark_option_has_choices(option)) refused(key, "\"nonsense\"", "is \"nonsense\", expected one of");
     if (hark_option_has_choices(option)) refused(key, "0", "expected one of");
   }

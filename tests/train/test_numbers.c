@@ -120,7 +120,7 @@ typedef struct saboteur {
   int64_t first, last, micro; /* steps [first, last], micro-batch */
   float value;
   snapshot before; /* of the first bad step */
-  bool kept;       /* the state of the step behind the last bad one was the same */
+  bool kept;       /* the state of the step after the last bad one was the same */
 } saboteur;
 
 static hark_status sabotage(void *user, hark_engine *engine, int64_t step, int64_t micro) {

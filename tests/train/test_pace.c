@@ -265,7 +265,7 @@ static void an_evaluation_that_is_too_long_is_left_out(void **state) {
   assert_int_equal(lines_of(&p, "run").validations, 0);
   assert_true(clock.now <= 50);
   assert_int_equal(result.state.step, result.steps);
-  if (strstr(said, "more than half of the 50 s: there will be none") == NULL) fail_msg("%s", said);
+  if (strstr(said, "more than half of the 50 s: none will be made") == NULL) fail_msg("%s", said);
   training_place_close(&p);
 }
 
@@ -321,7 +321,7 @@ static void a_plan_is_corrected_on_the_way(void **state) {
     assert_true(fabs(all.lr[all.count - 1] - config.train.minimum_rate) < 1e-15);
     for (int t = config.train.warmup; t < all.count; t++)
       assert_true(all.lr[t] <= all.lr[t - 1] && all.lr[t - 1] - all.lr[t] < 0.1 * config.train.learning_rate);
-    if (strstr(pace.said, "steps in place of") == NULL) fail_msg("%s", pace.said);
+    if (strstr(pace.said, "steps instead of") == NULL) fail_msg("%s", pace.said);
 
     changing_pace again = {.clock = {.second = 1}, .later = later[i], .stop_after = result.steps * 3 / 4};
     const hark_train_hooks stopping = hooks_of_change(&again), plain = {0};

@@ -135,7 +135,7 @@ static void damage_ends_with_a_status(void **state) {
       if (status != HARK_OK && status != HARK_BAD_FILE) fail_msg("%s, %zu: %s", names[n], at, hark_status_name(status));
       if (status == HARK_OK && n == 2 && (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") != strlen(name + 5)))
         fail_msg("last names \"%s\"", name);
-      /* all that may be missing at the end is white space and the brackets behind the last sum */
+      /* all that may be missing at the end is white space and the brackets after the last sum */
       if (cut && n < 2 && status == HARK_OK && at - bytes + 2 < bytes) fail_msg("%s, cut at %zu", names[n], at - bytes);
       refused += status == HARK_BAD_FILE;
     }

@@ -156,7 +156,7 @@ static void a_longer_run_is_exact(void **state) {
     config.train.steps = 30;
     assert_fine(p.context, training_run(&p, &config, "one", &listening, &result));
     assert_int_equal(result.state.step, 30);
-    if (strstr(said.text, "30 steps in place of 12 (train.extend continue): learning rate ") == NULL) fail_msg("%s", said.text);
+    if (strstr(said.text, "30 steps instead of 12 (train.extend continue): learning rate ") == NULL) fail_msg("%s", said.text);
     assert_fine(p.context, training_run(&p, &config, "two", &stopping, &result));
     assert_int_equal(result.state.step, 14);
     said.text[0] = '\0';
@@ -201,7 +201,7 @@ static void an_older_run_does_not_jump_either(void **state) {
   config.run.resume = true;
   config.train.steps = 24;
   assert_fine(p.context, training_run(&p, &config, "run", &listening, &result));
-  if (strstr(said.text, "24 steps in place of 12 (train.extend continue): learning rate 0.0003 at step 12, 0.0003 at step 13") == NULL)
+  if (strstr(said.text, "24 steps instead of 12 (train.extend continue): learning rate 0.0003 at step 12, 0.0003 at step 13") == NULL)
     fail_msg("%s", said.text);
   const rates all = rates_of(&p, "run");
   assert_int_equal(all.count, 24);
@@ -225,7 +225,7 @@ static void jumps_are_said(void **state) {
   assert_fine(p.context, training_run(&p, &config, "run", &listening, &result));
   char expected[160];
   (void)snprintf(expected, sizeof expected,
-                 "24 steps in place of 12 (train.extend stretch): learning rate 0.0003 at step 12, %.4g at step 13",
+                 "24 steps instead of 12 (train.extend stretch): learning rate 0.0003 at step 12, %.4g at step 13",
                  hark_schedule_rate(&config, 13, 24));
   if (strstr(said.text, expected) == NULL) fail_msg("\"%s\" is not in %s", expected, said.text);
   said.text[0] = '\0';
@@ -234,7 +234,7 @@ static void jumps_are_said(void **state) {
   assert_non_null(strstr(said.text, "there is nothing to do: the run has made its 24 steps"));
   config.train.steps = 6;
   assert_failure(p.context, training_run(&p, &config, "run", &listening, &result), HARK_BAD_CONFIGURATION,
-                 "the run has made 24 steps already, and 6 are asked for");
+                 "the run has already made 24 steps, and 6 are requested");
   training_place_close(&p);
 }
 

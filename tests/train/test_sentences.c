@@ -19,8 +19,8 @@ static void open_small(small_run *small, const char *folder, hark_text_unit unit
   small->config.model.context = 60;
 }
 
-/* The loss over a batch of several windows of several sentences is the sum of the losses of each sentence alone, whatever tells positions
- * and whatever the attention's structure: none sees another, and each begins at position 0. */
+/* The loss over a batch of several windows of several sentences is the sum of the losses of each sentence alone, whatever represents
+ * positions and whatever the attention's structure: none sees another, and each begins at position 0. */
 static void sentences_know_nothing_of_each_other(void **state) {
   (void)state;
   static const hark_layer_choice structures[] = {HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE),

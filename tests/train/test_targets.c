@@ -73,11 +73,11 @@ static void what_has_no_targets_is_refused(void **state) {
   assert_failure(p.context, RUN(&p, &late_validation, "b", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
                  "the validation examples have no targets");
   assert_failure(p.context, RUN(&p, &late, "c", NULL, false, &result, SEQUENCES, "--architecture=masked_encoder", "--mask-fraction=1e-9"),
-                 HARK_BAD_CONFIGURATION, "train.mask_fraction 1e-9 hides none of their tokens");
+                 HARK_BAD_CONFIGURATION, "train.mask_fraction 1e-9 masks none of their tokens");
   assert_failure(
       p.context,
       RUN(&p, &text, "d", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=1e-9", "--validation-fraction=0"),
-      HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 hides none of their tokens");
+      HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 masks none of their tokens");
   /* of 62 characters the last six are not hidden by this seed, and the others are */
   assert_failure(
       p.context,
@@ -91,7 +91,7 @@ static void what_has_no_targets_is_refused(void **state) {
   const part empty = {"words.txt", "empty.txt"}, one = {"words.txt", "one.txt"}, two = {"words.txt", "two.txt"},
              none = {"good.tsv", "none.tsv"};
   assert_failure(p.context, RUN(&p, &empty, "h", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
-                 "empty.txt: the validation text has no targets; expected two tokens at least, or none to validate with");
+                 "empty.txt: the validation text has no targets; expected at least two tokens, or no data for validation");
   assert_failure(p.context, RUN(&p, &one, "i", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
                  "one.txt: the validation text has no targets");
   assert_failure(p.context, RUN(&p, &one, "j", NULL, false, &result, "--architecture=masked_encoder"), HARK_BAD_CONFIGURATION,

@@ -268,7 +268,7 @@ static void test_request_during_evaluation(void **state) {
   training_place_close(&p);
 }
 
-/* What a crash may leave behind at every point of a save and before the first one. */
+/* What a crash may leave at every point of a save and before the first one. */
 static void test_what_crashes_leave(void **state) {
   (void)state;
   training_place p;

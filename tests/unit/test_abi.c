@@ -578,7 +578,7 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   for (size_t i = 0; i < 4; i++) hark_tensor_destroy(context, tensors[i]);
 }
 
-/* What lies behind the part that an older caller knows is not read. */
+/* What is stored after the part that an older caller knows is not read. */
 static void an_older_caller_gets_defaults(void **state) {
   (void)state;
   hark_context_options options = {.threads = 3, .backend = "abacus"};
@@ -603,7 +603,7 @@ static void an_older_caller_gets_defaults(void **state) {
   hark_attention_plan_destroy(context, &plan);
 }
 
-/* Structs that hark fills: no byte behind what the caller has is written, and none that he has is left as it was. */
+/* Structs that hark fills: no byte after what the caller has is written, and none of the caller's is left as it was. */
 static void a_struct_is_filled_as_far_as_it_goes(void **state) {
   (void)state;
   typedef struct answer {
@@ -627,8 +627,8 @@ static void a_struct_is_filled_as_far_as_it_goes(void **state) {
     assert_int_equal(given[0], cases[i].size);
     for (size_t at = 1; at < 8; at++) {
       const bool has = cases[i].expected == HARK_OK && at * 8 < cases[i].size;
-      const int64_t wanted = !has ? untouched : at == 1 ? 7 : at == 2 ? 8 : 0;
-      if (given[at] != wanted) fail_msg("struct_size %zu: number %zu is %lld", cases[i].size, at, (long long)given[at]);
+      const int64_t expected = !has ? untouched : at == 1 ? 7 : at == 2 ? 8 : 0;
+      if (given[at] != expected) fail_msg("struct_size %zu: number %zu is %lld", cases[i].size, at, (long long)given[at]);
     }
   }
   assert_int_equal(hark_give_struct(context, "answer", NULL, least, &known, sizeof known), HARK_INVALID_ARGUMENT);

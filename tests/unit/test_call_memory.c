@@ -58,7 +58,7 @@ static void outputs_lie_in_place_where_the_record_allows_it(void **state) {
   memcpy(apart, call.outputs[0].data, sizeof apart);
   call.outputs[0] = block(0, 1);
   assert_refused(hark_operator_forward(context, &call),
-                 "add: output 0 and input 0 share memory, expected them apart, or the one exactly in the other's place");
+                 "add: output 0 and input 0 share memory, expected separate memory, or the one exactly in the other's place");
   call.outputs[0] = block(1, -1);
   assert_refused(hark_operator_forward(context, &call), "add: output 0 and input ");
   call.outputs[0] = call.inputs[1];
@@ -73,7 +73,7 @@ static void outputs_are_apart_elsewhere(void **state) {
   (void)state;
   assert_fine(context, hark_tensor_wrap(context, arena + 8 * COUNT, HARK_F32, 2, square, NULL, &linear.inputs[1]));
   linear.outputs[0] = block(0, 0);
-  assert_refused(hark_operator_forward(context, &linear), "linear: output 0 and input 0 share memory, expected them apart");
+  assert_refused(hark_operator_forward(context, &linear), "linear: output 0 and input 0 share memory, expected separate memory");
   linear.outputs[0] = block(8, 1);
   assert_refused(hark_operator_forward(context, &linear), "linear: output 0 and input 1 share memory");
   linear.outputs[0] = block(7, 0);
@@ -157,8 +157,9 @@ static void gradients_lie_over_their_inputs_where_the_record_allows_it(void **st
   assert_fine(context, hark_operator_backward(context, &call));
   memcpy(apart, call.input_gradients[0].data, sizeof apart);
   call.input_gradients[0] = block(4, -3);
-  assert_refused(hark_operator_backward(context, &call),
-                 "gelu: the gradient of input 0 and input 0 share memory, expected them apart, or the one exactly in the other's place");
+  assert_refused(
+      hark_operator_backward(context, &call),
+      "gelu: the gradient of input 0 and input 0 share memory, expected separate memory, or the one exactly in the other's place");
   call.input_gradients[0] = block(5, 0);
   assert_refused(hark_operator_backward(context, &call), "gelu: the gradient of input 0 and the gradient of output 0 share memory");
   call.input_gradients[0] = call.inputs[0];

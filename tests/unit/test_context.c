@@ -216,12 +216,12 @@ static void count_piece(void *data, int64_t index, int worker) {
 }
 
 /* The least index first; of like length, in shares; and with work for one thread and for several. */
-enum { IN_ORDER, ALIKE, SHORT, LONG, WAYS };
+enum { IN_ORDER, EQUAL, SHORT, LONG, WAYS };
 
 static void run_pieces(hark_context *context, int way, int64_t count, piece_counts *counts) {
   switch (way) {
     case IN_ORDER: hark_parallel_for(context, count, count_piece, counts); break;
-    case ALIKE: hark_parallel_for_alike(context, count, count_piece, counts); break;
+    case EQUAL: hark_parallel_for_equal(context, count, count_piece, counts); break;
     default: hark_parallel_for_work(context, count, way == SHORT ? 1 : 1e9, count_piece, counts); break;
   }
 }

@@ -41,8 +41,8 @@ static void narrowed_is(const format *f, float value, int expected) {
   fail_msg("%s of %a: %04x, expected %04x", hark_type_name(f->type), (double)value, found, (unsigned)expected);
 }
 
-/* Between two neighbours: their mean goes to the even one, and what is nearer to one of them goes there. The last pair is the largest finite
- * number and what would follow it, which is the infinity. */
+/* Between two neighbours: their mean goes to the even one, and what is nearer to one of them goes there. The last pair is the largest
+ * finite number and what would follow it, which is the infinity. */
 static void every_tie_goes_to_the_even_number(void **state) {
   (void)state;
   for (int k = 0; k < FORMATS; k++) {

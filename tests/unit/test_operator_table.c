@@ -82,7 +82,7 @@ static void describe(const hark_sample *sample, const hark_operator *op, hark_ty
   }
 }
 
-/* infer works without data, tells the same for f32 and f64, and gives contiguous results of sane counts of operations. */
+/* infer works without data, describes the same for f32 and f64, and gives contiguous results of sane counts of operations. */
 static void samples_can_be_inferred_without_data(void **state) {
   (void)state;
   static const hark_type types[] = {HARK_F32, HARK_F64};

@@ -34,13 +34,13 @@ static void pause_for(long nanoseconds) {
 
 typedef struct brief {
   int64_t number; /* of the work */
-  int64_t told[PIECES];
+  int64_t sums[PIECES];
 } brief;
 
-static void tell(void *data, int64_t index, int worker) {
+static void add_number(void *data, int64_t index, int worker) {
   brief *const b = data;
   (void)worker;
-  b->told[index] += b->number;
+  b->sums[index] += b->number;
 }
 
 /* Each work has the same memory: a worker that came late, or looked at the work before, would add once more or another number. */
@@ -49,8 +49,8 @@ static void workers_that_come_late_touch_nothing(void **state) {
   hark_context *context = open_threads(4);
   for (int64_t number = 1; number <= 20000; number++) {
     brief b = {.number = number};
-    hark_parallel_for_alike(context, 2 + number % (PIECES - 1), tell, &b);
-    for (int64_t i = 0; i < PIECES; i++) assert_int_equal(b.told[i], i < 2 + number % (PIECES - 1) ? number : 0);
+    hark_parallel_for_equal(context, 2 + number % (PIECES - 1), add_number, &b);
+    for (int64_t i = 0; i < PIECES; i++) assert_int_equal(b.sums[i], i < 2 + number % (PIECES - 1) ? number : 0);
     if (number % 1000 == 0) pause_for(2000000); /* they fall asleep, and are woken */
   }
   hark_context_destroy(&context);
@@ -140,7 +140,7 @@ static void work_inside_of_a_piece_is_done_there(void **state) {
 
 static void *call_often(void *argument) {
   nested *const n = argument;
-  for (int i = 0; i < TIMES; i++) hark_parallel_for_alike(n->context, OUTER, outer_piece, n);
+  for (int i = 0; i < TIMES; i++) hark_parallel_for_equal(n->context, OUTER, outer_piece, n);
   return NULL;
 }
 
@@ -159,12 +159,12 @@ static void several_threads_of_the_program_may_ask(void **state) {
 #if !TEST_SANITIZED
 #define CHILD_SECONDS 20 /* a child that waits for a thread that does not come is ended by its alarm */
 
-static int pieces_told(hark_context *context) {
+static int pieces_done(hark_context *context) {
   brief b = {.number = 1};
-  int told = 0;
-  hark_parallel_for(context, PIECES, tell, &b);
-  for (int i = 0; i < PIECES; i++) told += (int)b.told[i];
-  return told;
+  int done = 0;
+  hark_parallel_for(context, PIECES, add_number, &b);
+  for (int i = 0; i < PIECES; i++) done += (int)b.sums[i];
+  return done;
 }
 
 static void assert_child_does_all(pid_t child) {
@@ -182,19 +182,19 @@ static void forked_children_do_the_work_alone(void **state) {
   (void)state;
   hark_context *context = open_threads(4);
   for (int i = 0; i < FORKS; i++) {
-    assert_int_equal(pieces_told(context), PIECES);
+    assert_int_equal(pieces_done(context), PIECES);
     if (i % 3 > 0) pause_for(i % 3 == 1 ? 200000 + 1000 * i : 2000000);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
       (void)alarm(CHILD_SECONDS);
-      const int told = pieces_told(context);
+      const int done = pieces_done(context);
       hark_context_destroy(&context);
-      _exit(told);
+      _exit(done);
     }
     assert_child_does_all(child);
   }
-  assert_int_equal(pieces_told(context), PIECES);
+  assert_int_equal(pieces_done(context), PIECES);
   hark_context_destroy(&context);
 }
 
@@ -208,7 +208,7 @@ static void threads_that_cannot_begin_are_done_without(void **state) {
     hark_context *context = open_threads(3);
     const struct rlimit none = {1, 1};
     if (setrlimit(RLIMIT_AS, &none) != 0) _exit(0);
-    _exit(pieces_told(context));
+    _exit(pieces_done(context));
   }
   assert_child_does_all(child);
 }

@@ -1,7 +1,7 @@
 /* cpu.h - the parts of the cpu backend: one table per instruction set, found at run time.
  *
- * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512, neon) with HARK_ISA_NAME defined to that word; names of its
- * exports are written HARK_ISA(name), which appends the word. isa/table.c collects one compilation's exports into a hark_cpu_isa.
+ * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512, neon) with HARK_ISA_NAME defined to that word; names of
+ * its exports are written HARK_ISA(name), which appends the word. isa/table.c collects one compilation's exports into a hark_cpu_isa.
  */
 #ifndef HARK_BACKEND_CPU_CPU_H
 #define HARK_BACKEND_CPU_CPU_H

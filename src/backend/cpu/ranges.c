@@ -28,7 +28,7 @@ void hark_cpu_ranges(hark_context *context, const hark_call *call, int64_t count
   ranges r = {.call = call, .body = body, .count = count, .grain = grain};
   const int64_t pieces = hark_ceil_div(count, grain);
   if (count >= serial)
-    hark_parallel_for_alike(context, pieces, run_range, &r);
+    hark_parallel_for_equal(context, pieces, run_range, &r);
   else
     for (int64_t index = 0; index < pieces; index++) run_range(&r, index, 0);
 }

@@ -1,8 +1,8 @@
 /* simd.h - one vector of 32-bit lanes for every instruction set, and the elementary functions on it.
  *
  * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value per lane. 16 lanes with AVX-512, 8 with AVX2, 4 with NEON, 4
- * otherwise with gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
- * multiply-add if the instruction set has one (-ffp-contract=fast). Loads and stores only need the alignment of an element.
+ * otherwise with gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes
+ * one fused multiply-add if the instruction set has one (-ffp-contract=fast). Loads and stores only need the alignment of an element.
  *
  * Error bounds (of the results, against the exact values; tested over all binades): vf_exp2 3 ulp, vf_exp 2 ulp, vf_log 2 ulp,
  * vf_tanh 2 ulp. Sources: minimax polynomials fitted for this file; the reduction by adding 1.5 2^23 is folklore.

@@ -64,7 +64,7 @@ static hark_status guard_allocate(hark_context *context, size_t bytes, void **ou
   guard_state *state = state_of(context);
   const size_t page = page_size();
   *out = NULL;
-  if (bytes > SIZE_MAX / 2) return hark_fail(context, HARK_TOO_LARGE, "guard: %zu bytes asked for", bytes);
+  if (bytes > SIZE_MAX / 2) return hark_fail(context, HARK_TOO_LARGE, "guard: %zu bytes requested", bytes);
   const size_t used = hark_align_up(bytes);
   const size_t page_bytes = (used + page - 1) / page * page;
   void *memory = NULL;
@@ -73,7 +73,7 @@ static hark_status guard_allocate(hark_context *context, size_t bytes, void **ou
   if (pages == MAP_FAILED || (state->depth > 0 && mprotect(pages, page_bytes, PROT_READ | PROT_WRITE) != 0)) {
     if (pages != MAP_FAILED) munmap(pages, page_bytes + page);
     hark_release(context, memory, sizeof(region));
-    return hark_fail(context, HARK_OUT_OF_MEMORY, "guard: %zu bytes asked for", bytes);
+    return hark_fail(context, HARK_OUT_OF_MEMORY, "guard: %zu bytes requested", bytes);
   }
   region *made = memory;
   *made = (region){.next = state->regions, .pages = pages, .page_bytes = page_bytes, .memory = (char *)pages + page_bytes - used};

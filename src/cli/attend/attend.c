@@ -15,45 +15,46 @@
 #define HIERARCHICAL "structure hierarchical"
 #define CME "normalisation cme"
 static const hark_option options[] = {
-    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and what else applies",
-     NULL},
+    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and optional tensors", NULL},
     {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write", NULL},
     {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
-     "which keys a query meets", NULL},
+     "which keys a query attends to", NULL},
     {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
-    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are made",
-     NULL},
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL,
+     "how weights are computed from similarities", NULL},
     {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
     {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
     {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL, "lambda, or c of lambda = c L^P with --ridge-power P",
      CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
-     "lambda = ridge L^P, L being the visible keys; not with --causal", CME},
+     "lambda = ridge L^P for L visible keys; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
-     "what q.k never exceeds; keeps exponents in range and changes no result", CME ", kernel exp"},
-    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "divide every query and key by its length first; bound 1", CME},
+     "upper bound of q.k; keeps exponents in range and changes no result", CME ", kernel exp"},
+    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL,
+     "divide every query and key by its length first; the bound is then 1", CME},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
-     "tokens of a block, even", HIERARCHICAL},
+     "tokens of a block, an even number", HIERARCHICAL},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
-     "a block meets those beside it, or the other half of its parent", HIERARCHICAL},
+     "a block attends to its neighbours, or to the other half of its parent", HIERARCHICAL},
     {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
-     "what meets the keys of a coarse level; default: first when causal, else mean", HIERARCHICAL},
+     "which query of a cell attends to coarse keys; default: first when causal, otherwise mean", HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
-     "how a level passes its sums on to the one below", HIERARCHICAL},
+     "how a level passes its sums to the level below", HIERARCHICAL},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
      "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
-     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0",
+     "position of the first query among the keys; not given: the last query is at the last key when causal, otherwise 0",
      "causal true or structure window|hierarchical or positional given or rotary >0"},
     {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
-     "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not", NULL},
+     "rotate q and k by their positions, pair j at the rate BASE^(-2j/d); 0: no rotation", NULL},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
      "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
-     "kernel of the token distance, as decay(l=12)*periodic; once for all heads, or once a head (hark positional)", NULL},
-    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights", NULL},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout", "dropout >0"},
+     "kernel of the token distance, as decay(l=12)*periodic; given once for all heads, or once per head (hark positional)", NULL},
+    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
+     NULL},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "seed of dropout", "dropout >0"},
     {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference", NULL},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, NULL},
 };
@@ -241,7 +242,8 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
   HARK_TRY(hark_attention_forward(context, plan, &args));
   if (report.pivots > 0)
     fprintf(stderr,
-            "hark attend: %" PRId64 " pivots were mended, most of all item %" PRId64 ", head %" PRId64 ", key row %" PRId64 ", by %g\n",
+            "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
+            ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
   return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
 }
@@ -272,9 +274,8 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   void *saved = NULL, *workspace = NULL;
   const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
   if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL)
-    hark_command_warn(
-        call, "log_kernel has %" PRId64 " distances and the cells reach %" PRId64 ": those that it lacks are left out of their means",
-        t->log_kernel.shape[1], distances);
+    hark_command_warn(call, "log_kernel has %" PRId64 " distances and the cells need %" PRId64 ": their means leave out the missing ones",
+                      t->log_kernel.shape[1], distances);
   hark_status status = hark_attend_positional_table(context, v, plan, t);
   if (status == HARK_OK)
     status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
@@ -312,10 +313,10 @@ const hark_command hark_command_attend = {
     .arguments = "",
     .summary = "run one attention operator on tensors from a safetensors file",
     .notes =
-        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; when they apply: key_lengths [B] (I64), segments [B,L]\n"
-        "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; optionally: key_lengths [B] (I64), segments [B,L]\n"
+        "(I64, negative: padding), mask (U8 or BOOL, 0: masked) and attention_bias (added to the logits), both broadcastable to "
         "[B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: log_kernel of the\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which requests gradients; hierarchical: log_kernel of the\n"
         "NR 2^M distances that its cells reach, query_mask [B or 1,L] (U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], "
         "and\n"
         "mask by key only, [B or 1,1,1,L].\n"

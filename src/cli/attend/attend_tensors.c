@@ -37,8 +37,8 @@ static hark_status check_names(hark_context *context, const char *path, const ha
     while (known < count && strcmp(names[known], name) != 0) known++;
     if (known < count) continue;
     const char *near = hark_nearest_word(name, count, input_name, NULL);
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no meaning here%s%s; hark attend --help lists those that have", path, name,
-                     near != NULL ? ", did you mean " : "", near != NULL ? near : "");
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no meaning here%s%s; hark attend --help lists the tensors that apply", path,
+                     name, near != NULL ? ", did you mean " : "", near != NULL ? near : "");
   }
   return HARK_OK;
 }

@@ -19,7 +19,7 @@ static const hark_option options[] = {
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
-     "step: tokens of the model that is trained", "$1 step"},
+     "step: tokens of the model's vocabulary", "$1 step"},
 };
 static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
 
@@ -80,8 +80,8 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   const int count = hark_options_argument_count(call->options);
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
-    const bool asked = hark_command_is_given(call, "train.steps");
-    settings->rounds = asked ? config->train.steps : STEPS_DEFAULT;
+    const bool requested = hark_command_is_given(call, "train.steps");
+    settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
   }
   for (int i = 1; i < count; i++) {
@@ -113,8 +113,8 @@ const hark_command hark_command_bench = {
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
         "         decode, tokens up to token L, one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
         "         operators also by their samples: rotary:positions,x64   embedding:sparse,257=50000   all\n"
-        "         A wrong case is answered with the words it may have; docs/benchmarks.md lists them all.\n"
-        "A step is one of the model that the options describe, on random tokens; --steps N of them are measured.\n",
+        "         The message about an incorrect case lists the words that are possible; docs/benchmarks.md lists them all.\n"
+        "A step trains the model that the options describe on random tokens; --steps N of them are measured.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

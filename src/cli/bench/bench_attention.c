@@ -98,7 +98,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   };
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
   if (c->shared && !c->kernel)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': shared belongs to kernel, a table for all heads", text);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': shared needs kernel: it is one table for all heads", text);
   if (c->key_heads == 0) c->key_heads = c->heads;
   if (c->keys == 0) c->keys = c->queries;
   if (c->value_dim == 0) c->value_dim = c->head_dim;
@@ -121,7 +121,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
                      "case '%s': N<n>, mean, first, exact, sibling, linear and hbias belong to cases 'hierarchical:...'", text);
   } else if (head == strlen("window") && memcmp(text, "window", head) == 0) {
     desc->structure = HARK_STRUCTURE_WINDOW;
-    if (c->window == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> was expected among the words", text);
+    if (c->window == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': expected window=<n> among the words", text);
   } else if (c->window != 0) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
   } else if (c->cme) {

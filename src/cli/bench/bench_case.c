@@ -43,10 +43,10 @@ static bool read_word(const char *word, size_t length, const hark_bench_field *f
     value_length -= equals;
     if (field->type == HARK_BENCH_WHOLE) {
       if (hark_number_read_whole(value, value_length, field->whole) && *field->whole >= 1) return true;
-      *why = "a whole number of at least 1 was expected in";
+      *why = "expected a whole number of at least 1 in";
     } else {
       if (hark_number_read(value, value_length, field->number) && *field->number >= 0) return true;
-      *why = "a number of at least 0 was expected in";
+      *why = "expected a number of at least 0 in";
     }
     return false;
   }

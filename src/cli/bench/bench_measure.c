@@ -100,7 +100,7 @@ double hark_bench_machine_peak(hark_context *context, hark_bench_machine *machin
 
 double hark_bench_machine_memory(hark_context *context, hark_bench_machine *machine) {
   const double start = hark_bench_now();
-  hark_parallel_for_alike(context, machine->threads, memory_task, machine);
+  hark_parallel_for_equal(context, machine->threads, memory_task, machine);
   return (double)machine->memory_count * machine->threads * sizeof(float) / (hark_bench_now() - start);
 }
 
@@ -141,7 +141,7 @@ hark_status hark_bench_machine_create(hark_context *context, double seconds_each
     machine->memory_count = (int64_t)(MEMORY_BYTES / sizeof(float)) / machine->threads;
     HARK_TRY(hark_allocate(context, (size_t)machine->memory_count * (size_t)machine->threads * sizeof(float), &memory));
     machine->memory = memory;
-    hark_parallel_for_alike(context, machine->threads, memory_fill_task, machine);
+    hark_parallel_for_equal(context, machine->threads, memory_fill_task, machine);
   }
   double seconds = 0;
   for (machine->peak_repetitions = 1000; machine->peak_repetitions < INT64_MAX / 4; machine->peak_repetitions *= 2) {

@@ -70,8 +70,8 @@ static int64_t peak_resident(void) {
 static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
                            step_result *result) {
   double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
-  const int64_t asked = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
-  const int64_t rounds = hark_min(asked, HARK_BENCH_ROUNDS_LIMIT);
+  const int64_t requested = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
+  const int64_t rounds = hark_min(requested, HARK_BENCH_ROUNDS_LIMIT);
   for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
   const int64_t warm_resident = peak_resident();
   const uint64_t warm_allocations = hark_context_memory(context).allocations;

@@ -245,8 +245,8 @@ static hark_status refuse_name(hark_context *context, const char *text, const ch
   int count;
   (void)hark_operators(&count);
   const char *const near = hark_nearest_word(name, count, operator_name, NULL);
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': there is no operator %s%s%s%s; hark bench operator all names them", text,
-                   name, near != NULL ? " (did you mean " : "", near != NULL ? near : "", near != NULL ? "?)" : "");
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': there is no operator %s%s%s%s; hark bench operator all prints their names",
+                   text, name, near != NULL ? " (did you mean " : "", near != NULL ? near : "", near != NULL ? "?)" : "");
 }
 
 static hark_status refuse_sample(hark_context *context, const char *text, const hark_operator *op, const lettered_row *row) {
@@ -360,8 +360,8 @@ static hark_status make_gradients(hark_context *context, hark_call *call) {
     HARK_TRY(hark_bench_fill(context, &call->output_gradients[i], (uint32_t)(HARK_MAX_INPUTS + i), 1));
   }
   for (int i = 0; i < call->input_count; i++) {
-    const bool asked_for = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
-    if (asked_for) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
+    const bool requested = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
+    if (requested) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
   }
   return HARK_OK;
 }

@@ -24,7 +24,7 @@ typedef struct data_values {
 #define EXAMPLES(split) AT(examples) + (split) * sizeof(int64_t)
 static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "PATH", "make, picture: the new folder; the SVG file", "$1 make|picture"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "make: of all random numbers", "$1 make"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "make: seed of all random numbers", "$1 make"},
     {"training", "training", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TRAINING), "-1", "[-1, 1e12]", NULL, NULL,
      "make: training examples; -1: as many as the task usually has", "$1 make"},
     {"validation", "validation", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_VALIDATION), "-1", "[-1, 1e12]", NULL, NULL,
@@ -33,15 +33,15 @@ static const hark_option options[] = {
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL,
      "make: " HARK_THREADS_HELP "; the files do not depend on it", "$1 make"},
     {"format", "format", HARK_OPTION_STRING, AT(format), "", NULL, NULL, "NAME",
-     "info, picture: how files hold examples; a folder that was made says so itself", "$1 info|picture"},
+     "info, picture: format of the files; a folder of hark data make states its own", "$1 info|picture"},
     {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2", "$1 info"},
     {"validation-fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(fraction), "0", "[0, 1)", NULL, NULL,
-     "info, picture: part of the training files that validates", "$1 info|picture"},
+     "info, picture: fraction of the training examples that are for validation", "$1 info|picture"},
     {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples",
      "$1 picture"},
     {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: images", "$1 picture"},
     {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: images in a row", "$1 picture"},
-    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points a pixel", "$1 picture"},
+    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points per pixel", "$1 picture"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(data_values), false};

@@ -115,7 +115,7 @@ static void print_lines(const summary *s, hark_text *text) {
     hark_text_append(text, "  class %-12s %9" PRId64 "  %5.1f %%\n", hark_text_shown(hark_examples_class_name(s->examples, i), shown),
                      s->classes[i], percent(s->classes[i], s->counts.examples));
   }
-  if (classes > CLASSES_SHOWN) hark_text_append(text, "  and %" PRId32 " classes more\n", classes - CLASSES_SHOWN);
+  if (classes > CLASSES_SHOWN) hark_text_append(text, "  and %" PRId32 " more classes\n", classes - CLASSES_SHOWN);
   if (!s->has_operators) return;
   const int64_t operators = operator_count(s);
   for (int i = 0; i < OPERATORS; i++)
@@ -155,7 +155,7 @@ hark_status hark_data_print_info(hark_context *context, const hark_examples *exa
                      hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", words[kind],
                      hark_examples_vocabulary_size(examples));
     if (hark_examples_features(examples) > 0)
-      hark_text_append(text, ", %" PRId32 " numbers a token, %" PRId32 " to predict", hark_examples_features(examples),
+      hark_text_append(text, ", %" PRId32 " numbers per token, %" PRId32 " to predict", hark_examples_features(examples),
                        hark_examples_responses(examples));
     if (images) hark_text_append(text, ", images of %" PRId32 " x %" PRId32, height, width);
     hark_text_append(text, ", checksum %016" PRIx64 "\n", hark_examples_checksum(examples));

@@ -67,11 +67,11 @@ hark_status hark_data_print_sheet(hark_context *context, const hark_examples *ex
   int32_t height, width;
   const int64_t count = hark_min(sheet->count, hark_examples_count(examples, sheet->split).examples);
   if (!hark_examples_image(examples, &height, &width))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "examples of the format %s are no images", hark_examples_format(examples));
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "examples of the format %s are not images", hark_examples_format(examples));
   if (count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--split: there are no %s examples", hark_example_split_names[sheet->split]);
   if (hark_examples_count(examples, sheet->split).longest < (int64_t)height * width)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "the images are cut");
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "data.length_limit cuts the images");
   const int64_t columns = hark_min(sheet->columns, count), rows = hark_ceil_div(count, columns);
   hark_text_append(text,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRId64 "\" height=\"%" PRId64

@@ -28,17 +28,17 @@ typedef struct eval_values {
 static const hark_option options[] = {
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
     {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
-     "which part of the run's own text or examples (test: of examples); text given with --data is read whole", NULL},
+     "which part of the run's own text or examples (test: only of examples); text given with --data is measured completely", NULL},
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
      "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "targets between the beginnings of windows, of which all but the first window count only this number; 0: windows that do not overlap",
+     "targets from the beginning of a window to the next; after the first window, only this number of last targets count; 0: windows do "
+     "not overlap",
      "data.format corpus, data.unit text"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure this number, from the front of the text; 0: all",
-     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL,
+     "measure this number of targets, from the beginning of the text; 0: all", "data.format corpus, data.unit text"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
-     "of architecture ahca: --json reports chunks, selected tokens and depth for each of this number of examples or windows, from the "
-     "first",
+     "architecture ahca: --json reports chunks, selected tokens and depth for each of this number of first examples or windows",
      "model.architecture ahca, json true"},
 };
 #undef AT
@@ -58,11 +58,10 @@ static hark_status refuse_other_weights(hark_invocation *call, const hark_option
   if (hark_config_bond(option->name) != HARK_BOND_WEIGHTS) return HARK_OK;
   hark_text value = hark_text_empty(call->context);
   hark_options_print_value(stored, option->name, &value);
-  const hark_status status =
-      hark_options_complain(call->context, call->options, option->name,
-                            "%s decides which weights there are: those of this run were trained with %s, and eval can "
-                            "exchange only what works with the same ones",
-                            option->name, hark_text_get(&value));
+  const hark_status status = hark_options_complain(
+      call->context, call->options, option->name,
+      "%s decides which weights the model has: this run was trained with %s; hark eval can only exchange options that keep the weights",
+      option->name, hark_text_get(&value));
   hark_text_free(&value);
   return status;
 }
@@ -112,18 +111,18 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
   eval_values *values = call->values[0];
   if (hark_config_reconstructs(config) && values->stride > 0)
     return hark_options_complain(call->context, call->options, "stride",
-                                 "this run predicts the tokens that it reads, all of a window, expected windows that do not overlap");
+                                 "this run predicts all tokens of a window, expected windows that do not overlap");
   for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
   if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
   for (int i = 0; i < values->length_count; i++) {
     const int64_t length = values->lengths[i];
     if (config->model.positions == HARK_POSITIONS_LEARNED && length != config->model.context)
       return hark_options_complain(call->context, call->options, "context",
-                                   "model.positions is learned, for the %" PRId64 " tokens of the run's own context, and not for %" PRId64,
+                                   "model.positions is learned for the %" PRId64 " tokens of the run's own context, not for %" PRId64,
                                    config->model.context, length);
     if (values->stride > length)
       return hark_options_complain(call->context, call->options, "stride",
-                                   "%" PRId64 " would leave targets out between windows of %" PRId64 " tokens", values->stride, length);
+                                   "%" PRId64 " would leave out targets between windows of %" PRId64 " tokens", values->stride, length);
   }
   return HARK_OK;
 }
@@ -318,7 +317,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   hark_engine_destroy(call->context, &engine);
   if (status == HARK_OK && report->result.complete && report->result.targets == 0)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the text has no targets%s",
-                     report->hidden ? ": none of its tokens is hidden, expected a longer one" : "");
+                     report->hidden ? ": none of its tokens is masked, expected a longer text" : "");
   return status;
 }
 
@@ -420,13 +419,13 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
         "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
-        "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
+        "  hark eval runs/book --context 256,1024 --stride 64     every target after the first window with at least 192 previous tokens\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
         "  hark eval runs/listops --part test      labelled examples: accuracy and confusion matrix\n"
         "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"
-        "  The checkpoint is compared with its manifest first. docs/evaluation.md says what is measured.\n",
+        "  The checkpoint is compared with its manifest first. docs/evaluation.md describes what is measured.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

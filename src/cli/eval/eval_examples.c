@@ -113,7 +113,7 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
   const hark_examples_result *r = &m->result;
   hark_text_append_shown(text, opened->run.path);
   if (m->vectors) {
-    hark_text_append(text, ", %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+    hark_text_append(text, ", %s: %s squared error %.6f per example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
                      opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
@@ -122,21 +122,22 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
       text, ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
       opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets, r->loss, r->examples, r->tokens,
       m->seconds);
-  if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
+  if (m->classes > 0) hark_text_append(text, "majority baseline: accuracy %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
   hark_ahca_text_append(&chunks, false, text);
   if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
     print_confusion(m, text);
   else if (m->classes > 0)
-    hark_text_append(text, "confusion matrix: %s\n",
-                     m->confusion != NULL ? "with this number of classes it is in --json alone" : "not made for this number of classes");
+    hark_text_append(
+        text, "confusion matrix: %s\n",
+        m->confusion != NULL ? "with this number of classes, it is only in --json" : "not computed for this number of classes");
 }
 
 /* The split of a folder that --data names. */
 static hark_status check_split(hark_invocation *call, const char *folder, hark_split split, const measurement *m) {
   if (hark_examples_count(m->examples, split).examples > 0) return HARK_OK;
-  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: has no %s examples; --part says which are measured", folder,
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: has no %s examples; --part selects the examples", folder,
                    split_names[split]);
 }
 

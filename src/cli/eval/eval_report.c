@@ -18,7 +18,7 @@ static bool predicts_next(const hark_eval_report *report) { return !report->hidd
 
 static void print_text(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss;
-  hark_text_append(text, ": loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte", loss, exp(loss),
+  hark_text_append(text, ": loss %.4f nats per token, perplexity %.3f, %.4f bits per character, %.4f bits per byte", loss, exp(loss),
                    hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss));
   if (report->words) hark_text_append(text, ", perplexity %.2f a word", hark_word_perplexity(&report->counts, loss));
   hark_text_append(text, "; %" PRId64 " targets in %.1f s\n", report->result.targets, report->seconds);
@@ -32,7 +32,7 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
   if (predicts_next(report))
     print_text(report, text);
   else
-    hark_text_append(text, ": loss %.4f nats a%s token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", report->result.loss,
+    hark_text_append(text, ": loss %.4f nats per%s token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", report->result.loss,
                      report->hidden ? " masked" : "", 100 * accuracy(&report->result), report->result.right, report->result.targets,
                      report->seconds);
   const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);

@@ -28,16 +28,18 @@ static const hark_option options[] = {
     {"quick", NULL, HARK_OPTION_BOOL, AT(quick), "false", NULL, NULL, NULL,
      "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes", "list false"},
     {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails", "list false"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers", "list false, seeds none"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "seed of all random numbers", "list false, seeds none"},
     {"seeds", "seeds", HARK_OPTION_STRING, AT(seeds), "", NULL, NULL, "LIST",
-     "run with each of several seeds, such as 1-10 or 1,3,7-9: in how many each criterion passes; figures are of the first", "list false"},
-    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so",
+     "run with several seeds, such as 1-10 or 1,3,7-9, and count how often each criterion passes; figures are of the first", "list false"},
+    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG if FILE ends in .png",
      "list false"},
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot",
      "list false"},
-    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there", "list false"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
+     "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write a document of what was found, figures into the folder FILE beside it; of one experiment, where it is there: renew its section",
+     "write a document of the results, and figures into a folder of the same name; of one experiment: renew its section of an existing "
+     "document",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
@@ -83,7 +85,7 @@ static hark_status check_seeds(hark_invocation *call) {
   hark_lab_seeds seeds;
   if (!read_seeds(v, &seeds, complaint)) return hark_options_complain(call->context, call->options, "seeds", "%s", complaint);
   if (v->seeds[0] == 0 && hark_options_source(call->options, "seeds") != HARK_SOURCE_DEFAULT)
-    return hark_options_complain(call->context, call->options, "seeds", "'' is no seed, expected seeds such as 1-10 or 1,3,7-9");
+    return hark_options_complain(call->context, call->options, "seeds", "'' is not a seed, expected seeds such as 1-10 or 1,3,7-9");
   if (v->terminal && seeds.count > 1)
     return hark_options_complain(call->context, call->options, "terminal", "draws one seed; --figure FILE draws the first of several");
   return HARK_OK;
@@ -102,7 +104,7 @@ static hark_status check(hark_invocation *call) {
   char folder[HARK_PATH_BYTES];
   if (v->markdown[0] != 0 && !figures_folder(v->markdown, folder))
     HARK_TRY(hark_options_complain(call->context, call->options, "markdown", "'%s' is not a name that ends in .md", v->markdown));
-  if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "--json leaves no place for it"));
+  if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "has no effect with --json"));
   return HARK_OK;
 }
 
@@ -442,8 +444,8 @@ const hark_command hark_command_lab = {
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "  A criterion that fails is a result, reported with its numbers: exit code 0, with --strict 1, of --seeds unless all pass. "
-        "docs/lab.md has what each shows.\n",
+        "  A criterion that fails is a result, reported with its numbers: the exit code is 0, and 1 with --strict (with --seeds, unless "
+        "all pass).\n  docs/lab.md has the results.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

@@ -22,7 +22,7 @@ static const char introduction[] = TITLE
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
     "    hark lab all --quick --out lab                     # NAME.txt, NAME.json and NAME.svg of each\n"
     "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n"
-    "    hark lab rank-map --markdown docs/lab.md           # its section and figure, the others stay\n"
+    "    hark lab rank-map --markdown docs/lab.md           # its section and figure; the others stay\n"
     "    hark lab posterior --seeds 1-10                    # in how many of ten seeds each criterion passes\n\n"
     "`--quick` (at most 40 seconds each) uses smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
     "criterion that fails is a result: it is reported with its numbers and the known reasons, and the criterion is not tuned until it "
@@ -53,7 +53,7 @@ void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", int
 
 hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *document) {
   if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) != 0)
-    return hark_fail(context, HARK_BAD_FILE, "%s: is there and is no document of hark lab, which begins with \"# The laboratory\"", path);
+    return hark_fail(context, HARK_BAD_FILE, "%s: exists and is not a document of hark lab, which begins with \"# The laboratory\"", path);
   if (strlen(hark_text_get(document)) != document->length)
     return hark_fail(context, HARK_BAD_FILE, "%s: has a NUL byte, expected text", path);
   return HARK_OK;
@@ -175,7 +175,7 @@ static void append_shares(const hark_lab_outcomes *o, hark_text *text) {
 static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   const hark_experiment *const e = entry->experiment;
   hark_text_append(text, "\n## %s\n\n%s.\n\n*Statement.* %s.\n", entry->name, e->paper, e->statement);
-  if (e->printed != NULL) hark_text_append(text, "\n*As printed, wrong.* `%s`\n\n*Corrected.* `%s`\n", e->printed, e->corrected);
+  if (e->printed != NULL) hark_text_append(text, "\n*As printed, incorrect.* `%s`\n\n*Corrected.* `%s`\n", e->printed, e->corrected);
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
 

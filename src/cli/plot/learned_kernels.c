@@ -22,9 +22,9 @@ static bool is_kernel(const char *name) { return ends_with(name, HARK_POSITIONAL
 static hark_status check_tensor(hark_context *context, const char *path, const hark_stored_tensor *stored,
                                 const hark_positional *expression) {
   if (stored->rank != 2 || (stored->type != HARK_F32 && stored->type != HARK_F64) || (expression == NULL && stored->shape[1] < 1))
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s holds no rows of F32 or F64", path, stored->name);
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no rows of F32 or F64", path, stored->name);
   if (expression != NULL && stored->shape[1] != hark_positional_parameter_count(expression))
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is not what its expression asks for: rows of %" PRId64 " numbers", path,
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s does not fit its expression, which needs rows of %" PRId64 " numbers", path,
                      stored->name, hark_positional_parameter_count(expression));
   return HARK_OK;
 }
@@ -154,7 +154,7 @@ static hark_status append_vectors(hark_context *context, const char *path, const
     const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
     if (!ends_with(stored->name, ending)) continue;
     if (stored->rank != 1 || (stored->type != HARK_F32 && stored->type != HARK_F64))
-      return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is no vector of F32 or F64", path, stored->name);
+      return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is not a vector of F32 or F64", path, stored->name);
     double *numbers;
     size_t bytes = 0;
     hark_text_append(text, json ? "%s" : "  %s ", json ? (begun ? ", {" : ", \"") : what);

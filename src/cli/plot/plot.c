@@ -22,27 +22,27 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs and where the run's cannot be written; "
-     "evaluation.svg here",
+     "the picture; none: loss.svg (positional.svg) in the run's folder, or in the current folder for several runs and where the run's "
+     "folder cannot be written; evaluation.svg in the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
-     "PNG instead of SVG, where the picture's name does not end with the one or the other", "terminal false"},
+     "PNG instead of SVG, where the picture's name does not end with .svg or .png", "terminal false"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot", NULL},
     {"metric", "metric m", HARK_OPTION_LIST, offsetof(plot_values, metrics), "", NULL, NULL, "NAME",
      "what to draw, may be repeated; none: train/loss and val/loss", "positional false, evaluation false"},
-    {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "what it is drawn over",
+    {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "the horizontal axis",
      "positional false, evaluation false"},
     {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis",
      "positional false, terminal false"},
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
-     "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term, and its learned rotary rates", NULL},
+     "draw the positional kernels of a checkpoint, log G over the distance, in total and term by term, and its learned rotary rates", NULL},
     {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
-     "draw what hark eval printed as JSON, from files: loss over context, and over the position in the window", NULL},
+     "draw evaluations from files of JSON that hark eval printed: loss over context, and over the position in the window", NULL},
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
-     "how far --positional draws; 0: as far as the model's context", "positional true"},
+     "largest distance that --positional draws; 0: the model's context", "positional true"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
-     "whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
+     "checkpoint whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
 static const char *const x_words[] = {"step", "tokens", "time"};
@@ -53,7 +53,7 @@ static hark_status choose_kind(hark_invocation *call, plot_values *values) {
   if (ending == NULL) return HARK_OK;
   if (strcmp(ending, ".png") == 0) values->png = true;
   if (strcmp(ending, ".svg") != 0 || !values->png) return HARK_OK;
-  return hark_options_complain(call->context, call->options, "png", "%s is to be an SVG, as its name says", values->output);
+  return hark_options_complain(call->context, call->options, "png", "the name %s requires an SVG", values->output);
 }
 
 static void print_script(const plot_values *values, const hark_series *series, int count, hark_picture *picture) {
@@ -161,7 +161,7 @@ static hark_status check(hark_invocation *call) {
   plot_values *const values = call->values[0];
   HARK_TRY(choose_kind(call, values));
   if (values->positional && values->evaluation)
-    return hark_options_complain(call->context, call->options, "evaluation", "does not go with --positional");
+    return hark_options_complain(call->context, call->options, "evaluation", "cannot be combined with --positional");
   if (values->positional && hark_options_argument_count(call->options) > 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "positional", "draws the kernels of one run"));
   return HARK_OK;
@@ -170,10 +170,10 @@ static hark_status check(hark_invocation *call) {
 const hark_command hark_command_plot = {
     .name = "plot",
     .arguments = "RUN|FILE...",
-    .summary = "draw the loss curves of runs, evaluations at several contexts, or what a run has learned of positions",
+    .summary = "draw the loss curves of runs, evaluations at several contexts, or the positional kernels that a run has learned",
     .notes =
-        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n"
-        "  --evaluation a file of what hark eval prints as JSON, a line for each run and context (hark eval --help).\n",
+        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n  "
+        "--evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

@@ -108,7 +108,7 @@ static hark_status take_line(void *user, const json_t *line, int64_t number) {
   const int64_t targets = json_integer_value(json_object_get(line, "targets"));
   if (!json_is_string(json_object_get(line, "run")) || !json_is_integer(context) || json_integer_value(context) < 1 ||
       json_object_get(line, "loss") == NULL)
-    return hark_fail(e->context, HARK_BAD_FILE, "%s:%" PRId64 ": no line of hark eval --json: run, context and loss expected", e->file,
+    return hark_fail(e->context, HARK_BAD_FILE, "%s:%" PRId64 ": not a line of hark eval --json: expected run, context and loss", e->file,
                      number);
   e->least_targets = e->lines == 0 ? targets : hark_min(e->least_targets, targets);
   e->most_targets = hark_max(e->most_targets, targets);
@@ -138,7 +138,8 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
   if (e->left_out > 0)
     hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
   if (e->least_targets != e->most_targets)
-    hark_command_warn(call, "evaluations of %" PRId64 " to %" PRId64 " targets stand side by side", e->least_targets, e->most_targets);
+    hark_command_warn(call, "the compared evaluations have different numbers of targets, %" PRId64 " to %" PRId64 "", e->least_targets,
+                      e->most_targets);
   return HARK_OK;
 }
 
@@ -167,7 +168,7 @@ static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plo
       hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
   hark_text_append(
       &picture.script,
-      "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset logscale x 2\n%sset ylabel 'loss (nats a token)'\n",
+      "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset logscale x 2\n%sset ylabel 'loss (nats per token)'\n",
       panels, plot->logarithmic ? "set logscale y\n" : "");
   for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i]);
   hark_text_append(&picture.script, "unset multiplot\n");

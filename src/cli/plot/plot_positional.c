@@ -162,7 +162,7 @@ static int columns_of(int panels) {
 
 static void print_panel(hark_picture *picture, const panel *p) {
   hark_text *script = &picture->script;
-  hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle of a token (radians)'\nset title "
+  hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle per token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
   hark_picture_append_quoted(script, p->title);
   if (p->first == p->last) { /* gnuplot has no range for an empty panel */
@@ -208,8 +208,7 @@ static void draw_series(const hark_positional_plot *plot, const drawing *d, hark
   if (kernels > 0) hark_series_draw(d->series, kernels, "distance", false, plot->columns, plot->rows, text);
   if (kernels > 0 && d->count > kernels) hark_text_append(text, "\n");
   if (d->count > kernels)
-    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle of a token", false, plot->columns, plot->rows,
-                     text);
+    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle per token", false, plot->columns, plot->rows, text);
 }
 
 static hark_status draw_letters(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,

@@ -42,22 +42,22 @@ enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 static const hark_option options[] = {
     {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared", "list false"},
     {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
-     "which values of it are better; auto: more of an accuracy, of tokens_per_second and of mfu, less of everything else", "list false"},
+     "which values of it are better; auto: more for accuracies, tokens_per_second and mfu, less for all others", "list false"},
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
-     "the best value of a run, its last, or that of its checkpoint `best`: where val/loss is least", "list false"},
+     "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs where they have cost equally: at evaluations up to NAME X (operations, tokens, time, step), or up to what the run that "
-     "has "
-     "least of it has",
+     "compare runs at equal cost: at their last evaluations up to X of NAME (operations, tokens, time, step); least: up to the smallest "
+     "total among the runs",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
-     "what the others are compared with, as the table names it; none: the first", "list false"},
+     "cell that the others are compared with, by its name in the table; none: the first", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
-     "metrics shown beside it, each the last of a run, mean over seeds; between commas", "list false"},
+     "further metrics to show, separated by commas: the last value of each run, averaged over seeds", "list false"},
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", NULL},
-    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop",
+    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the existing runs and stop",
      "list false"},
-    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder", "list false"},
+    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "draw no sweep.svg in the sweep's folder",
+     "list false"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
@@ -142,7 +142,7 @@ static hark_status check_runs(const sweep *s) {
     for (int before = 0; before < run; before++) {
       hark_sweep_run_name(s->plan, cell_of(s, before), seed_of(s, before), other);
       if (strcmp(name, other) == 0)
-        return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would be called %s", s->plan->path, name);
+        return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would have the name %s", s->plan->path, name);
     }
   }
   return hark_sweep_refuse_idle(s->context, s->plan);
@@ -159,7 +159,7 @@ static hark_status find_baseline(sweep *s) {
     return HARK_OK;
   }
   hark_sweep_cell_name(s->plan, 0, name);
-  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--baseline: there is no cell '%s', expected one as '%s'", s->values->baseline,
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--baseline: there is no cell '%s', expected one such as '%s'", s->values->baseline,
                    name);
 }
 
@@ -246,7 +246,7 @@ static hark_status read_beside(sweep *s) {
   while (*at != '\0') {
     const size_t length = strcspn(at, ",");
     if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
-      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s' is not up to %d names of metrics between commas",
+      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s', expected up to %d names of metrics, separated by commas",
                        s->values->beside, HARK_SWEEP_BESIDE);
     char *name = s->results.beside_names[s->results.beside_count];
     memcpy(name, at, length);
@@ -307,7 +307,7 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   hark_options_print_value(stored, option->name, &before);
   hark_options_print_value(run->now, option->name, &now);
   const hark_status status =
-      hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: " BEGIN_AGAIN "this run was begun with %s '%s', and the plan says '%s'",
+      hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: " BEGIN_AGAIN "this run was started with %s '%s', and the plan has '%s'",
                 run->path, option->name, hark_text_get(&before), hark_text_get(&now));
   hark_text_free(&before);
   hark_text_free(&now);
@@ -324,7 +324,7 @@ static hark_status compare_configuration(const sweep *s, int run) {
   const bool has_file = hark_path_kind_of(path) != HARK_PATH_NONE, has_folder = hark_path_kind_of(begun) != HARK_PATH_NONE;
   s->whole[run] = s->whole[run] && has_file && has_folder;
   if (!has_file && has_folder)
-    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: is missing, and its run is there; delete %s, or give the sweep another 'out'",
+    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: is missing, but its run exists; delete %s, or give the sweep another 'out'",
                      path, folder);
   if (!has_file) return HARK_OK;
   hark_config config;
@@ -432,8 +432,8 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   s->course->seconds += hark_progress_clock() - start;
   s->course->trained++;
   s->course->left--;
-  const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
-  *stopped = stop_signal != 0 || asked;
+  const bool requested = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
+  *stopped = stop_signal != 0 || requested;
   if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
   if (*stopped && exit_code != HARK_EXIT_DONE) return HARK_OK;
   if (exit_code == HARK_EXIT_BUSY)
@@ -511,8 +511,8 @@ static hark_status report(sweep *s) {
     hark_sweep_print_table(&s->results, &text);
   HARK_TRY(hark_command_print(s->call, &text));
   if (s->failed > 0)
-    hark_command_warn(s->call, "%s%s%d of %d runs failed; the sweep tries them again when it is called again",
-                      s->sweeps > 1 ? s->results.label : "", s->sweeps > 1 ? ": " : "", s->failed, s->runs);
+    hark_command_warn(s->call, "%s%s%d of %d runs failed; call the sweep again to retry them", s->sweeps > 1 ? s->results.label : "",
+                      s->sweeps > 1 ? ": " : "", s->failed, s->runs);
   return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
 }
 
@@ -672,13 +672,12 @@ const hark_command hark_command_sweep = {
     .arguments = "FILE...",
     .summary = "train the runs of a plan and compare them",
     .notes =
-        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration beside it), 'seeds' (a list), "
+        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration file next to it), 'seeds' (a list), "
         "'settings'\n"
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
-        "Called again it goes on where it was interrupted. Several plans are trained in turn, and compared in one table too, a column "
-        "each.\n"
-        "docs/sweeps.md has more.\n",
+        "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one "
+        "table\nwith a column for each. docs/sweeps.md describes sweeps.\n",
     .argument_minimum = 1,
     .argument_maximum = PLANS,
     .has_json = true,

@@ -133,10 +133,10 @@ static hark_status settle(plan_reader *r) {
   if (runs > HARK_SWEEP_RUNS)
     return hark_fail(r->context, HARK_BAD_CONFIGURATION, "%s: %.0f runs, expected at most %d", plan->path, runs, HARK_SWEEP_RUNS);
   if (plan->config[0] != '\0' && plan->config[0] != '/') {
-    char beside[HARK_PATH_BYTES];
-    const int used = snprintf(beside, sizeof beside, "%.*s%s", (int)folder_length(plan->path), plan->path, plan->config);
-    if (used < 0 || (size_t)used >= sizeof beside) return hark_fail(r->context, HARK_TOO_LARGE, "%.64s...: path too long", plan->path);
-    memcpy(plan->config, beside, (size_t)used + 1);
+    char joined[HARK_PATH_BYTES];
+    const int used = snprintf(joined, sizeof joined, "%.*s%s", (int)folder_length(plan->path), plan->path, plan->config);
+    if (used < 0 || (size_t)used >= sizeof joined) return hark_fail(r->context, HARK_TOO_LARGE, "%.64s...: path too long", plan->path);
+    memcpy(plan->config, joined, (size_t)used + 1);
   }
   return HARK_OK;
 }
@@ -346,9 +346,9 @@ hark_status hark_sweep_refuse_idle(hark_context *context, const hark_sweep_plan 
       status = configure(context, plan, cell, 0, &config, &options);
       for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
         const hark_option *const option = &hark_config_table.options[i];
-        const bool asked = hark_options_source(options, option->name) > HARK_SOURCE_RUN;
+        const bool requested = hark_options_source(options, option->name) > HARK_SOURCE_RUN;
         const bool idle = hark_options_is_idle(options, option->name);
-        effective[i] = effective[i] || (asked && !idle);
+        effective[i] = effective[i] || (requested && !idle);
         if (pass == 1 && idle && !effective[i]) status = refuse_unused(context, options, option);
       }
       hark_options_destroy(context, &options);

@@ -95,7 +95,7 @@ static void print_edges(const hark_sweep_results *results, hark_text *text) {
     for (int axis = 0; best >= 0 && axis < plan->axis_count; axis++) {
       if (!hark_sweep_on_edge(results, best, axis)) continue;
       hark_sweep_cell_name(plan, best, name);
-      hark_text_append(text, "The optimum of %s lies on the edge of %s: the grid may end too soon.\n", name, plan->axes[axis].key);
+      hark_text_append(text, "The optimum of %s is at the edge of %s: the grid may be too small.\n", name, plan->axes[axis].key);
     }
   }
 }

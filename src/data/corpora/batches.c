@@ -27,7 +27,7 @@ hark_status hark_batches_create(hark_context *context, const hark_corpus *corpus
   if (length < 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_batches_create: context is %" PRId64 ", expected at least 1", length);
   if (settings->split >= HARK_SPLIT_COUNT || settings->order > HARK_ORDER_SEQUENTIAL || settings->epoch > HARK_EPOCH_WINDOWS)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_batches_create: split, order or epoch is none of its values");
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_batches_create: split, order or epoch has an unknown value");
   const int64_t tokens = hark_corpus_counts(corpus, settings->split).tokens;
   if (tokens - 1 < length)
     return hark_fail(context, HARK_BAD_CONFIGURATION,

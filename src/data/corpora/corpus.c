@@ -208,7 +208,8 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
   for (int i = 0; i < settings->path_count; i++)
     if (hark_is_example_folder(context, settings->paths[i]))
       return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "%s: a folder of labelled examples, expected --format examples (its files alone are texts)", settings->paths[i]);
+                       "%s: a folder of labelled examples, expected --format examples (each of its files can be read as text)",
+                       settings->paths[i]);
   HARK_TRY(hark_sources_find(context, settings, sources));
   if (!settings->known) HARK_TRY(hark_sources_check_apart(context, settings, sources));
   int64_t bytes = 0;
@@ -309,7 +310,7 @@ hark_status hark_corpus_read(hark_context *context, const hark_corpus *corpus, h
   const hark_token_file_info *info = &corpus->info;
   const hark_token_split *part = &info->split[split];
   if (first < 0 || count < 0 || count > part->counts.tokens || first > part->counts.tokens - count)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %" PRId64 " tokens from number %" PRId64 " asked for, the split has %" PRId64,
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %" PRId64 " tokens from number %" PRId64 " requested, the split has %" PRId64,
                      corpus->path, count, first, part->counts.tokens);
   const size_t bytes = (size_t)count * info->token_bytes;
   unsigned char *packed = (unsigned char *)(tokens + count) - bytes;
@@ -325,7 +326,7 @@ hark_status hark_corpus_document(hark_context *context, const hark_corpus *corpu
   const hark_token_split *splits = corpus->info.split;
   const int64_t documents = splits[split].counts.documents;
   if (index < 0 || index >= documents)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: document %" PRId64 " asked for, the split has %" PRId64, corpus->path, index,
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: document %" PRId64 " requested, the split has %" PRId64, corpus->path, index,
                      documents);
   const int64_t before = split == HARK_SPLIT_TRAINING ? 0 : splits[HARK_SPLIT_TRAINING].counts.documents;
   const hark_token_document found = hark_token_file_document(corpus->index, before + index);

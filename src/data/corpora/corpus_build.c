@@ -230,7 +230,7 @@ static hark_status check_sentences(const builder *b) {
   if (training->sentences + validation->sentences == 0)
     return hark_fail(b->context, HARK_BAD_FILE, "%s: has no sentences, all its lines are blank, and there is no other text",
                      b->sources->items[0].path);
-  if (blank > 0) hark_log(b->context, HARK_LOG_INFO, "%" PRId64 " blank lines are no sentences and left out", blank);
+  if (blank > 0) hark_log(b->context, HARK_LOG_INFO, "%" PRId64 " blank lines are left out: they are not sentences", blank);
   return HARK_OK;
 }
 

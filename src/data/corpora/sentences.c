@@ -138,7 +138,7 @@ hark_status hark_sentences_open(hark_context *context, const hark_corpus *corpus
   *out = (hark_sentences){.context = context, .corpus = corpus, .settings = *settings};
   if (settings->context < 1 || settings->context > INT32_MAX || settings->split >= HARK_SPLIT_COUNT ||
       settings->order > HARK_ORDER_SEQUENTIAL)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_sentences_open: context, split or order is none of its values");
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_sentences_open: context, split or order has an invalid value");
   if (hark_corpus_counts(corpus, settings->split).sentences == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s text has no sentences",
                      settings->split == HARK_SPLIT_TRAINING ? "training" : "validation");

@@ -194,7 +194,7 @@ static hark_status read_trailer(hark_context *context, int file, const char *pat
     return hark_fail(context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes are too few for a file of tokens", path, size);
   HARK_TRY(hark_file_read_at(context, file, path, header, sizeof header, 0));
   if (memcmp(header, HARK_TOKEN_FILE_MAGIC, 8) != 0)
-    return hark_fail(context, HARK_BAD_FILE, "%s: does not begin with \"%s\", so it is no file of tokens", path, HARK_TOKEN_FILE_MAGIC);
+    return hark_fail(context, HARK_BAD_FILE, "%s: does not begin with \"%s\", so it is not a file of tokens", path, HARK_TOKEN_FILE_MAGIC);
   if (get(header + 8, 4) != HARK_TOKEN_FILE_VERSION)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is %" PRIu64 ", this version of hark reads %d", path, get(header + 8, 4),
                      HARK_TOKEN_FILE_VERSION);

@@ -42,7 +42,7 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
                                         hark_example_batches *out) {
   static const char *const names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
   if (settings->split < 0 || settings->split >= HARK_SPLIT_ALL || settings->order > HARK_ORDER_SEQUENTIAL || settings->longest < 1)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_example_batches_create: split, order or longest is none of its values");
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_example_batches_create: split, order or longest has an invalid value");
   const hark_examples_counts counts = hark_examples_count(examples, settings->split);
   if (counts.examples == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "there are no %s examples", names[settings->split]);
   HARK_TRY(check_longest(context, examples, settings, names[settings->split]));

@@ -26,7 +26,7 @@ static hark_status check_size(hark_context *context, const char *path, const cha
   uint64_t size;
   if (bytes == NULL) return HARK_OK;
   if (!hark_json_is(bytes, HARK_JSON_INTEGER) || bytes->integer < 0)
-    return hark_fail(context, HARK_BAD_FILE, "\"bytes\" of %s is no whole number of at least 0", name);
+    return hark_fail(context, HARK_BAD_FILE, "\"bytes\" of %s is not a whole number of at least 0", name);
   HARK_TRY(hark_file_open(context, path, &descriptor, &size));
   (void)close(descriptor);
   if (size == (uint64_t)bytes->integer) return HARK_OK;
@@ -79,19 +79,19 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   const char *const folder = settings->paths[0];
   size_t at[HARK_SPLIT_ALL] = {0};
   if (settings->path_count > 1 || settings->validation_path_count > 0 || settings->test_path_count > 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has files for every split, no other paths can stand beside it", folder);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has the files of every split, expected no other paths", folder);
   char task[HARK_PATH_BYTES];
   HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
   const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
   if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE)
-    return hark_fail(context, HARK_NOT_FOUND,
-                     "%s: is a folder, expected files of the format %s (%s); the folders that are read are those of hark data make, "
-                     "with " HARK_TASK_FILE,
-                     folder, format->name, format->summary);
+    return hark_fail(
+        context, HARK_NOT_FOUND,
+        "%s: is a folder, expected files of the format %s (%s); only folders of hark data make can be read, with " HARK_TASK_FILE, folder,
+        format->name, format->summary);
   HARK_TRY(read_task(context, folder, &out->text, at));
   out->format = hark_text_get(&out->text);
   if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files have the format %s, asked for is %s", folder, out->format,
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files have the format %s, the requested one is %s", folder, out->format,
                      settings->format);
   for (int split = 0; split < HARK_SPLIT_ALL; split++) {
     if (at[split] == 0) continue;
@@ -108,7 +108,7 @@ hark_status hark_example_paths_find(hark_context *context, const hark_examples_s
   if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
     return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
   if (settings->format == NULL || settings->format[0] == '\0')
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is no folder with " HARK_TASK_FILE,
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is not a folder with " HARK_TASK_FILE,
                      settings->path_count > 0 ? settings->paths[0] : "examples");
   out->format = settings->format;
   const char *const *const paths[HARK_SPLIT_ALL] = {settings->paths, settings->validation_paths, settings->test_paths};

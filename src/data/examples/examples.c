@@ -258,7 +258,7 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
                           hark_examples **out) {
   hark_examples *examples;
   if (settings->classes != 0 && !format->classes_are_set)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "the classes of format %s are its files', not to be set", format->name);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "the classes of format %s are in its files and cannot be set", format->name);
   HARK_TRY(hark_allocate_zero(context, sizeof *examples, (void **)&examples));
   examples->format = format;
   examples->shape = format->shape;
@@ -363,12 +363,12 @@ hark_status hark_examples_check_vocabulary(hark_context *context, const hark_exa
                                            size_t bytes) {
   const char *const own = hark_text_get(&examples->vocabulary);
   const size_t own_bytes = examples->vocabulary.length;
-  char have[HARK_SHOWN_BYTES], want[HARK_SHOWN_BYTES];
+  char have[HARK_SHOWN_BYTES], expected[HARK_SHOWN_BYTES];
   size_t at = 0;
   if (bytes == own_bytes && memcmp(own, text, bytes) == 0) return HARK_OK;
   while (at < bytes && at < own_bytes && own[at] == text[at]) at++;
-  return hark_fail(context, HARK_BAD_FILE, "%s: another task's, with %s where the examples have %s", name, line_at(text, bytes, at, have),
-                   line_at(own, own_bytes, at, want));
+  return hark_fail(context, HARK_BAD_FILE, "%s: of another task: it has %s where the examples have %s", name,
+                   line_at(text, bytes, at, have), line_at(own, own_bytes, at, expected));
 }
 
 hark_examples_counts hark_examples_count(const hark_examples *examples, hark_split split) { return examples->counts[split]; }

@@ -109,7 +109,7 @@ static hark_status read_own_records(hark_example_reader *reader, int file, uint6
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
   HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
   if (memcmp(header, HARK_IMAGE_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": no file of hark's images",
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": not a file of hark's images",
                      reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_IMAGE_VERSION, HARK_IMAGE_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, HEIGHT, "height", 1, HARK_IMAGE_SIDE_MAX, &shape.height));
@@ -123,8 +123,9 @@ static hark_status read_own_records(hark_example_reader *reader, int file, uint6
                      sizeof header, count, r.record_bytes, COUNT);
   HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
   if (!same)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: images of %" PRId32 " x %" PRId32 " in %" PRId32 " classes, unlike those before",
-                     reader->path, shape.height, shape.width, shape.classes);
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: images of %" PRId32 " x %" PRId32 " in %" PRId32 " classes, unlike the previous ones", reader->path, shape.height,
+                     shape.width, shape.classes);
   return read_records(reader, &r, (int64_t)count, use_pixels);
 }
 

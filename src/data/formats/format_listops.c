@@ -96,7 +96,7 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
     return hark_lines_fail(context, lines, length, "%lld parenthes%s not closed", (long long)parentheses,
                            parentheses == 1 ? "is is" : "es are");
   if (has_parentheses && (stack->length != 1 || stack->data[0] != VALUE))
-    return hark_lines_fail(context, lines, length, "not all that stands there is applied by parentheses, as in ( ( ( [MAX 2 ) 9 ) ] )");
+    return hark_lines_fail(context, lines, length, "not everything here is applied by parentheses, as in ( ( ( [MAX 2 ) 9 ) ] )");
   return HARK_OK;
 }
 

@@ -87,7 +87,7 @@ static hark_status learn_words(source *s) {
     s->words.data[stop - from] = '\0';
     d->at[symbol] = at - from;
     const size_t slot = find_slot(d, line + at, stop - at);
-    if (d->slot[slot] != 0) return fail_word(s, at, stop - at, "stands there twice");
+    if (d->slot[slot] != 0) return fail_word(s, at, stop - at, "occurs twice");
     d->slot[slot] = symbol + 1;
     at = stop + 1;
   }
@@ -100,17 +100,17 @@ static hark_status read_words_line(source *s) {
   bool more, same;
   HARK_TRY(hark_lines_next(s->reader->context, &s->lines, &more));
   if (!more || s->lines.length <= strlen(FIRST_WORD) || memcmp(s->lines.line, FIRST_WORD, strlen(FIRST_WORD)) != 0)
-    return hark_lines_fail(s->reader->context, &s->lines, 0, "expected \"Words<TAB>\" and the words there are");
+    return hark_lines_fail(s->reader->context, &s->lines, 0, "expected \"Words<TAB>\" and all words");
   HARK_TRY(learn_words(s));
   shape.symbols = s->dictionary.count;
   HARK_TRY(hark_example_shape_set(s->reader, &shape, hark_text_get(&s->words), s->words.length, &same));
-  return same ? HARK_OK : hark_lines_fail(s->reader->context, &s->lines, 0, "other words than in the files before");
+  return same ? HARK_OK : hark_lines_fail(s->reader->context, &s->lines, 0, "other words than in the previous files");
 }
 
 static hark_status look_up(const source *s, size_t at, size_t end, int32_t *symbol) {
   if (end == at) return hark_lines_fail(s->reader->context, &s->lines, at, "empty word");
   *symbol = s->dictionary.slot[find_slot(&s->dictionary, s->lines.line + at, end - at)] - 1;
-  return *symbol >= 0 ? HARK_OK : fail_word(s, at, end - at, "is none of the words of the first line");
+  return *symbol >= 0 ? HARK_OK : fail_word(s, at, end - at, "is not one of the words of the first line");
 }
 
 static hark_status make_room(source *s, size_t count) {
@@ -131,7 +131,7 @@ static hark_status read_target(source *s, size_t at, size_t end, int64_t length,
   int32_t symbol;
   for (; colon < end && line[colon] >= '0' && line[colon] <= '9' && position <= INT32_MAX; colon++)
     position = 10 * position + (line[colon] - '0');
-  if (colon == at || colon == end || line[colon] != ':') return fail_word(s, at, end - at, "is no POSITION:WORD");
+  if (colon == at || colon == end || line[colon] != ':') return fail_word(s, at, end - at, "is not POSITION:WORD");
   if (position >= length || position <= *last)
     return hark_lines_fail(s->reader->context, &s->lines, at, "position %" PRId64 ", expected %" PRId64 " to %" PRId64, position, *last + 1,
                            length - 1);
@@ -193,7 +193,7 @@ static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_byte
 
 const hark_example_format hark_example_format_sequences = {
     .name = "sequences",
-    .summary = "words, and at some of them the word to be predicted: recall, copy, passkey, needle, maps, runs",
+    .summary = "words, some of which have a word to predict: recall, copy, passkey, needle, maps, runs",
     .ending = "tsv",
     .parts = 1,
     .target_kind = HARK_TARGET_TOKENS,

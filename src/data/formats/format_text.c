@@ -58,7 +58,7 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   if (lines->length == 0) return hark_lines_fail(context, lines, 0, "empty line, expected %s", l->description);
   HARK_TRY(split(context, lines, l, f));
   if (!hark_number_read_whole(lines->line, f[LABEL_FIELD].length, &label))
-    return hark_lines_fail(context, lines, 0, "label is no whole number, expected 0 to %" PRId32, classes - 1);
+    return hark_lines_fail(context, lines, 0, "label is not a whole number, expected 0 to %" PRId32, classes - 1);
   if (label < 0 || label >= classes)
     return hark_lines_fail(context, lines, 0, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
   for (int part = 0; part < reader->examples->format->parts; part++) {
@@ -95,7 +95,7 @@ static const char *byte_name(int32_t symbol, char *text, size_t size) {
 #define BYTES .shape = {.symbols = HARK_BYTE_SYMBOLS}, .classes_are_set = true, .symbol_name = byte_name, .symbols_are = "bytes"
 
 const hark_example_format hark_example_format_text = {.name = "text",
-                                                      .summary = "a line an example: label, tab, text; a token is a byte",
+                                                      .summary = "one example per line: label, tab, text; a token is a byte",
                                                       .ending = "tsv",
                                                       .parts = 1,
                                                       .target_kind = HARK_TARGET_CLASS,
@@ -105,7 +105,7 @@ const hark_example_format hark_example_format_text = {.name = "text",
 
 const hark_example_format hark_example_format_pairs = {
     .name = "pairs",
-    .summary = "a line a pair: label, two names, two texts, separated by tabs; a token is a byte",
+    .summary = "one pair per line: label, two names, two texts, separated by tabs; a token is a byte",
     .ending = "tsv",
     .parts = 2,
     .target_kind = HARK_TARGET_CLASS,

@@ -57,7 +57,7 @@ static hark_status read_open(hark_example_reader *reader, int file, uint64_t siz
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
   HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
   if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": no file of vectors",
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": not a file of vectors",
                      reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));
@@ -71,7 +71,7 @@ static hark_status read_open(hark_example_reader *reader, int file, uint64_t siz
                      size, sizeof header, count, bytes, COUNT);
   HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
   if (!same)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " features and %" PRId32 " responses, unlike the files before",
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " features and %" PRId32 " responses, unlike the previous files",
                      reader->path, shape.features, shape.responses);
   return read_records(reader, file, length, count);
 }

@@ -276,7 +276,7 @@ static hark_status check_folder(hark_context *context, const char *folder) {
   hark_names names;
   HARK_TRY(hark_path_examine(context, folder, &kind));
   if (kind == HARK_PATH_NONE) return HARK_OK;
-  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no folder", folder);
+  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is not a folder", folder);
   HARK_TRY(hark_folder_list(context, folder, &names));
   const int64_t count = names.count;
   hark_names_free(context, &names);
@@ -311,7 +311,7 @@ static hark_status take_place(hark_context *context, const char *made, const cha
 /* Makes everything in a folder next to the requested one, and renames it. */
 static hark_status make_folder(maker *m, const char *folder, hark_text *report) {
   char place[HARK_PATH_BYTES];
-  hark_temporary_folder beside;
+  hark_temporary_folder temporary;
   mode_t mode;
   HARK_TRY(find_place(m->context, folder, place, &mode));
   const size_t above = (size_t)(hark_path_name(place) - place);
@@ -323,18 +323,18 @@ static hark_status make_folder(maker *m, const char *folder, hark_text *report) 
     HARK_TRY(made);
   }
   HARK_TRY(hark_path_clean(m->context, place));
-  HARK_TRY(hark_temporary_folder_make(m->context, place, mode | S_IRWXU, &beside));
-  hark_status status = fill_folder(m, beside.path, report);
-  if (status == HARK_OK && mode != 0777 && chmod(beside.path, mode) != 0)
-    status = hark_system_fail(m->context, errno, beside.path, "cannot be given the permissions of the folder that it replaces");
-  if (status == HARK_OK) status = take_place(m->context, beside.path, place, folder);
+  HARK_TRY(hark_temporary_folder_make(m->context, place, mode | S_IRWXU, &temporary));
+  hark_status status = fill_folder(m, temporary.path, report);
+  if (status == HARK_OK && mode != 0777 && chmod(temporary.path, mode) != 0)
+    status = hark_system_fail(m->context, errno, temporary.path, "cannot be given the permissions of the folder that it replaces");
+  if (status == HARK_OK) status = take_place(m->context, temporary.path, place, folder);
   if (status != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     (void)snprintf(message, sizeof message, "%s", hark_context_message(m->context));
-    const bool left = hark_path_kind_of(beside.path) != HARK_PATH_NONE && hark_folder_remove(m->context, beside.path) != HARK_OK;
-    status = left ? hark_fail(m->context, status, "%s; %s is left", message, beside.path) : hark_fail(m->context, status, "%s", message);
+    const bool left = hark_path_kind_of(temporary.path) != HARK_PATH_NONE && hark_folder_remove(m->context, temporary.path) != HARK_OK;
+    status = left ? hark_fail(m->context, status, "%s; %s is left", message, temporary.path) : hark_fail(m->context, status, "%s", message);
   }
-  hark_temporary_folder_end(&beside);
+  hark_temporary_folder_end(&temporary);
   return status;
 }
 

@@ -48,7 +48,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 }
 
 const hark_task_generator hark_task_copy = {
-    .summary = "symbols, and after a gap the same again",
+    .summary = "symbols, and after a gap their copy",
     .format = "sequences",
     .options = &hark_task_sequences_options,
     .parameters = "length symbols gap answer",

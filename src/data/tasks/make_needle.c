@@ -39,7 +39,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 }
 
 const hark_task_generator hark_task_needle = {
-    .summary = "one label among many words; every chunk has it as its target",
+    .summary = "one label among many words; it is the target of every chunk",
     .format = "sequences",
     .options = &hark_task_sequences_options,
     .parameters = "length chunk plain labels asked",

@@ -43,9 +43,9 @@
 #define MARKER_MAX 8    /* limit for which its pixels fit */
 #define LONG_PATHS 2
 #define ROUNDING 1.3 /* pixels: centres of lit pixels may be this much farther apart than the ends of two dashes */
-#define ALIKE 1.0    /* pixels: distances that differ by less count as equal */
+#define SIMILAR 1.0  /* pixels: distances that differ by less count as equal */
 #define SECONDS 20   /* attempts at a second long path for a first one */
-#define UNLIKE 10    /* first paths without a second one, after which twice ALIKE is allowed, for options that leave little room */
+#define UNLIKE 10    /* first paths without a second one, after which twice SIMILAR is allowed, for options that leave little room */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
@@ -57,27 +57,27 @@ typedef struct pathfinder_values {
 #define AT(field) offsetof(pathfinder_values, field)
 static const hark_option options[] = {
     {"size", "size", HARK_OPTION_ENUM, AT(size), "32", "32|64|128|256", NULL, NULL,
-     "pathfinder: pixels a side; it sets what is left at 0 below", "$1 make, $2 pathfinder"},
+     "pathfinder: pixels per side; sets those of the options below that are 0", "$1 make, $2 pathfinder"},
     {"contour", "contour", HARK_OPTION_INT, AT(contour), "14", "[2, 64]", NULL, NULL, "pathfinder: dashes of a long path",
      "$1 make, $2 pathfinder"},
     {"distractors", "distractors", HARK_OPTION_INT, AT(distractors), "-1", "[-1, 200]", NULL, NULL,
-     "pathfinder: short paths, as many as find room; -1: by the size", "$1 make, $2 pathfinder"},
+     "pathfinder: short paths, as many as fit; -1: by the size", "$1 make, $2 pathfinder"},
     {"dash", "dash", HARK_OPTION_FLOAT, AT(dash), "0", "[0, 32]", NULL, NULL, "pathfinder: length of a dash, pixels",
      "$1 make, $2 pathfinder"},
     {"margin", "margin", HARK_OPTION_INT, AT(margin), "0", "[0, 8]", NULL, NULL,
      "pathfinder: pixels that a dash keeps free before and after it", "$1 make, $2 pathfinder"},
     {"largest-margin", "largest-margin", HARK_OPTION_INT, AT(largest_margin), "0", "[0, 8]", NULL, NULL,
      "pathfinder: an image's margin is drawn from --margin to this", "$1 make, $2 pathfinder"},
-    {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: of a dash, pixels",
+    {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: thickness of a dash, pixels",
      "$1 make, $2 pathfinder"},
     {"marker", "marker", HARK_OPTION_FLOAT, AT(marker), "0", "[0, 8]", NULL, NULL, "pathfinder: radius of a disc, pixels",
      "$1 make, $2 pathfinder"},
     {"continuity", "continuity", HARK_OPTION_FLOAT, AT(continuity), "0", "[0, 100]", NULL, NULL,
      "pathfinder: paths turn by at most 90 degrees divided by it", "$1 make, $2 pathfinder"},
     {"seed-distance", "seed-distance", HARK_OPTION_FLOAT, AT(seed_distance), "0", "[0, 128]", NULL, NULL,
-     "pathfinder: between the first points of both long paths, pixels", "$1 make, $2 pathfinder"},
+     "pathfinder: least distance between the first points of both long paths, pixels", "$1 make, $2 pathfinder"},
     {"separation", "separation", HARK_OPTION_FLOAT, AT(separation), "0", "[0, 20]", NULL, NULL,
-     "pathfinder: different paths are farther apart, pixels; dashes of one are not", "$1 make, $2 pathfinder"},
+     "pathfinder: least distance between dashes of different paths, pixels", "$1 make, $2 pathfinder"},
 };
 #undef AT
 const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(pathfinder_values),
@@ -382,13 +382,13 @@ static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
 /* Chooses pairs of places for the discs of both classes with equal distances; false: there are none. */
 static bool choose_ends(canvas *c) {
   const path *const a = &c->long_path[0], *const b = &c->long_path[1];
-  const double alike = ldexp(ALIKE, c->unlike / UNLIKE);
+  const double similar = ldexp(SIMILAR, c->unlike / UNLIKE);
   int found = 0;
   for (int pair = 0; pair < 4; pair++) {
     const path *const own = &c->long_path[pair & 1];
     const bool seed_of_first = pair < 2;
     const double joined = between(own->first, own->last), apart = seed_of_first ? between(a->first, b->last) : between(b->first, a->last);
-    if (fabs(joined - apart) > alike || hark_task_random_below(c->random, ++found) > 0) continue;
+    if (fabs(joined - apart) > similar || hark_task_random_below(c->random, ++found) > 0) continue;
     c->joined = pair & 1;
     c->apart[0] = seed_of_first ? 0 : 1;
     c->apart[1] = seed_of_first ? 1 : 0;

@@ -21,7 +21,7 @@ static const hark_option options[] = {
      "$1 make, $2 latent|regression"},
     {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, inf)", NULL, NULL, "latent: deviation of tokens around z",
      "$1 make, $2 latent"},
-    {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: of the sines to predict",
+    {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: frequency of the sines to predict",
      "$1 make, $2 latent"},
     {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses",
      "$1 make, $2 regression"},
@@ -57,7 +57,7 @@ void hark_vector_to_ball(double radius, int64_t count, double *x) {
 hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t features, int64_t responses) {
   const int64_t numbers = tokens * features + responses; /* bounded by the options: below 2^31 */
   if (numbers <= NUMBERS_MAX) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "--tokens: %lld tokens of %lld numbers, expected at most %lld numbers an example",
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "--tokens: %lld tokens of %lld numbers, expected at most %lld numbers per example",
                    (long long)tokens, (long long)features, (long long)NUMBERS_MAX);
 }
 

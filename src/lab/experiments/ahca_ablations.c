@@ -64,8 +64,8 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* .15, .60 and .80 were fixed beforehand, the same for quick. From below each is bounded by guessing, 1/16, 1/8 and 1/16, so that a network that has
- * learned nothing passes only as what it is: for maps and runs well more than guessing is asked for. */
+/* .15, .60 and .80 were fixed beforehand, the same for quick. From below each is bounded by guessing, 1/16, 1/8 and 1/16, so that a network
+ * that has learned nothing passes only as what it is: for maps and runs well more than guessing is asked for. */
 static hark_status judge(hark_lab *lab) {
   static const struct {
     double low, high;

@@ -1,8 +1,8 @@
 /* ahca_chunks.c - learned boundaries find where the topic changes; fixed ones cannot.
  *
- * Runs of 3 to 13 tokens of one of 16 topics (task `runs` of ahca_tasks.h). A chunk is one slot, and every token is asked its topic from the slot of its
- * chunk alone, so that a chunk of two topics is wrong for some of its tokens. Boundaries stand where p_t = (1 - cos(q_t, k_{t-1})) / 2 >= 1/2. What teaches
- * p are three gradients, which are switched on one by one:
+ * Runs of 3 to 13 tokens of one of 16 topics (task `runs` of ahca_tasks.h). A chunk is one slot, and every token is asked its topic from
+ * the slot of its chunk alone, so that a chunk of two topics is wrong for some of its tokens. Boundaries stand where p_t = (1 - cos(q_t,
+ * k_{t-1})) / 2 >= 1/2. What teaches p are three gradients, which are switched on one by one:
  *
  *     ratio      .03 N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)), N = 8: how many boundaries there shall be
  *     straight   outputs of tokens times 1, whose gradient is that of how certain their boundary was
@@ -60,8 +60,9 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* .8, .98 and .80 were fixed beforehand; .37 was seen once of a straight-through estimator with the ratio's loss. Quick is 2/3 of the training of one
- * seed: F1 may be lower by .1 and accuracy by .03. Between straight-through alone and with smoothing nothing was fixed: the table tells. */
+/* .8, .98 and .80 were fixed beforehand; .37 was seen once of a straight-through estimator with the ratio's loss. Quick is 2/3 of the
+ * training of one seed: F1 may be lower by .1 and accuracy by .03. Between straight-through alone and with smoothing nothing was fixed: the
+ * table tells. */
 static hark_status judge(hark_lab *lab) {
   hark_lab_mean f1 = {0}, accuracy = {0}, fixed = {0};
   const hark_lab_table *const table = &lab->tables[0];

@@ -2,13 +2,14 @@
  *
  *     HTC:  C^2 + M L          AHCA:  M L d^2 + M C1 C2          condition printed:  M C1 C2 << C^2
  *
- * C tokens remain of M. In the text the square stands as an index, "C_2": read so, the condition M C1 C2 << C2 holds for no M at all; both readings are
- * judged. "<<" is taken as: less than a tenth. Neither suffices, because M L d^2 is on one side of the comparison only:
+ * C tokens remain of M. In the text the square stands as an index, "C_2": read so, the condition M C1 C2 << C2 holds for no M at all; both
+ * readings are judged. "<<" is taken as: less than a tenth. Neither suffices, because M L d^2 is on one side of the comparison only:
  *
  *     AHCA is cheaper  <=>  C^2 > M (L (d^2 - 1) + C1 C2)
  *
- * The formulas leave out what both have: without the d^2 of HTC's layers they do not compare like with like. Counted is therefore a stand-in too, which
- * pools M tokens to C = M / 16 and has four dense layers on them, and AHCA with chunks of 64 tokens and 4 slots, which is as much compression.
+ * The formulas leave out what both have: without the d^2 of HTC's layers they do not compare like with like. Counted is therefore a
+ * stand-in too, which pools M tokens to C = M / 16 and has four dense layers on them, and AHCA with chunks of 64 tokens and 4 slots, which
+ * is as much compression.
  */
 #include "lab/ahca_network.h"
 #include "lab/fit.h"
@@ -165,10 +166,11 @@ static hark_status measure(hark_lab *lab) {
   return count_networks(lab);
 }
 
-/* Two criteria are identities, no measurements: as the text has it the condition asks M C1 << 1, which no row can meet, and the corrected condition is
- * the comparison of both formulas with terms moved. They show that the tables count rightly. Between M = 2560 C1 C2 and 256 L (d^2 - 1) the
- * condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed beforehand. Dense layers on M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7
- * at M = 32768, so that twice AHCA's operations is asked for, and a power well above one. */
+/* Two criteria are identities, no measurements: as the text has it the condition asks M C1 << 1, which no row can meet, and the corrected
+ * condition is the comparison of both formulas with terms moved. They show that the tables count rightly. Between M = 2560 C1 C2 and 256 L
+ * (d^2 - 1) the condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed beforehand. Dense
+ * layers on M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7 at M =
+ * 32768, so that twice AHCA's operations is asked for, and a power well above one. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const conditions = &lab->tables[CONDITIONS], *const networks = &lab->tables[NETWORKS];
   const double *const squares = hark_lab_row(conditions, 0), *const indices = hark_lab_row(conditions, 1);

@@ -2,11 +2,11 @@
  *
  *     chunks of m = 64 tokens -> C1 = 4 slots each -> C2 = 64, by attention -> Cs = 16 selected -> 4 layers on the slots,  d = 64, one head
  *
- * Counted are the useful operations of a forward pass as every operator counts its own, and the bytes of a training step, both from shapes alone. In M
- * they are a + b M: the linear map of the tokens, pooling, and C1 / m slots a token through the layers. With C2 = M / 16 the pooling queries meet
- * all slots, (M / 16)^2 pairs: the control. Dense attention is one softmax(Q K^T) V of M rows, 4 M^2 d operations, without its projections: what
- * section 12.1 of the paper compares with. Times are of one run and one machine, the least of a few, dense and AHCA in turn: of one sequence, and,
- * where the two cross, of a batch too, a sequence's share of it.
+ * Counted are the useful operations of a forward pass as every operator counts its own, and the bytes of a training step, both from shapes
+ * alone. In M they are a + b M: the linear map of the tokens, pooling, and C1 / m slots a token through the layers. With C2 = M / 16 the
+ * pooling queries meet all slots, (M / 16)^2 pairs: the control. Dense attention is one softmax(Q K^T) V of M rows, 4 M^2 d operations,
+ * without its projections: what section 12.1 of the paper compares with. Times are of one run and one machine, the least of a few, dense
+ * and AHCA in turn: of one sequence, and, where the two cross, of a batch too, a sequence's share of it.
  */
 #include "io/machine.h"
 #include "lab/ahca_network.h"
@@ -310,9 +310,10 @@ static double last_slope(const hark_lab_table *table, int column) {
   return log(last[column] / before[column]) / log(last[LENGTH] / before[LENGTH]);
 }
 
-/* Fixed beforehand were 1 %, 1.1 and 1.8 of time, a factor of 2, 1.3 for the control over all lengths, and 15 %. Bounds of memory, of what dense attention
- * counts, of the other ends, and of the control's last doubling were added with the code. The control's two parts, b M and 4 d (M / 16)^2, are as large as
- * each other near M = 36,200 only, so that its power over all lengths, about 1.17, is mostly that of b M: it fails, and stays as it was fixed. */
+/* Fixed beforehand were 1 %, 1.1 and 1.8 of time, a factor of 2, 1.3 for the control over all lengths, and 15 %. Bounds of memory, of what
+ * dense attention counts, of the other ends, and of the control's last doubling were added with the code. The control's two parts, b M and
+ * 4 d (M / 16)^2, are as large as each other near M = 36,200 only, so that its power over all lengths, about 1.17, is mostly that of b M:
+ * it fails, and stays as it was fixed. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const counts = &lab->tables[COUNTS];
   const double counted = crossing(&lab->tables[SHORT_COUNTS], OPERATIONS, DENSE);

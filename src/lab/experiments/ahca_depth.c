@@ -1,11 +1,13 @@
 /* ahca_depth.c - depth that follows need: chunks that are asked for more steps go through more layers.
  *
- * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h). Three of four are asked f(0), one layer's work; those with a flag f(f(f(0))),
- * three layers' work. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is 1.75. Which quarter a learned
- * score decides, or a random one. Accuracy of a random quarter: 1/4 right, and of the others what one layer can guess.
+ * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h). Three of four are asked f(0), one layer's work; those with a
+ * flag f(f(f(0))), three layers' work. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is
+ * 1.75. Which quarter a learned score decides, or a random one. Accuracy of a random quarter: 1/4 right, and of the others what one layer
+ * can guess.
  *
- * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a norm has a relative
- * deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5; capacities: arXiv 2404.02258.
+ * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a
+ * norm has a relative deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5;
+ * capacities: arXiv 2404.02258.
  */
 #include <hark/experimental.h>
 
@@ -136,9 +138,10 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* .95, .90, .70 and 5 % were fixed beforehand. Quick is 2/3 of the training: that of one seed may be lower by .15 on the hard ones. The
- * paper's rule was expected to give every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a = 1, and floor()
- * takes all others to L - 1, however near they are. What is judged is therefore 3 or 4 layers, that is that the rule tells no chunk from another: norms
- * differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk with two layers or one would be 15 deviations away. */
+ * paper's rule was expected to give every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a
+ * = 1, and floor() takes all others to L - 1, however near they are. What is judged is therefore 3 or 4 layers, that is that the rule tells
+ * no chunk from another: norms differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk with two layers or one
+ * would be 15 deviations away. */
 static hark_status judge(hark_lab *lab) {
   hark_lab_mean hard[WAYS] = {{0}}, deep = {0}, depth = {0};
   const hark_lab_table *const table = &lab->tables[TRAINED];

@@ -1,12 +1,12 @@
 /* ahca_figures.c - figures 1 to 6 of the paper, from a network that has learned something.
  *
- * It reads a text in chunks with learned boundaries and gives it back from the slots of its chunks and positions; with a second level, a selection and
- * layers for some of the chunks:
+ * It reads a text in chunks with learned boundaries and gives it back from the slots of its chunks and positions; with a second level, a
+ * selection and layers for some of the chunks:
  *
  *     M = 132 letters -> chunks of about 8, C1 = 2 -> C2 = 16 -> Cs = 4 selected -> 4 layers on half of the chunks, one on the others
  *
- * Drawn is one passage that it has not learned from. The weights of figures 2 and 3 are what the operator segment_pool makes of the identity with the run's own
- * boundaries, so that every row of them adds up to one. Source: A, figures 1 to 6.
+ * Drawn is one passage that it has not learned from. The weights of figures 2 and 3 are what the operator segment_pool makes of the
+ * identity with the run's own boundaries, so that every row of them adds up to one. Source: A, figures 1 to 6.
  */
 #include <hark/experimental.h>
 #include <stdio.h>
@@ -282,8 +282,8 @@ static hark_status measure(hark_lab *lab) {
   return status;
 }
 
-/* Identities, and one bound on the run: a network that has learned to read from slots is below the entropy of single letters (.9 of it, fixed
- * beforehand); the others say that what is drawn is whole. */
+/* Identities, and one bound on the run: a network that has learned to read from slots is below the entropy of single letters (.9 of it,
+ * fixed beforehand); the others say that what is drawn is whole. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const chunks = &lab->tables[CHUNKS], *const global = &lab->tables[GLOBAL];
   const double *const run = hark_lab_row(&lab->tables[RUN], 0);

@@ -1,15 +1,16 @@
 /* ahca_information.c - what compression keeps: of noise, of one token, of a text.
  *
- * 1. White noise. A chunk of m rows of d standard normal numbers -> C1 averages of W x with W [d', d]. What a linear decoder gets back of the chunk is its
- *    part in the rows' space, of dimension C1 min(d', d) of m d:
+ * 1. White noise. A chunk of m rows of d standard normal numbers -> C1 averages of W x with W [d', d]. What a linear decoder gets back of
+ *    the chunk is its part in the rows' space, of dimension C1 min(d', d) of m d:
  *
  *        R^2 = C1 min(d', d) / (m d)
  *
  *    by least squares on one half of the draws, judged on the other. "Information is preserved" is thus a statement about the data.
- * 2. One token of 512 (task `needle` of ahca_tasks.h) has to reach all chunks, through 4 of 32 global tokens: selected by a learned score, by their norm, at
- *    random. At random it is among them with probability 1/8, and 1/16 of the rest is guessed: 1/8 + 7/8 / 16 = .18, and a thirty-second chunk knows.
- * 3. A text, from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters, over the entropy of single letters;
- *    and with the slots of chunks exchanged, where nothing is left to know.
+ * 2. One token of 512 (task `needle` of ahca_tasks.h) has to reach all chunks, through 4 of 32 global tokens: selected by a learned score,
+ *    by their norm, at random. At random it is among them with probability 1/8, and 1/16 of the rest is guessed: 1/8 + 7/8 / 16 = .18, and
+ *    a thirty-second chunk knows.
+ * 3. A text, from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters, over the entropy
+ *    of single letters; and with the slots of chunks exchanged, where nothing is left to know.
  *
  * Source: A, sections 10.2.2 and 12.2, which take for granted what is measured here.
  */
@@ -272,9 +273,9 @@ static double mean_of(const hark_lab_table *table, int key, double value, int co
   return mean.count > 0 ? mean.mean : NAN;
 }
 
-/* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained, .003 with full
- * draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half; and .4, above what random
- * selection may have, of the norm, which learns late, because nothing tells it what a selection was good for. */
+/* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained,
+ * .003 with full draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half;
+ * and .4, above what random selection may have, of the norm, which learns late, because nothing tells it what a selection was good for. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
   double away = 0, growth = 0, exchanged = INFINITY;

@@ -85,13 +85,13 @@ typedef struct errors {
   double relative, row;
 } errors;
 
-static errors compare(const double *have, const double *want, int64_t rows, int64_t columns) {
+static errors compare(const double *have, const double *expected, int64_t rows, int64_t columns) {
   double all = 0, size = 0, worst = 0;
   for (int64_t n = 0; n < rows; n++) {
     double row = 0;
     for (int64_t i = n * columns; i < (n + 1) * columns; i++) {
-      row += (have[i] - want[i]) * (have[i] - want[i]);
-      size += want[i] * want[i];
+      row += (have[i] - expected[i]) * (have[i] - expected[i]);
+      size += expected[i] * expected[i];
     }
     all += row;
     worst = hark_larger(worst, row);

@@ -281,15 +281,15 @@ static hark_status read_run(hark_context *context, const char *path, hark_lab *l
   hark_run run;
   hark_config config;
   hark_options *set = NULL;
-  char asked[HARK_NAME_BYTES], checkpoint[HARK_NAME_BYTES], file[HARK_PATH_BYTES];
+  char requested[HARK_NAME_BYTES], checkpoint[HARK_NAME_BYTES], file[HARK_PATH_BYTES];
   const hark_option_group group = {&hark_config_table, &config};
-  HARK_TRY(hark_run_open_reading(context, path, &run, asked));
+  HARK_TRY(hark_run_open_reading(context, path, &run, requested));
   hark_status status = hark_run_path(context, &run, "config.yaml", file);
   if (status == HARK_OK) status = hark_options_create(context, NULL, &group, 1, &set);
   if (status == HARK_OK) status = hark_options_read_yaml(context, set, file, HARK_SOURCE_RUN);
   if (status == HARK_OK) status = hark_options_finish(context, set);
   if (status == HARK_OK) status = check_model(context, path, &config);
-  if (status == HARK_OK) status = hark_checkpoint_choose(context, &run, asked, checkpoint);
+  if (status == HARK_OK) status = hark_checkpoint_choose(context, &run, requested, checkpoint);
   if (status == HARK_OK && lab != NULL) status = measure_checkpoint(lab, &config, &run, checkpoint);
   hark_options_destroy(context, &set);
   hark_run_close(&run);

@@ -92,10 +92,10 @@ static void integrate_by_value(const quadrature *q, int64_t dim, double g, const
   }
 }
 
-static double relative_error(const double *mean, double factor, const double *want, int64_t dim) {
+static double relative_error(const double *mean, double factor, const double *expected, int64_t dim) {
   double error = 0;
-  for (int64_t c = 0; c < dim; c++) error += (factor * mean[c] - want[c]) * (factor * mean[c] - want[c]);
-  return sqrt(error / hark_lab_dot(want, want, dim));
+  for (int64_t c = 0; c < dim; c++) error += (factor * mean[c] - expected[c]) * (factor * mean[c] - expected[c]);
+  return sqrt(error / hark_lab_dot(expected, expected, dim));
 }
 
 static hark_status measure_one(hark_lab *lab, hark_lab_table *table, const quadrature *q, int64_t dim, double g, uint32_t stream) {

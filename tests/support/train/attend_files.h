@@ -1,5 +1,5 @@
-/* attend_files.h - problems of attention as files for hark attend, its results read back, and a context of the reference backend beside them.
- * Files lie in the working folder, with the process in their names.
+/* attend_files.h - problems of attention as files for hark attend, its results read back, and a context of the reference backend beside
+ * them. Files lie in the working folder, with the process in their names.
  */
 #ifndef HARK_TESTS_SUPPORT_TRAIN_ATTEND_FILES_H
 #define HARK_TESTS_SUPPORT_TRAIN_ATTEND_FILES_H

@@ -274,17 +274,17 @@ void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark
   const short_state state = open_state(call, memory);
   const int64_t item = sequence->item, row = sequence->query_row;
   const int queries = (int)sequence->query_count, keys = (int)sequence->key_count, d = call->head_dim, dv = call->value_dim;
-  const bool wants_query = args->dquery.data != NULL, wants_key = args->dkey.data != NULL;
+  const bool needs_query = args->dquery.data != NULL, needs_key = args->dkey.data != NULL;
   hark_pack_rows(hark_dense_row(&args->query, item, head, row), args->query.stride[2], queries, d, call->head_pad,
                  (float)(call->scale * HARK_LOG2_E), state.queries);
   hark_pack_rows(hark_dense_row(&args->dout, item, head, row), args->dout.stride[2], queries, dv, call->value_pad, 1.0f, state.gradients);
-  weigh(call, sequence, head, &state, wants_query || wants_key);
+  weigh(call, sequence, head, &state, needs_query || needs_key);
   const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head);
   clear_blind_rows(log_sum_exp, queries, call->value_pad, state.gradients);
   if (args->dvalue.data != NULL)
     spread(state.weights, queries, state.gradients, call->value_pad, keys, dv, (args->accumulate & HARK_ACCUMULATE_VALUE) != 0,
            hark_dense_row_of(&args->dvalue, item, head, sequence->key_row), args->dvalue.stride[2]);
-  if (wants_query) {
+  if (needs_query) {
     float gain[HARK_SHORT_QUERIES];
     for (int n = 0; n < queries; n++) gain[n] = (float)call->scale;
     const float *key = hark_dense_row(&args->key, item, head, sequence->key_row);
@@ -293,7 +293,7 @@ void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark
     write_rows(state.sums, call->head_pad, gain, queries, d, (args->accumulate & HARK_ACCUMULATE_QUERY) != 0,
                hark_dense_row_of(&args->dquery, item, head, row), args->dquery.stride[2]);
   }
-  if (wants_key) {
+  if (needs_key) {
     hark_pack_rows(hark_dense_row(&args->query, item, head, row), args->query.stride[2], queries, d, call->head_pad, (float)call->scale,
                    state.queries);
     clear_blind_rows(log_sum_exp, queries, call->head_pad, state.queries);

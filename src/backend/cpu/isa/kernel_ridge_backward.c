@@ -382,13 +382,14 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
 
 /* ---- both ---- */
 
-/* Contributions of dM to keys, ridge and distances. A tile off the diagonal is in M twice, so that dkappa is 2 dM; on the diagonal both
- * keys of an entry are in the tile's rows, which again gives 2 dM for a key and dM for a distance. ds of the tiles is stored in place of
- * the factor, which is no longer needed. */
+/* The pairs of tile (i, j) of M whose gradients come from differences. */
 static ridge_apart *apart_of(const ridge_tiles *h, int64_t i, int64_t j) {
   return h->matrix_apart + ridge_tile(h, i, j) / HARK_RIDGE_TILE_FLOATS;
 }
 
+/* Contributions of dM to keys, ridge and distances. A tile off the diagonal is in M twice, so that dkappa is 2 dM; on the diagonal both
+ * keys of an entry are in the tile's rows, which again gives 2 dM for a key and dM for a distance. ds of the tiles is stored in place of
+ * the factor, which is no longer needed. */
 static void matrix_column(void *data, int64_t index, int worker) {
   const panel *at = data;
   const int64_t j = at->h->tiles - 1 - index, dv = at->h->desc->value_dim, lane = j * HARK_RIDGE_TILE;

@@ -15,8 +15,8 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (HARK_VECTOR_REGISTERS). Remaining rows use a tile of
- * fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
+/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (HARK_VECTOR_REGISTERS). Remaining rows use a tile
+ * of fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
 #if HARK_LANES == 16
 #define TILE_ROWS 12
 #define TILE_STEP 4
