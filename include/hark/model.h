@@ -83,7 +83,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, cons
 typedef struct hark_model_save_options {
   size_t struct_size;
   hark_type matrices; /* HARK_NONE or HARK_F32: all numbers in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of embeddings
-                         are rounded to it, which halves the file; biases, norms and parameters of kernels stay f32 */
+                         are rounded to it, which halves the file; biases, norms, rotary rates and parameters of kernels stay f32 */
 } hark_model_save_options;
 
 /* The same with options, which may be NULL. A file of halves is loaded like any other, into f32. Errors: as hark_model_save;

@@ -5,7 +5,7 @@
 #include "io/text.h"
 #include "train/ahca_statistics.h"
 
-/* Appends nothing where there is nothing to tell; else lines for people, or with `json` a member of an object: `, "ahca": {...}`. */
+/* Appends nothing where there is nothing to report; else lines for people, or with `json` a member of an object: `, "ahca": {...}`. */
 void hark_ahca_text_append(const hark_ahca_report *report, bool json, hark_text *text);
 /* `, "decisions": [...]` where the statistics have a list of sequences. */
 void hark_ahca_decisions_append(const hark_ahca_statistics *statistics, hark_text *text);

@@ -274,7 +274,7 @@ static hark_status place_slots(pass *p) {
   return apply(p, &hark_op_segment_slots, &of_sequence, 1, &p->n->chunk_offsets, &p->slot_offsets);
 }
 
-/* C1 [K, C1, d] of what the tokens are; learned boundaries are told from f(x), whose rows the task teaches to be alike or not. */
+/* C1 [K, C1, d] of what the tokens are; learned boundaries are computed from f(x), whose rows the task teaches to be alike or not. */
 static hark_status compress_chunks(pass *p, hark_value x, hark_value *out) {
   hark_lab_ahca *const n = p->n;
   const hark_lab_ahca_config *c = &n->config;
@@ -453,7 +453,7 @@ static hark_status run_layers(pass *p, hark_value *h) {
   return HARK_OK;
 }
 
-/* Rows [.., d] of which classes are told, from the chunks' slots h [K, C1, d]. */
+/* Rows [.., d] from which classes are predicted, from the chunks' slots h [K, C1, d]. */
 static hark_status read_slots(pass *p, hark_value h, hark_value *out) {
   hark_lab_ahca *const n = p->n;
   const hark_segment_index_attributes rows = {n->tokens, 0, longest_chunk(&n->config), false};
@@ -482,7 +482,7 @@ static hark_status tell_classes(pass *p, hark_value h) {
   const hark_cross_entropy_attributes mean = {.weight = 1 / (double)n->targets, .ignore = -1};
   hark_value rows = 0, inputs[2] = {0}, outputs[HARK_MAX_OUTPUTS] = {0};
   HARK_TRY(read_slots(p, h, &rows));
-  if (n->config.straight) { /* behind the norm, which would take a factor away again */
+  if (n->config.straight) { /* after the norm, which would take a factor away again */
     const hark_value parts[] = {rows, n->probability, n->chunk_rows};
     HARK_TRY(apply(p, &hark_op_straight_through, NULL, 3, parts, &rows));
   }
@@ -561,7 +561,7 @@ static hark_status build(hark_lab_ahca *n) {
   HARK_TRY(make_host(n, n->tokens, sizeof(int32_t), &n->host_tokens));
   HARK_TRY(make_host(n, hark_max(n->tokens, n->chunks), sizeof(int32_t), &n->host_targets));
   HARK_TRY(make_host(n, hark_max(n->tokens, n->chunks), sizeof(int32_t), &n->host_predicted));
-  for (int64_t i = n->targets; i < n->chunks; i++) n->host_targets[i] = -1; /* segments behind the last chunk */
+  for (int64_t i = n->targets; i < n->chunks; i++) n->host_targets[i] = -1; /* segments after the last chunk */
   HARK_TRY(make_host(n, c->sequences * c->selected, sizeof(int32_t), &n->host_index));
   HARK_TRY(make_host(n, n->chunks, sizeof(float), &n->host_depth));
   return write_constants(n);

@@ -96,8 +96,8 @@ typedef struct hark_lab_ahca {
 /* Makes a batch: host_tokens and host_targets (one a chunk, or one a token) of the network, from the random numbers of one stream. */
 typedef hark_status hark_lab_ahca_draw(hark_lab_ahca *network, uint32_t stream, void *user);
 
-/* `run` tells networks of an experiment apart, from 0 to 127: initial values and batches depend on it. Whatever happens, close frees what
- * is there. Errors: HARK_OUT_OF_MEMORY and those of the layers. */
+/* `run`, from 0 to 127, is the number of a network of an experiment: initial values and batches depend on it. Whatever happens, close
+ * frees what is there. Errors: HARK_OUT_OF_MEMORY and those of the layers. */
 HARK_MUST_CHECK hark_status hark_lab_ahca_open(hark_lab *lab, const hark_lab_ahca_config *config, uint32_t run, hark_lab_ahca *out);
 void hark_lab_ahca_close(hark_lab_ahca *network);
 

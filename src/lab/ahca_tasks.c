@@ -13,7 +13,7 @@
 #define SHORTEST_RUN 3
 #define LONGEST_RUN 13
 #define PEAK 3e-3      /* of the rate */
-#define RUNS_PEAK 1e-2 /* boundaries are told from directions of embeddings, which have to turn */
+#define RUNS_PEAK 1e-2 /* boundaries are computed from directions of embeddings, which have to turn */
 
 static int64_t below(const hark_random_stream *words, uint64_t *drawn, int64_t limit) {
   return (int64_t)hark_random_word(words, (*drawn)++) % limit;
@@ -221,7 +221,7 @@ typedef struct runs_counts {
   int64_t right, cuts, truth, both, places;
 } runs_counts;
 
-/* chunks: the first rows of all chunks, and those behind the last again and again. */
+/* chunks: the first rows of all chunks, and those after the last again and again. */
 static void count_runs(const hark_lab_ahca *n, const int64_t *chunks, runs_counts *counts) {
   int64_t k = 0;
   counts->right += count_right(n);

@@ -122,7 +122,7 @@ typedef struct hark_lab {
   bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
-  const char *given;   /* those that were given, as the document tells them: " --reviews FILE"; NULL: none */
+  const char *given;   /* those that were given, as the document prints them: " --reviews FILE"; NULL: none */
   int64_t most_steps;  /* of a training, where tests want what is around it alone; 0: as many as the experiment wants */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];

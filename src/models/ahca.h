@@ -14,7 +14,7 @@
  * until 70 %. Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected
  * the Cs selected tokens take the chunks' place: they attend to all of C2 and have layers.
  *
- * It is no decoder: pools, selection, ranks and maxima over a sequence tell a token of those behind it.
+ * It is no decoder: through pools, selection, ranks and maxima over a sequence, later tokens leak into earlier ones.
  */
 #ifndef HARK_MODELS_AHCA_H
 #define HARK_MODELS_AHCA_H
@@ -52,7 +52,7 @@ typedef struct hark_ahca_given {
                                    an ordinary function of it (operators.h). NULL: these themselves */
 } hark_ahca_given;
 
-/* As the architecture's logits, and tells what was decided where `trace` is not NULL: its values are then the caller's to release. */
+/* As the architecture's logits, and reports the decisions where `trace` is not NULL: its values are then the caller's to release. */
 HARK_MUST_CHECK hark_status hark_ahca_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              const hark_network_input *input, hark_value *logits, hark_ahca_trace *trace);
 

@@ -68,7 +68,7 @@ static hark_status count_depths(hark_ahca_pass *p) {
   return HARK_OK;
 }
 
-/* A number for every unit: what the depth is told from. */
+/* A number for every unit: what the depth is computed from. */
 static hark_status score_depth(hark_ahca_pass *p, hark_value begin, hark_value attended) {
   static const hark_pool_attributes mean = {HARK_POOL_MEAN};
   const bool of_attention = p->options->depth_score == HARK_AHCA_DEPTH_SCORE_ATTENTION;

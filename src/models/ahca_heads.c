@@ -1,12 +1,12 @@
-/* ahca_heads.c - what an AHCA model tells of H, the slots of all units after their layers. See ahca_pass.h.
+/* ahca_heads.c - what an AHCA model predicts from H, the slots of all units after their layers. See ahca_pass.h.
  *
  *   classes, numbers  logits = W2 relu(W1 mean(norm(H)) + b1) + b2 over a sequence's rows
  *   tokens            y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo',   k the chunk of t
  *                     logits = W2 relu(W1 norm(y_t) + b1) + b2
  *
- * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's
- * number alone, as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how
- * certain the boundaries are.
+ * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed, q_t is made of its place in its chunk and its
+ * chunk's number alone, since x_t would give the token away. Of learned chunks the attention's outputs go through the straight-through
+ * estimator of how certain the boundaries are.
  */
 #include <hark/experimental.h>
 
@@ -40,12 +40,12 @@ hark_status hark_ahca_declare_head(hark_context *context, hark_network *network)
   const int64_t read = tokens ? config->width : width;
   HARK_TRY(hark_linear_declare(context, &network->parameters, read, hidden, true, hark_ahca_deviation(read), "head.hidden",
                                &network->hidden[0]));
-  const int64_t told = tokens ? config->vocabulary : config->features > 0 ? config->responses : config->classes;
-  return hark_linear_declare(context, &network->parameters, hidden, told, true, hark_ahca_deviation(hidden), "head", &network->head);
+  const int64_t outputs = tokens ? config->vocabulary : config->features > 0 ? config->responses : config->classes;
+  return hark_linear_declare(context, &network->parameters, hidden, outputs, true, hark_ahca_deviation(hidden), "head", &network->head);
 }
 
 /* *out <- W2 relu(W1 x + b1) + b2; x stays. */
-static hark_status tell(const hark_ahca_pass *p, hark_value x, hark_value *out) {
+static hark_status predict(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   hark_value hidden = 0, active = 0;
   HARK_TRY(hark_linear_apply(p->forward, &p->network->hidden[0], x, &hidden));
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_relu, NULL, 1, &hidden, 1, &active));
@@ -54,14 +54,14 @@ static hark_status tell(const hark_ahca_pass *p, hark_value x, hark_value *out) 
   return HARK_OK;
 }
 
-static hark_status tell_sequences(const hark_ahca_pass *p, hark_value normed, hark_value *out) {
+static hark_status predict_sequences(const hark_ahca_pass *p, hark_value normed, hark_value *out) {
   static const hark_pool_attributes mean = {HARK_POOL_MEAN};
   hark_value pooled = 0, vectors = 0;
   HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_POOL_AVERAGE, (hark_segment_pool_attributes){.slots = 1, .unit = p->unit_slots}, normed,
                                    p->unit_offsets, &pooled));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_pool, &mean, pooled, &vectors)); /* [S, 1, d'] -> [S, d'] */
   hark_tape_release(p->tape, pooled);
-  HARK_TRY(tell(p, vectors, out));
+  HARK_TRY(predict(p, vectors, out));
   hark_tape_release(p->tape, vectors);
   return HARK_OK;
 }
@@ -85,7 +85,7 @@ static hark_status ask_tokens(const hark_ahca_pass *p, hark_value x, hark_value 
 }
 
 /* normed: H's norm. */
-static hark_status tell_tokens(const hark_ahca_pass *p, hark_value x, hark_value normed, hark_value *out) {
+static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_value normed, hark_value *out) {
   const hark_ahca_token_head *head = &p->layers->token;
   const int64_t slots = p->options->primary_slots;
   hark_value q = 0, query = 0, of_chunk = 0, of_sequence = 0, a = 0, y = 0;
@@ -117,7 +117,7 @@ static hark_status tell_tokens(const hark_ahca_pass *p, hark_value x, hark_value
   HARK_TRY(hark_forward_add(p->forward, q, a, &y));
   HARK_TRY(hark_norm_apply(p->forward, &head->norm, y, &query));
   hark_tape_release(p->tape, y);
-  HARK_TRY(tell(p, query, out));
+  HARK_TRY(predict(p, query, out));
   hark_tape_release(p->tape, query);
   return HARK_OK;
 }
@@ -126,9 +126,9 @@ hark_status hark_ahca_head_apply(const hark_ahca_pass *p, hark_value x, hark_val
   hark_value normed = 0;
   HARK_TRY(hark_norm_apply(p->forward, &p->network->final_norm, h, &normed));
   if (hark_ahca_has_token_head(&p->network->config)) {
-    HARK_TRY(tell_tokens(p, x, normed, out));
+    HARK_TRY(predict_tokens(p, x, normed, out));
   } else {
-    HARK_TRY(tell_sequences(p, normed, out));
+    HARK_TRY(predict_sequences(p, normed, out));
   }
   hark_tape_release(p->tape, normed);
   return HARK_OK;

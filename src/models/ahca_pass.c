@@ -2,7 +2,7 @@
  * follows in their order. See ahca.h and ahca_pass.h.
  *
  * Lists of chunks and of selected tokens are made as long as the most that may occur. Where there are data, how long they are is read, and
- * everything behind is of that extent: work and its count are those of the chunks that there are, memory that of the most.
+ * everything after them is of that extent: work and its count are those of the chunks that there are, memory that of the most.
  */
 #include "models/ahca_pass.h"
 

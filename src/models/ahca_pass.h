@@ -97,7 +97,7 @@ HARK_MUST_CHECK hark_status hark_ahca_place_selected(hark_ahca_pass *p);
 
 /* ---- ahca_heads.c ---- */
 
-/* What the model tells of H [units, slots, d'], and of the embedded tokens x where it tells tokens. Both stay. */
+/* What the model predicts from H [units, slots, d'], and from the embedded tokens x where it predicts tokens. Both stay. */
 HARK_MUST_CHECK hark_status hark_ahca_head_apply(const hark_ahca_pass *p, hark_value x, hark_value h, hark_value *out);
 
 #endif

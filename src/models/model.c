@@ -288,9 +288,6 @@ hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_m
 
 /* ---- writing ---- */
 
-/* What is stored in halves: matrices that layers multiply with or take rows of, not the parameters of kernels. */
-static bool is_matrix(const hark_parameter *parameter) { return parameter->spec.rank >= 2 && parameter->spec.rate != HARK_RATE_POSITIONAL; }
-
 hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
                              hark_type matrices, hark_file_summary *summary) {
   const hark_parameters *parameters = &network->parameters;
@@ -301,7 +298,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   for (int32_t i = 0; i < parameters->count; i++)
     tensors[i] = (hark_named_tensor){.name = parameters->list[i].name,
                                      .tensor = &parameters->list[i].weight,
-                                     .stored = is_matrix(&parameters->list[i]) ? matrices : HARK_NONE};
+                                     .stored = parameters->list[i].spec.decays ? matrices : HARK_NONE};
   hark_text description = hark_text_empty(context);
   hark_description_print(&network->config, &description);
   enum { FIXED_ENTRIES = 4 };

@@ -126,12 +126,13 @@ static bool ridge_without_dropout(const hark_network_config *config, char *messa
 /* The magnitude of a scaling would be divided out by the lengths. */
 static bool unit_of_scaled(const hark_network_config *config, char *message) {
   hark_rotary_tuning tuning;
+  char scaling[HARK_OPTION_WORD_BYTES];
   const hark_rotary_spec rotary = hark_stack_rotary(config, &tuning);
   return is_ridge(config) && config->attention.sigma_learned && config->attention.unit && hark_rotary_magnitude(&rotary) != 1 &&
          hark_rule_violated(message,
                             "model.rotary.scaling %s multiplies queries and keys, which model.attention.unit undoes where "
                             "model.attention.sigma_learned is set",
-                            config->rotary.scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
+                            hark_rule_scaling(config, scaling));
 }
 
 static bool sigma_of_rbf(const hark_network_config *config, char *message) {
@@ -239,6 +240,10 @@ bool hark_rule_violated(char *message, const char *format, ...) {
   (void)vsnprintf(message, HARK_MESSAGE_BYTES, format, arguments);
   va_end(arguments);
   return true;
+}
+
+const char *hark_rule_scaling(const hark_network_config *config, char out[HARK_OPTION_WORD_BYTES]) {
+  return hark_option_choice_at(HARK_ROTARY_SCALING_WORDS, (int)config->rotary.scaling, out) ? out : "?";
 }
 
 hark_status hark_model_rules_check(const hark_network_config *config, bool data_known, hark_rule_report report, void *data) {

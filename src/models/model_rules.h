@@ -11,6 +11,7 @@
 #define HARK_MODELS_MODEL_RULES_H
 
 #include "models/network_config.h"
+#include "options/option.h"
 
 typedef struct hark_model_rule {
   const char *options; /* names of the options concerned, separated by blanks; the most likely cause first */
@@ -36,6 +37,9 @@ bool hark_model_rule_concerns_data(const hark_model_rule *rule);
 
 /* For rules: prints the message and returns true. */
 bool hark_rule_violated(char *message, const char *format, ...) HARK_PRINTF(2, 3);
+
+/* The word of the configuration's rotary scaling. Returns out. */
+const char *hark_rule_scaling(const hark_network_config *config, char out[HARK_OPTION_WORD_BYTES]);
 
 /* The parts of the list. */
 typedef struct hark_rule_list {

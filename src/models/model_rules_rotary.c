@@ -10,10 +10,6 @@ static bool scales(const hark_network_config *config) {
   return config->positions == HARK_POSITIONS_ROTARY && is_scaled(config) && !is_learned(config);
 }
 
-static const char *name_of(int scaling) {
-  return scaling == HARK_ROTARY_DYNAMIC ? "dynamic" : scaling == HARK_ROTARY_LONGROPE ? "longrope" : "yarn";
-}
-
 static bool learned_positions(const hark_network_config *config, char *message) {
   return is_learned(config) && config->positions != HARK_POSITIONS_ROTARY &&
          hark_rule_violated(message, "model.rotary.learned needs model.positions rotary");
@@ -35,19 +31,21 @@ static bool depends_on_length(const hark_network_config *config) {
 }
 
 static bool length_of_decoder(const hark_network_config *config, char *message) {
+  char scaling[HARK_OPTION_WORD_BYTES];
   return depends_on_length(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
          hark_rule_violated(message,
                             "model.rotary.scaling %s depends on the length of a text, expected model.architecture decoder, which reads "
                             "texts one by one",
-                            name_of(config->rotary.scaling));
+                            hark_rule_scaling(config, scaling));
 }
 
 static bool length_of_sentences(const hark_network_config *config, char *message) {
+  char scaling[HARK_OPTION_WORD_BYTES];
   return depends_on_length(config) && config->sentences &&
          hark_rule_violated(message,
                             "model.rotary.scaling %s depends on the length of a text, expected texts that are read one by one, no "
                             "sentences",
-                            name_of(config->rotary.scaling));
+                            hark_rule_scaling(config, scaling));
 }
 
 static bool lists_of_longrope(const hark_network_config *config, char *message) {

@@ -31,7 +31,8 @@ typedef struct hark_parameter_spec {
   int64_t shape[HARK_MAX_RANK];
   hark_initial initial;
   double value; /* standard deviation of NORMAL, value of CONSTANT */
-  bool decays;  /* has weight decay: matrices; not norms, biases, kernel parameters */
+  bool decays;  /* a matrix that multiplies or a table of rows: has weight decay, may be stored in halves; not norms, biases, kernel
+                   parameters */
   hark_rate_kind rate;
   bool noted;            /* its numbers mean something else if the parameters' notes differ */
   const double *given;   /* values of GIVEN, borrowed until the parameters are initialised */

@@ -1,5 +1,5 @@
 /* ahca_statistics.h - what models of compressed chunks decided over many sequences: chunks and their lengths, which global tokens were
- * selected, how deep units went. Collected by evaluations, kept in metrics.jsonl under the names below, told by eval and info.
+ * selected, how deep units went. Collected by evaluations, kept in metrics.jsonl under the names below, printed by eval and info.
  */
 #ifndef HARK_TRAIN_AHCA_STATISTICS_H
 #define HARK_TRAIN_AHCA_STATISTICS_H
@@ -19,7 +19,7 @@ typedef struct hark_ahca_statistics {
   int64_t lengths[HARK_AHCA_LENGTHS];
   int64_t selected, places[HARK_AHCA_PLACES];
   int64_t units, depths[HARK_MAX_DEPTH + 1]; /* units of each depth; a model of one layer has none */
-  /* The first `listed` sequences are told one by one, as members of a JSON list that are appended to `list`; NULL: none is.
+  /* The first `listed` sequences are reported one by one, as members of a JSON list that are appended to `list`; NULL: none is.
    *     {"tokens": 9, "chunks": [4, 5], "global": 8, "selected": [0, 3], "depth": [1, 2]}
    * tokens of the chunks, rows of C2, those selected of them (from 0), layers of the units (absent: there is one). */
   hark_text *list;
@@ -30,7 +30,7 @@ typedef struct hark_ahca_statistics {
 HARK_MUST_CHECK hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace,
                                                      int64_t tokens, hark_ahca_statistics *statistics);
 
-/* Means and shares, NaN where there is nothing to tell. */
+/* Means and shares, NaN where there is nothing to report. */
 typedef struct hark_ahca_report {
   double chunks, tokens;    /* chunks of a sequence, tokens of a chunk, on average */
   double shortest, longest; /* tokens of a chunk */
@@ -42,7 +42,7 @@ typedef struct hark_ahca_report {
 hark_ahca_report hark_ahca_report_of(const hark_ahca_statistics *statistics);
 
 /* The numbers of a report with their names: "ahca/chunks", "ahca/depth_2", "ahca/length_16", "ahca/place_0". Number `index` of it, NULL
- * behind the last; `name` gets the name. */
+ * after the last; `name` gets the name. */
 #define HARK_AHCA_NAME_BYTES 32
 double *hark_ahca_report_number(hark_ahca_report *report, int index, char name[HARK_AHCA_NAME_BYTES]);
 

@@ -1,5 +1,6 @@
 /* config_rotary.c - see config_rotary.h. */
 #include "train/config_rotary.h"
+#include "models/model_rules.h"
 
 #include <string.h>
 
@@ -22,6 +23,7 @@ static hark_status forget_others(hark_context *context, hark_options *set) {
 /* Rates that depend on the length of a text cannot be used for several texts at once. */
 static hark_status check_data(hark_context *context, hark_options *set, const hark_config *config) {
   const int scaling = config->model.rotary.scaling;
+  char word[HARK_OPTION_WORD_BYTES];
   if (scaling != HARK_ROTARY_DYNAMIC && scaling != HARK_ROTARY_LONGROPE) return HARK_OK;
   if (config->model.architecture != HARK_ARCHITECTURE_DECODER) return HARK_OK; /* violates a rule of models */
   if (!hark_config_has_examples(config) && !hark_config_has_sentences(config)) return HARK_OK;
@@ -29,7 +31,7 @@ static hark_status check_data(hark_context *context, hark_options *set, const ha
                                ROTARY
                                "scaling %s depends on the length of a text, expected texts that are read one by one, no sentences "
                                "and examples",
-                               scaling == HARK_ROTARY_DYNAMIC ? "dynamic" : "longrope");
+                               hark_rule_scaling(&config->model, word));
 }
 
 /* A scaling needs a factor, which may be 1 where it is given. */

@@ -61,8 +61,8 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* .8, .98 and .80 were fixed beforehand; .37 was seen once of a straight-through estimator with the ratio's loss. Quick is 2/3 of the
- * training of one seed: F1 may be lower by .1 and accuracy by .03. Between straight-through alone and with smoothing nothing was fixed: the
- * table tells. */
+ * training of one seed: F1 may be lower by .1 and accuracy by .03. Between straight-through alone and with smoothing nothing was fixed: see
+ * the table. */
 static hark_status judge(hark_lab *lab) {
   hark_lab_mean f1 = {0}, accuracy = {0}, fixed = {0};
   const hark_lab_table *const table = &lab->tables[0];

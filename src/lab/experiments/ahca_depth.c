@@ -139,9 +139,9 @@ static hark_status measure(hark_lab *lab) {
 
 /* .95, .90, .70 and 5 % were fixed beforehand. Quick is 2/3 of the training: that of one seed may be lower by .15 on the hard ones. The
  * paper's rule was expected to give every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a
- * = 1, and floor() takes all others to L - 1, however near they are. What is judged is therefore 3 or 4 layers, that is that the rule tells
- * no chunk from another: norms differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk with two layers or one
- * would be 15 deviations away. */
+ * = 1, and floor() takes all others to L - 1, however near they are. So the criterion is that all chunks have 3 or 4 layers, that is, that
+ * the rule distinguishes no chunk from another: norms differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk
+ * with two layers or one would be 15 deviations away. */
 static hark_status judge(hark_lab *lab) {
   hark_lab_mean hard[WAYS] = {{0}}, deep = {0}, depth = {0};
   const hark_lab_table *const table = &lab->tables[TRAINED];

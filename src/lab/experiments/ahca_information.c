@@ -275,7 +275,7 @@ static double mean_of(const hark_lab_table *table, int key, double value, int co
 
 /* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained,
  * .003 with full draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half;
- * and .4, above what random selection may have, of the norm, which learns late, because nothing tells it what a selection was good for. */
+ * and .4, above what random selection may have, of the norm, which learns late, because it has no gradient from the selection. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
   double away = 0, growth = 0, exchanged = INFINITY;
