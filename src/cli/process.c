@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include "cli/common.h"
+#include "io/files.h"
 #include "io/temporary.h"
 
 static void open_standard_streams(void) {
   for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++) {
     if (fcntl(i, F_GETFD) >= 0 || errno != EBADF) continue;
+    hark_writer_mark_closed(i);
     const int descriptor = open("/dev/null", O_RDWR); /* the lowest free number: this one */
     if (descriptor == i) continue;
     if (descriptor > STDERR_FILENO) (void)close(descriptor);

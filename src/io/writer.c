@@ -77,8 +77,14 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
   return hark_system_fail(context, errno, writer->path, "cannot be written");
 }
 
+static unsigned closed; /* bit i: standard descriptor i */
+
+void hark_writer_mark_closed(int descriptor) { closed |= 1u << descriptor; }
+
 /* Opens a copy of a descriptor, which can be closed separately. */
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
+  if (descriptor <= STDERR_FILENO && (closed >> descriptor & 1u) != 0)
+    return hark_system_fail(context, EBADF, writer->path, "cannot be written");
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
   if ((flags & O_ACCMODE) == O_RDONLY)
