@@ -53,10 +53,10 @@ hark_status hark_lab_draw_needle(hark_lab_ahca *n, uint32_t stream, void *user) 
 }
 
 /* How many of the targets were predicted. */
-static int64_t count_right(const hark_lab_ahca *n) {
-  int64_t right = 0;
-  for (int64_t t = 0; t < n->tokens; t++) right += n->host_predicted[t] == n->host_targets[t]; /* -1 is never predicted */
-  return right;
+static int64_t count_correct(const hark_lab_ahca *n) {
+  int64_t correct = 0;
+  for (int64_t t = 0; t < n->tokens; t++) correct += n->host_predicted[t] == n->host_targets[t]; /* -1 is never predicted */
+  return correct;
 }
 
 /* Sequences whose needle is in a selected token of C2, which are as long as each other. */
@@ -72,14 +72,14 @@ static hark_status count_selected(hark_lab_ahca *n, const int64_t *where, int64_
 }
 
 static hark_status study_needle(hark_lab_ahca *n, const hark_lab_study *study, int64_t *where, hark_lab_needle_result *out) {
-  int64_t right = 0, selected = 0;
+  int64_t correct = 0, selected = 0;
   HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, hark_lab_draw_needle, where, NULL));
   for (int64_t i = 0; i < study->tests; i++) {
     HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_needle, where, NULL));
-    right += count_right(n);
+    correct += count_correct(n);
     HARK_TRY(count_selected(n, where, &selected));
   }
-  out->accuracy = (double)right / (double)(study->tests * n->targets);
+  out->accuracy = (double)correct / (double)(study->tests * n->targets);
   out->selected = (double)selected / (double)(study->tests * n->config.sequences);
   return HARK_OK;
 }
@@ -134,18 +134,18 @@ hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
 }
 
 typedef struct maps_counts {
-  int64_t hard, easy, hard_right, easy_right, hard_deep, layers;
+  int64_t hard, easy, hard_correct, easy_correct, hard_deep, layers;
 } maps_counts;
 
 static void count_maps(const hark_lab_ahca *n, const int32_t *depth, maps_counts *counts) {
   for (int64_t k = 0; k < n->tokens / (SYMBOLS + 1); k++) {
     const int64_t first = k * (SYMBOLS + 1), last = first + SYMBOLS;
-    const bool hard = n->host_tokens[first] == SYMBOLS + 1, right = n->host_predicted[last] == n->host_targets[last];
+    const bool hard = n->host_tokens[first] == SYMBOLS + 1, correct = n->host_predicted[last] == n->host_targets[last];
     const int64_t layers = depth != NULL ? depth[k] : n->config.model.layers;
     counts->hard += hard;
     counts->easy += !hard;
-    counts->hard_right += hard && right;
-    counts->easy_right += !hard && right;
+    counts->hard_correct += hard && correct;
+    counts->easy_correct += !hard && correct;
     counts->hard_deep += hard && layers == HARK_LAB_MAPS_LAYERS;
     counts->layers += layers;
   }
@@ -162,8 +162,8 @@ static hark_status study_maps(hark_lab_ahca *n, const hark_lab_study *study, har
     if (depth != NULL) HARK_TRY(hark_lab_ahca_read(n, n->trace.depth, depth));
     count_maps(n, depth, &counts);
   }
-  out->hard = (double)counts.hard_right / (double)counts.hard;
-  out->easy = (double)counts.easy_right / (double)counts.easy;
+  out->hard = (double)counts.hard_correct / (double)counts.hard;
+  out->easy = (double)counts.easy_correct / (double)counts.easy;
   out->deep = (double)counts.hard_deep / (double)counts.hard;
   out->depth = (double)counts.layers / (double)(counts.hard + counts.easy);
   return HARK_OK;
@@ -223,13 +223,13 @@ hark_status hark_lab_draw_runs(hark_lab_ahca *n, uint32_t stream, void *user) {
 }
 
 typedef struct runs_counts {
-  int64_t right, cuts, truth, both, places;
+  int64_t correct, cuts, truth, both, places;
 } runs_counts;
 
 /* chunks: the first rows of all chunks, and the row after the last. */
 static void count_runs(const hark_lab_ahca *n, const int64_t *chunks, runs_counts *counts) {
   int64_t k = 0;
-  counts->right += count_right(n);
+  counts->correct += count_correct(n);
   for (int64_t t = 0; t < n->tokens; t++) {
     while (chunks[k] < t) k++;
     if (t % n->config.rows == 0) continue;
@@ -241,7 +241,7 @@ static void count_runs(const hark_lab_ahca *n, const int64_t *chunks, runs_count
   }
 }
 
-static double share(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
+static double fraction(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
 
 static hark_status study_runs(hark_lab_ahca *n, const hark_lab_study *study, hark_lab_runs_result *out) {
   runs_counts counts = {0};
@@ -253,11 +253,11 @@ static hark_status study_runs(hark_lab_ahca *n, const hark_lab_study *study, har
     HARK_TRY(hark_lab_ahca_read(n, n->trace.chunks, chunks));
     count_runs(n, chunks, &counts);
   }
-  *out = (hark_lab_runs_result){.accuracy = share(counts.right, study->tests * n->targets),
-                                .precision = share(counts.both, counts.cuts),
-                                .recall = share(counts.both, counts.truth),
-                                .cuts = share(counts.cuts, counts.places),
-                                .truth = share(counts.truth, counts.places)};
+  *out = (hark_lab_runs_result){.accuracy = fraction(counts.correct, study->tests * n->targets),
+                                .precision = fraction(counts.both, counts.cuts),
+                                .recall = fraction(counts.both, counts.truth),
+                                .cuts = fraction(counts.cuts, counts.places),
+                                .truth = fraction(counts.truth, counts.places)};
   return HARK_OK;
 }
 

@@ -1,8 +1,8 @@
 /* test_ahca.c - experiments that train networks of compressed attention: quick runs, tasks, the networks themselves, and memory that runs
  * out.
  *
- * Quick runs of all of them take minutes: held to their criteria are the short ones. The others run with a few steps, which shows that
- * their tables are whole and that every criterion can fail; of their criteria those are held that nothing has to be learned for.
+ * Quick runs of all of them take minutes. The short ones are run and have to meet their criteria. The others run with a few steps, which
+ * shows that their tables are complete and that every criterion can fail; they have to meet the criteria that need no training.
  */
 #include <math.h>
 #include <stdio.h>
@@ -42,8 +42,8 @@ static hark_lab *open_lab(hark_context *with, int64_t most_steps) {
 
 /* ---- experiments ---- */
 
-/* Criteria of what is counted and solved: they hold however little was learned. */
-static bool is_untaught(const char *criterion) {
+/* Criteria of what is counted and solved: they hold without training. */
+static bool needs_no_training(const char *criterion) {
   static const char *const begins[] = {"mean depth", "operations of the layers", "the paper's rule", "white noise"};
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
     if (strncmp(criterion, begins[i], strlen(begins[i])) == 0) return true;
@@ -53,19 +53,19 @@ static bool is_untaught(const char *criterion) {
 static bool is_short(const char *name) { return strcmp(name, "ahca-figures") == 0 || strcmp(name, "ahca-ablations") == 0; }
 
 static void quick_runs(void **state) {
-  int count = 0, untaught_count = 0;
+  int count = 0, untrained_count = 0;
   (void)state;
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const char *const name = hark_lab_entries[i].name;
     const hark_experiment *const experiment = hark_lab_entries[i].experiment;
-    const bool held = is_short(name) && TEST_SANITIZED == 0;
+    const bool judged = is_short(name) && TEST_SANITIZED == 0;
     if (!experiment->trains || strncmp(name, "ahca-", 5) != 0) continue;
-    hark_lab *lab = open_lab(context, held ? 0 : FEW_STEPS);
+    hark_lab *lab = open_lab(context, judged ? 0 : FEW_STEPS);
     assert_fine(context, hark_lab_run(lab, experiment));
     for (int c = 0; c < lab->criterion_count; c++) {
-      const bool untaught = is_untaught(lab->criteria[c].name);
-      untaught_count += untaught;
-      if ((held || untaught) && !hark_lab_passes(&lab->criteria[c]))
+      const bool untrained = needs_no_training(lab->criteria[c].name);
+      untrained_count += untrained;
+      if ((judged || untrained) && !hark_lab_passes(&lab->criteria[c]))
         fail_msg("%s: %s: %g, expected [%g, %g]", name, lab->criteria[c].name, lab->criteria[c].measured, lab->criteria[c].low,
                  lab->criteria[c].high);
     }
@@ -74,17 +74,17 @@ static void quick_runs(void **state) {
     count++;
   }
   assert_int_equal(count, 5);
-  assert_int_equal(untaught_count, 4);
+  assert_int_equal(untrained_count, 4);
 }
 
 /* ---- tasks ---- */
 
-/* A network that is drawn for and not trained. */
+/* A network for batches, without training. */
 static void open_network(hark_lab *lab, hark_lab_ahca_config config, hark_lab_ahca *n) {
   assert_fine(context, hark_lab_ahca_open(lab, &config, 0, n));
 }
 
-static void needles_are_where_they_are_said(void **state) {
+static void needles_are_where_they_are_reported(void **state) {
   int64_t where[16];
   hark_lab *lab = open_lab(context, 0);
   hark_lab_ahca n;
@@ -153,7 +153,7 @@ static void runs_have_their_lengths(void **state) {
 
 /* ---- networks ---- */
 
-/* All there is: learned chunks, both pools by queries, selection, learned depth. */
+/* Everything: learned chunks, both pools by queries, selection, learned depth. */
 static hark_lab_ahca_config everything(void) {
   hark_lab_ahca_config config = hark_lab_runs_config();
   hark_ahca_config *const ahca = &config.model.ahca;
@@ -246,7 +246,7 @@ static hark_lab_runs_result short_run(uint32_t run) {
   return result;
 }
 
-static void a_run_has_numbers_of_its_own(void **state) {
+static void runs_draw_separate_numbers(void **state) {
   (void)state;
   const hark_lab_runs_result a = short_run(0), b = short_run(0), c = short_run(1);
   assert_memory_equal(&a, &b, sizeof a);
@@ -255,7 +255,7 @@ static void a_run_has_numbers_of_its_own(void **state) {
 
 /* ---- a text ---- */
 
-static void the_laboratory_has_words(void **state) {
+static void the_laboratory_has_a_text(void **state) {
   hark_lab *lab = open_lab(context, 0);
   hark_lab_text text;
   uint64_t drawn = 0;
@@ -281,9 +281,9 @@ static void the_laboratory_has_words(void **state) {
 
 /* The first, second, fourth, .. request for memory fails: HARK_OUT_OF_MEMORY, and nothing is left. */
 static void training_ends_when_memory_does(void **state) {
-  bool whole = false;
+  bool complete = false;
   (void)state;
-  for (long fail_at = 1; !whole; fail_at *= 2) {
+  for (long fail_at = 1; !complete; fail_at *= 2) {
     const hark_lab_ahca_config config = everything();
     const hark_lab_study study = {.steps = 1, .tests = 1};
     test_memory memory;
@@ -294,21 +294,21 @@ static void training_ends_when_memory_does(void **state) {
     memory.fail_at = memory.allocations + fail_at;
     const hark_status status = hark_lab_learn_runs(lab, &config, &study, &result);
     if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
-    whole = status == HARK_OK;
-    assert_true(!whole || fail_at > 16);
+    complete = status == HARK_OK;
+    assert_true(!complete || fail_at > 16);
     hark_lab_destroy(&lab);
     test_memory_context_end(tight, &memory);
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(needles_are_where_they_are_said),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(needles_are_where_they_are_reported),
                                      cmocka_unit_test(hard_maps_are_followed_further),
                                      cmocka_unit_test(runs_have_their_lengths),
                                      cmocka_unit_test(decisions_take_the_gradients_of_what_they_replace),
                                      cmocka_unit_test(selections_are_drawn_for_every_pass),
-                                     cmocka_unit_test(a_run_has_numbers_of_its_own),
-                                     cmocka_unit_test(the_laboratory_has_words),
+                                     cmocka_unit_test(runs_draw_separate_numbers),
+                                     cmocka_unit_test(the_laboratory_has_a_text),
                                      cmocka_unit_test(training_ends_when_memory_does),
                                      cmocka_unit_test(quick_runs)};
   return cmocka_run_group_tests(tests, begin, end);

@@ -216,8 +216,8 @@ static double similarity(matrix x, int64_t t, int64_t window) {
   return product / sqrt(of_left * of_right);
 }
 
-/* wants[t]: the valley of similarity before row t is a deepest one, and at least `threshold` deviations deeper than they are on average. */
-static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
+/* ruled[t]: the valley of similarity before row t is a deepest one, and at least `threshold` deviations deeper than they are on average. */
+static void find_valleys(ahca_definition *d, matrix x, bool *ruled) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   double alike[MOST_ROWS] = {0}, depth[MOST_ROWS] = {0}, mean = 0, square = 0;
   const double gaps = (double)(x.rows - 1);
@@ -233,7 +233,7 @@ static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
   for (int64_t t = 1; t < x.rows; t++) square += pow(depth[t] - mean, 2) / gaps;
   for (int64_t t = 1; t < x.rows; t++) {
     const double least = mean + ahca->threshold * sqrt(square);
-    wants[t] = depth[t] > 0 && depth[t] >= least && (t == 1 || depth[t] >= depth[t - 1]) && (t + 1 == x.rows || depth[t] >= depth[t + 1]);
+    ruled[t] = depth[t] > 0 && depth[t] >= least && (t == 1 || depth[t] >= depth[t - 1]) && (t + 1 == x.rows || depth[t] >= depth[t + 1]);
     if (depth[t] == 0) continue;
     decide(d, depth[t] - least);
     if (t > 1) decide(d, depth[t] - depth[t - 1]);
@@ -245,7 +245,7 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const bool learned = ahca->chunk == HARK_AHCA_CHUNK_LEARNED, fixed = ahca->chunk == HARK_AHCA_CHUNK_FIXED;
   chunks c = {.count = 1};
-  bool wants[MOST_ROWS] = {false};
+  bool ruled[MOST_ROWS] = {false};
   assert_true(x.rows <= MOST_ROWS);
   if (sequence->starts != NULL) {
     c.count = sequence->chunks;
@@ -254,19 +254,19 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
     return c;
   }
   if (learned) probabilities(d, x, c.p);
-  if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC) find_valleys(d, x, wants);
+  if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC) find_valleys(d, x, ruled);
   for (int64_t t = 1; t < x.rows; t++) {
     const int64_t length = t - c.first[c.count - 1];
-    if (learned) wants[t] = c.p[t] >= 0.5;
-    if (fixed) wants[t] = length == ahca->chunk_size;
-    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) wants[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
-    const bool cuts = fixed ? wants[t] : (wants[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
+    if (learned) ruled[t] = c.p[t] >= 0.5;
+    if (fixed) ruled[t] = length == ahca->chunk_size;
+    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) ruled[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
+    const bool cuts = fixed ? ruled[t] : (ruled[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
     if (cuts) c.first[c.count++] = t;
-    if (cuts && wants[t]) d->by_rule++;
-    if (cuts == wants[t]) continue;
+    if (cuts && ruled[t]) d->by_rule++;
+    if (cuts == ruled[t]) continue;
     c.p[t] = cuts ? 1 : 0;
     d->forced += cuts;
-    d->suppressed += wants[t];
+    d->suppressed += ruled[t];
   }
   c.first[c.count] = x.rows;
   if (learned && ahca->ratio_weight > 0) { /* N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) */
@@ -524,9 +524,9 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
           for (int64_t m = other; m < other + cell; m++) sum += exp(log_kernel(d, (double)(n > m ? n - m : m - n) / (double)slots));
         term[at] = log(sum / (double)(cell * cell));
       }
-      const bool hidden = window && (i - j > config->attention.window || j - i > config->attention.window);
-      d->hidden += hidden;
-      if (hidden) term[at] = -INFINITY;
+      const bool masked = window && (i - j > config->attention.window || j - i > config->attention.window);
+      d->masked += masked;
+      if (masked) term[at] = -INFINITY;
     }
   }
   return (pairs){.stride = slots, .term = term, .level = level};
@@ -570,9 +570,9 @@ static double capacity_of(const ahca_definition *d, int64_t layer) {
   return way <= 0 ? 1 : way >= 1 ? end : 1 + way * (end - 1);
 }
 
-static int64_t depth_by_paper(ahca_definition *d, double share, int64_t layers) {
-  if (share < 1) decide(d, share * (double)layers - round(share * (double)layers));
-  return (int64_t)fmin(fmax(floor(share * (double)layers), 1), (double)layers);
+static int64_t depth_by_paper(ahca_definition *d, double fraction, int64_t layers) {
+  if (fraction < 1) decide(d, fraction * (double)layers - round(fraction * (double)layers));
+  return (int64_t)fmin(fmax(floor(fraction * (double)layers), 1), (double)layers);
 }
 
 /* Depth and gate of every unit, from what it begins with or from A. */
@@ -679,13 +679,13 @@ static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
  * input. */
 static matrix predict_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
   const int64_t slots = d->network->config.ahca.primary_slots;
-  const matrix q = queries_of(d, c, x), asking = norm(d, "head.query_norm", q);
+  const matrix q = queries_of(d, c, x), query = norm(d, "head.query_norm", q);
   const bool global = d->network->config.ahca.selected > 0;
-  const matrix of_sequence = global ? attend(d, "head.selected", asking, selected->tokens, terms_of(selected)) : make(q.rows, q.width);
+  const matrix of_sequence = global ? attend(d, "head.selected", query, selected->tokens, terms_of(selected)) : make(q.rows, q.width);
   const matrix y = sum_of(q, of_sequence);
   for (int64_t k = 0; k < c->count; k++) {
     const int64_t first = c->first[k], count = c->first[k + 1] - first;
-    const matrix attended = attend(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), plain);
+    const matrix attended = attend(d, "head.slots", rows_of(query, first, count), rows_of(normed, k * slots, slots), plain);
     for (int64_t i = 0; i < count; i++) add_row(y, first + i, attended, i, 1);
   }
   return predict(d, norm(d, "head.norm", y));

@@ -18,10 +18,10 @@ typedef struct ahca_definition {
   /* What was seen so far. */
   bool read[AHCA_DEFINITION_PARAMETERS]; /* which parameters */
   double margin;                         /* how near a decision came to the other one; open with INFINITY */
-  int64_t by_rule, forced, suppressed;   /* boundaries as the rule wants them, and that maximum and minimum decided */
+  int64_t by_rule, forced, suppressed;   /* boundaries of the rule, and those that maximum and minimum decided */
   int64_t left_out;                      /* global tokens that were not selected */
   int64_t shallow, deep;                 /* units that have fewer layers than all, and all */
-  int64_t coarse, hidden;                /* pairs of slots that meet as cells, and that a window hides */
+  int64_t coarse, masked;                /* pairs of slots that meet as cells, and that a window masks */
   double penalty;                        /* ratio and ponder losses, weighted, with weight 1 of a sequence */
 } ahca_definition;
 

@@ -384,7 +384,7 @@ static void check_decisions(const ahca_definition *d, const variant *v) {
   if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
   if (d->left_out == 0 && ahca->selected > 0) fail_msg("%s: everything is selected", name);
   if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC && d->by_rule == 0) fail_msg("%s: no chunk ends in a valley", name);
-  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
+  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->masked == 0) fail_msg("%s: no slot is masked", name);
   if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0)
     fail_msg("%s: no slots meet coarsely", name);
   if (ahca->chunk == HARK_AHCA_CHUNK_LEARNED && d->forced == 0) fail_msg("%s: no chunk is as long as it may be", name);
@@ -437,7 +437,7 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
   test_setup_close(context);
 }
 
-static void a_batch_is_told_what_the_definition_says(void **state) {
+static void a_batch_has_the_predictions_of_the_definition(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups_guard_once(setups);
@@ -509,7 +509,7 @@ static void the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences(void **
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_batch_is_told_what_the_definition_says),
+      cmocka_unit_test(a_batch_has_the_predictions_of_the_definition),
       cmocka_unit_test(the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,12 +91,12 @@ static void scores_cut_where_they_reach_the_threshold(void **state) {
             (const double[]){0, 2, 6, 8}, (const double[]){0, 4});
 }
 
-static void peaks_cut_where_they_stand_out_of_their_sequence(void **state) {
+static void peaks_cut_where_they_exceed_the_rest_of_their_sequence(void **state) {
   (void)state;
   const hark_chunk_boundaries_attributes rule = {.rule = HARK_CHUNK_PEAK, .rows = 16, .minimum = 1, .maximum = 16, .threshold = 0.5};
   check_cut(&rule, 2, (const double[]){0, 10, 16}, NULL,
             (const double[]){0, 0, 0, 3, 0, 0, 1, 0, 3, 0, /* mean 7/9, deviation 1.23: over 1.39 */
-                             0, 0, 0, 0, 0, 0},            /* nothing stands out */
+                             0, 0, 0, 0, 0, 0},            /* no gap is deeper than others */
             (const double[]){0, 3, 8, 10}, (const double[]){0, 3, 4});
 }
 
@@ -305,7 +305,7 @@ int main(void) {
       cmocka_unit_test(capacity_holds_the_most_chunks_and_no_more_than_one_a_sequence_over),
       cmocka_unit_test(delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others),
       cmocka_unit_test(scores_cut_where_they_reach_the_threshold),
-      cmocka_unit_test(peaks_cut_where_they_stand_out_of_their_sequence),
+      cmocka_unit_test(peaks_cut_where_they_exceed_the_rest_of_their_sequence),
       cmocka_unit_test(given_chunks_are_taken_or_refused_with_the_row),
       cmocka_unit_test(attributes_out_of_range_are_refused_by_name),
       cmocka_unit_test(probabilities_are_those_of_known_angles),

@@ -1,6 +1,6 @@
 /* ahca_ablations.c - each part of adaptive hierarchical compressed attention taken away, on the task that it is for (ahca_tasks.h).
  *
- *     whole                      without                                  what is left
+ *     complete                   without                                  what remains
  *     selected global tokens     no second level: a chunk sees itself     one chunk of 32 has the needle: 1/32 + 31/32 / 16 = .09
  *     learned depth, 1.75        one layer for all                        of f(f(f(f(0)))) what one layer can predict
  *     learned boundaries         chunks of 8                              a chunk has one topic as a rule, not always
@@ -88,13 +88,13 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_ahca_ablations = {.summary = "each part taken away, on the task that it is for",
                                                         .paper = HARK_LAB_PAPER_AHCA "sections 3.1, 3.3 and 3.4",
                                                         .statement =
-                                                            "without the global path the needle is not found, with one layer four "
-                                                            "steps are not made, with fixed chunks topics are mixed",
+                                                            "without the global path the needle is not found, with one layer four steps "
+                                                            "are not made, with fixed chunks topics are mixed",
                                                         .notes =
                                                             "The tasks are those of `ahca-information`, `ahca-depth` and `ahca-chunks`, "
-                                                            "which measure the complete model; networks, rates, batches and, in the "
-                                                            "full run, steps (2500, 1500 and 1200) are the same, without one part. A "
-                                                            "quick run has 600 steps.\n"
+                                                            "which measure the complete model; networks, rates, batches and, in the full "
+                                                            "run, steps (2500, 1500 and 1200) are the same, without one part. A quick run "
+                                                            "has 600 steps.\n"
                                                             "\n"
                                                             "*Figure.* Accuracy without a part, by seed.",
                                                         .trains = true,

@@ -88,13 +88,10 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
         "\n"
-        "A token's query is its place and its chunk's number, and its topic is predicted from what it gets from the one slot of its chunk. "
-        "The "
-        "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`): a norm after it removes the "
-        "factor, and its gradient. Norms are RMS norms and linear layers have biases. The smallest "
-        "and "
-        "the largest length are 1 and 32; "
-        "the defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
+        "A token's query is its place and its chunk's number, and its topic is predicted from what it gets from the one slot of its "
+        "chunk. The straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`): a norm after it "
+        "removes the factor, and its gradient. Norms are RMS norms and linear layers have biases. The smallest and the largest length are "
+        "1 and 32; the defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
     .trains = true,

@@ -75,8 +75,8 @@ static hark_status show_formulas(hark_lab *lab) {
 enum { CONDITION, HOLDS, DEARER, DISAGREES, CONDITION_COLUMNS };
 static const hark_lab_column condition_columns[CONDITION_COLUMNS] = {{"condition", NULL, "M C1 C2 << C^2|M C1 C2 << C2|corrected"},
                                                                      {"rows", "where it holds", NULL},
-                                                                     {"of them", "AHCA dearer", NULL},
-                                                                     {"other rows", "AHCA cheaper", NULL}};
+                                                                     {"of them", "AHCA costs more", NULL},
+                                                                     {"other rows", "AHCA costs less", NULL}};
 
 /* How a condition fares over the rows of the formulas. */
 static hark_status judge_condition(hark_lab *lab, hark_lab_table *table, int condition, int column) {
@@ -174,7 +174,7 @@ static hark_status judge(hark_lab *lab) {
   for (int64_t i = 0; i < rows; i++)
     hark_lab_line_add_power(&line, hark_lab_row(networks, i)[LENGTH], hark_lab_row(networks, i)[COUNTED_AHCA]);
   HARK_TRY(hark_lab_require(lab, squares[DEARER], 1, INFINITY, "rows where M C1 C2 << C^2 and AHCA's formula is the larger"));
-  HARK_TRY(hark_lab_require(lab, indices[HOLDS], 0, 0, "rows where M C1 C2 << C2, as the text has it"));
+  HARK_TRY(hark_lab_require(lab, indices[HOLDS], 0, 0, "rows where M C1 C2 << C2, as printed in the text"));
   HARK_TRY(hark_lab_require(lab, corrected[DEARER] + corrected[DISAGREES], 0, 0, "disagreements with the corrected condition"));
   HARK_TRY(hark_lab_require(lab, hark_lab_line_fit(&line).slope, 0.98, 1.02, "AHCA counted: power of M"));
   HARK_TRY(hark_lab_require(lab, log2(last[COUNTED_HTC] / before[COUNTED_HTC]), 1.3, 2, "pooled and dense: power of M, last doubling"));
@@ -186,17 +186,16 @@ const hark_experiment hark_experiment_ahca_compression = {
     .paper = HARK_LAB_PAPER_AHCA "section 5.5.1 and figure 7",
     .statement =
         "where compressed attention is cheaper than compression to C tokens with dense attention among them, by the paper's formulas and "
-        "by "
-        "counting two networks of equal compression",
+        "by counting two networks of equal compression",
     .printed = "AHCA is more efficient when M C1 C2 << C^2 (in the text: C_2)",
     .corrected = "C^2 > M (L (d^2 - 1) + C1 C2): the layers' M L d^2 is on AHCA's side alone",
     .notes =
         "    HTC: C^2 + M L      AHCA: M L d^2 + M C1 C2      C = M / 16, L = 4, C1 = 4, C2 = 64\n"
         "\n"
-        "HTC's attention among C tokens, C_2 in the text of the paper, is read as C^2 in its formula. Where the condition holds and M "
-        "< 256 L (d^2 - 1), the first term of AHCA alone is larger than all of HTC's. Read with an index, as it is printed, the "
-        "condition requires M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they describe networks poorly: "
-        "counted with the same layers, pooling to M / 16 and dense attention costs 4 d (M / 16)^2 more a layer and nothing less.\n"
+        "HTC's attention among C tokens, C_2 in the text of the paper, is read as C^2 in its formula. Where the condition holds and M < "
+        "256 L (d^2 - 1), the first term of AHCA alone is larger than all of HTC's. Read with an index, as it is printed, the condition "
+        "requires M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they describe networks poorly: counted with "
+        "the same layers, pooling to M / 16 and dense attention costs 4 d (M / 16)^2 more per layer and saves nothing.\n"
         "\n"
         "Two criteria are identities and measure nothing: no M meets the condition of the text, and the corrected condition is the "
         "comparison of both formulas with its terms moved.\n"

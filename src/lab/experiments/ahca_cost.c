@@ -171,8 +171,8 @@ static const hark_lab_column timed_columns[TIMED] = {
     {"M", "tokens", NULL}, {"AHCA", "milliseconds", NULL}, {"dense attention", "milliseconds", NULL}};
 
 enum { SAVED_OPERATIONS, SAVED_TIME, WHOLE_TIME, SHORTER_TIME, SAVED };
-static const hark_lab_column saved_columns[SAVED] = {{"operations saved", "share", NULL},
-                                                     {"time saved", "share", NULL},
+static const hark_lab_column saved_columns[SAVED] = {{"operations saved", "fraction", NULL},
+                                                     {"time saved", "fraction", NULL},
                                                      {"depth 4", "milliseconds", NULL},
                                                      {"depth 1.75", "milliseconds", NULL}};
 
@@ -234,7 +234,7 @@ static hark_status measure_times(hark_lab *lab) {
   HARK_TRY(hark_lab_draw_columns(lab, table, axes, LENGTH, drawn, 2));
   HARK_TRY(hark_lab_add_table(lab, "times where AHCA and dense attention cross", timed_columns, TIMED, &table));
   HARK_TRY(time_crossing(lab, table, 1));
-  HARK_TRY(hark_lab_add_table(lab, "what adaptive depth saves of a whole pass, M = 16384", saved_columns, SAVED, &table));
+  HARK_TRY(hark_lab_add_table(lab, "what adaptive depth saves of a complete pass, M = 16384", saved_columns, SAVED, &table));
   HARK_TRY(time_depth(lab, table));
   HARK_TRY(hark_lab_add_table(lab, "the same as times where they cross, of a sequence in a batch of 16", timed_columns, TIMED, &table));
   return time_crossing(lab, table, BATCH);
@@ -327,47 +327,43 @@ const hark_experiment hark_experiment_ahca_cost = {
     .paper = HARK_LAB_PAPER_AHCA "sections 5.5 and 12.1",
     .statement =
         "with chunks, slots, second level and selection of fixed sizes, operations, memory and time are linear in the length M, where "
-        "those "
-        "of dense attention are quadratic; a second level that grows with M is quadratic again",
+        "those of dense attention are quadratic; a second level that grows with M is quadratic again",
     .notes =
         "    m = 64, C1 = 4, C2 = 64, Cs = 16, d = 64, four layers, M = 2^10 .. 2^15\n"
         "\n"
-        "Dense attention is one softmax(Q K^T) V, 4 M^2 d operations, which is what the paper compares with; four whole dense layers "
-        "are dearer than AHCA at every length above a chunk, because its layers run on one slot for sixteen tokens, so that with them "
-        "there is nothing to cross. The control has C2 = M / 16 and pools by attention. Times are taken in the full run only: the "
-        "least of a few passes, in one process. Operations know no threads, and the record in docs/lab.md is of one (`--threads 1`). "
-        "With an earlier network of these sizes the measured crossing of a single sequence failed on two threads, 2.5 to 3.1 times the "
-        "counted one in ten runs: its short operators "
-        "are shared badly and dense attention is not. In a batch of 16 sequences, as networks are trained, they are long enough: 1.5 "
-        "times the counted one on one thread and 1.7 on two, measured after that failure. What depth saves lay between .75 and 1 of "
-        "the operations saved there.\n"
+        "Dense attention is one softmax(Q K^T) V, 4 M^2 d operations, which is what the paper compares with; four dense layers cost more "
+        "than AHCA at every length above a chunk, because its layers run on one slot for sixteen tokens, so that with them there is "
+        "nothing to cross. The control has C2 = M / 16 and pools by attention. Times are taken in the full run only: the least of a few "
+        "passes, in one process. Operations know no threads, and the record in docs/lab.md is of one (`--threads 1`). With an earlier "
+        "network of these sizes the measured crossing of a single sequence failed on two threads, 2.5 to 3.1 times the counted one in ten "
+        "runs: its short operators are shared badly and dense attention is not. In a batch of 16 sequences, as networks are trained, they "
+        "are long enough: 1.5 times the counted one on one thread and 1.7 on two, measured after that failure. What depth saves lay "
+        "between .75 and 1 of the operations saved there.\n"
         "\n"
         "Fixed beforehand were the bounds of the residual, of times, of the crossing, of what depth saves and of the control over all "
-        "lengths; those of memory, of what dense attention counts and of the control's last doubling came with the code, that of a "
-        "batch later. What depth saves was at first measured as the share that is left, of time over that of operations, with the same "
-        "bound; now shares that are saved are divided, which is what the bound says and harder to meet.\n"
+        "lengths; those of memory, of what dense attention counts and of the control's last doubling came with the code, that of a batch "
+        "later. What depth saves was at first measured as the fraction that is left, of time over that of operations, with the same "
+        "bound; now saved fractions are divided, as the bound says, which is harder to meet.\n"
         "\n"
         "*Figure.* Operations over the length; in a full run times.",
     .failure_of = "control C2 = M/16|measured crossing|adaptive depth",
     .failure =
         "The control counts b M + 4 d (M / 16)^2 = b M + M^2 operations with b = 36,378: C2 = M / 16 queries meet K C1 = M / 16 slots, "
-        "and a fixed Cs = 16 of them are selected. Both parts are as large as each other at M = b only, and the fitted power of b M + "
-        "M^2 over M = 2^10 .. 2^15 is 1.168, what is counted; over 2^12 .. 2^17 it would be 1.41, and that of the last doubling here "
-        "is 1.39. Also with all of C2 attended to, b M + 2 M^2, it would be 1.27. The bound was fixed for lengths at which it cannot "
-        "be met.\n"
+        "and a fixed Cs = 16 of them are selected. Both parts are as large as each other at M = b only, and the fitted power of b M + M^2 "
+        "over M = 2^10 .. 2^15 is 1.168, what is counted; over 2^12 .. 2^17 it would be 1.41, and that of the last doubling here is 1.39. "
+        "Also with all of C2 attended to, b M + 2 M^2, it would be 1.27. The bound was fixed for lengths at which it cannot be met.\n"
         "\n"
         "The measured crossing of one sequence on two threads, of an earlier network with 1 % fewer operations: AHCA of 256 tokens is 82 "
-        "operators, of which 33 are products, 28 of "
-        "these of 16 rows. On machine D of docs/performance.md it takes 0.165 ms on one thread, 0.160 on two, and one softmax(Q K^T) V "
-        "of that length, a single operator, 0.18 and 0.097; on machine C, at twice the peak, 0.094, 0.091 and 0.045 on two. There a "
-        "clock around each operator shows, of 94 us: products 53, at 175 GFLOP/s, attention 10, gelu 6, averages of chunks 3, the rest "
-        "6, and 16 between the operators, 0.2 for describing, placing and recording each. An operator of 16 rows is shorter than "
-        "handing half of it to the second thread takes (0.6 us for nothing and 1 to 3 with what has to come from the other's cache), "
-        "so that two threads gain 4 % where dense attention gains 90 %: products of 16 rows shared all the same brought 5 % on machine "
-        "D. To cross at 306 tokens a pass would have to take a quarter to a third less; what is left to do for that is products of the "
-        "same rows in one operator and feed-forward layers in one. What depth saves lay between 0.29 and 0.39 of a pass on two "
-        "threads, where 0.39 of the operations are: embedding and averages of all tokens, a few thousandths of the operations, take a "
-        "twelfth of a pass with all layers and a ninth with fewer, and deep layers of few chunks are shared less well while other "
-        "programs run.",
+        "operators, of which 33 are products, 28 of these of 16 rows. On machine D of docs/performance.md it takes 0.165 ms on one "
+        "thread, 0.160 on two, and one softmax(Q K^T) V of that length, a single operator, 0.18 and 0.097; on machine C, at twice the "
+        "peak, 0.094, 0.091 and 0.045 on two. There a clock around each operator shows, of 94 us: products 53, at 175 GFLOP/s, attention "
+        "10, gelu 6, averages of chunks 3, the rest 6, and 16 between the operators, 0.2 for describing, placing and recording each. An "
+        "operator of 16 rows is shorter than handing half of it to the second thread takes (0.6 us for nothing and 1 to 3 with what has "
+        "to come from the other's cache), so that two threads gain 4 % where dense attention gains 90 %: products of 16 rows shared all "
+        "the same brought 5 % on machine D. To cross at 306 tokens a pass would have to take a quarter to a third less; what is left to "
+        "do for that is products of the same rows in one operator and feed-forward layers in one. What depth saves lay between 0.29 and "
+        "0.39 of a pass on two threads, where 0.39 of the operations are: embedding and averages of all tokens, a few thousandths of the "
+        "operations, take a twelfth of a pass with all layers and a ninth with fewer, and deep layers of few chunks are shared less well "
+        "while other programs run.",
     .measure = measure,
     .judge = judge};

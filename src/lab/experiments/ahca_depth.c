@@ -175,34 +175,30 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_depth = {
-    .summary = "layers for the chunks that need them: a learned quarter does what all would",
+    .summary = "layers for the chunks that need them: a learned quarter is as accurate as all",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.4, 5.4 and 11.5",
     .statement =
-        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that need four steps through all layers, which "
-        "predict them correctly; "
-        "with a random quarter they do not; the layers cost 1.75 / 4 of the operations",
+        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that need four steps through all layers, which predict "
+        "them correctly; with a random quarter they do not; the layers cost 1.75 / 4 of the operations",
     .printed = "L_k = floor(a_k / max a * L) with a_k the norm of a row; and, in 5.4, the layers' cost with sum of L_k = L",
     .corrected =
-        "capacities by rank, gates sigmoid(a_k) on the layers, full depth first and a small price for depth: norms of high "
-        "dimension are all alike, and L_k is of each chunk",
+        "capacities by rank, gates sigmoid(a_k) on the layers, full depth first and a small price for depth: norms of high dimension are "
+        "nearly equal, and L_k is of each chunk",
     .notes =
         "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
         "\n"
-        "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % of "
-        "the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. Without "
-        "a "
-        "gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted from networks "
-        "of one "
-        "layer and of four.\n"
+        "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % "
+        "of the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. "
+        "Without a gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted from "
+        "networks of one layer and of four.\n"
         "\n"
         "The last token of a chunk attends to the chunk's slots, which is a step as well: with one layer it follows a map three times, "
-        "since "
-        "each slot j then knows f(f(j)) and whether f(0) = j. So that layers are needed, hard chunks have four steps. With one layer .59 "
-        "of "
-        "these can be predicted, those in which the first four symbols repeat themselves; of the others some are correct by chance.\n"
+        "since each slot j then has f(f(j)) and whether f(0) = j. Hard chunks have four steps, so that layers are needed. With one layer "
+        ".59 of these can be predicted, those in which the first four symbols repeat themselves; of the others some are correct by "
+        "chance.\n"
         "\n"
-        "The paper's rule hardly distinguishes chunks at d = 512: norms of so many independent numbers differ by a tenth, and that of the "
-        "largest has 4 of 4 layers, all others 3 (last table).\n"
+        "The paper's rule hardly distinguishes chunks at d = 512: norms of so many independent numbers differ by a tenth. The chunk with "
+        "the largest norm has 4 of 4 layers, all others 3 (last table).\n"
         "\n"
         "*Figure.* Accuracy on hard chunks.",
     .trains = true,

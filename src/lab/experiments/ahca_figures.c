@@ -284,7 +284,7 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Identities, and one bound on the run: a network that has learned to read from slots is below the entropy of single letters (.9 of it,
- * fixed beforehand); the others say that what is drawn is whole. */
+ * fixed beforehand); the others check that the figures are complete. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const chunks = &lab->tables[CHUNKS], *const global = &lab->tables[GLOBAL];
   const double *const run = hark_lab_row(&lab->tables[RUN], 0);
@@ -311,18 +311,15 @@ const hark_experiment hark_experiment_ahca_figures = {
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
         "chunks over a text, both compressions, the selected tokens, the layers of every chunk and the rows of every stage, of a network "
-        "that has "
-        "learned to reconstruct the text from the slots of its chunks",
+        "that has learned to reconstruct the text from the slots of its chunks",
     .notes =
         "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on the others\n"
         "\n"
-        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights of figures 2 "
-        "and 3 are "
-        "those that `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights of figures 2 and 3 "
+        "are those that `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
         "\n"
         "*Figure.* 1: letters in reading order, chunks shaded in turn. 2: the first letters and slots. 3: slots and global tokens. 4: "
-        "scores, with those "
-        "selected. 5: layers of chunks. 6: rows from stage to stage.",
+        "scores, with those selected. 5: layers of chunks. 6: rows from stage to stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};

@@ -319,9 +319,8 @@ const hark_experiment hark_experiment_ahca_information = {
     .summary = "what compression keeps of noise, of one token among many, of a text",
     .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
     .statement =
-        "a linear decoder recovers C1 min(d', d) of m d dimensions of noise; one token reaches all chunks through 4 of 32 global "
-        "ones "
-        "if selection is learned; a text is reconstructed the better, the more slots a chunk has, and not at all from the slots of other "
+        "a linear decoder recovers C1 min(d', d) of m d dimensions of noise; one token reaches all chunks through 4 of 32 global ones if "
+        "selection is learned; a text is reconstructed the better, the more slots a chunk has, and not at all from the slots of other "
         "chunks",
     .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
     .corrected = "what is kept is C1 d' numbers of M_k d: everything if the data have no more degrees of freedom, a part if they have more",
@@ -329,14 +328,12 @@ const hark_experiment hark_experiment_ahca_information = {
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
         "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one label of "
-        "the "
-        "sequence.\n"
+        "the sequence.\n"
         "\n"
         "*Text.* 16 letters a chunk; a query made of the place and the chunk's number attends to the chunk's slots. There is no second "
-        "level, so that "
-        "predictions "
-        "come from slots alone. For exchanged slots the text is read with its chunks in the reverse order and predicted in its own. "
-        "The last tenth is held out. Without `--data` the text consists of the descriptions of the experiments of `hark lab`.\n"
+        "level, so that predictions come from slots alone. For exchanged slots the text is read with its chunks in the reverse order and "
+        "predicted in its own. The last tenth is held out. Without `--data` the text consists of the descriptions of the experiments of "
+        "`hark lab`.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
     .trains = true,
