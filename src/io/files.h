@@ -49,10 +49,6 @@ typedef struct hark_writer {
   char temporary[HARK_PATH_BYTES];
 } hark_writer;
 
-/* Paths that mean this standard descriptor (0 to 2) cannot be written to from now on: the process began without it, and it is open only so
- * that no file gets its number. */
-void hark_writer_mark_closed(int descriptor);
-
 HARK_MUST_CHECK hark_status hark_writer_open(hark_context *context, hark_writer *writer, const char *path);
 HARK_MUST_CHECK hark_status hark_writer_append(hark_context *context, hark_writer *writer, const void *data, size_t bytes);
 /* `summary` may be NULL. */

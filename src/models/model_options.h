@@ -45,6 +45,7 @@ typedef enum hark_stored {
 #define HARK_NEEDS_CME "model.attention.normalisation cme"
 #define HARK_NEEDS_AHCA "model.architecture ahca"
 #define HARK_NEEDS_DEEP ", model.layers >=2"
+#define HARK_NEEDS_GLOBAL HARK_NEEDS_AHCA ", model.ahca.selected >=1"
 #define HARK_NEEDS_OF_CAPACITY HARK_NEEDS_AHCA ", model.ahca.depth capacity" HARK_NEEDS_DEEP
 #define HARK_NEEDS_LATENT "model.architecture latent"
 #define HARK_NEEDS_FINITE "model.architecture finite"
@@ -202,6 +203,12 @@ typedef enum hark_stored {
     HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
   X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
+  X(ahca.boundary, NULL, ENUM, "tokens", HARK_AHCA_BOUNDARY_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
+    "what learned boundaries are predicted from: embedded tokens, or these after the linear layers of the primary compression",            \
+    HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, CHANGED, 1)                                                                     \
+  X(ahca.straight_through, NULL, ENUM, "before_norm", HARK_AHCA_STRAIGHT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                               \
+    "where predictions of tokens have the straight-through factor of learned boundaries; a norm after it removes most of its gradient",    \
+    HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
     "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
   X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
@@ -215,27 +222,27 @@ typedef enum hark_stored {
   X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "tokens that a chunk is compressed to",      \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
-    "tokens that all chunks of a sequence together are compressed to", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                 \
-  X(ahca.selected, "selected", INT, "16", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "CS", "of these, those that every chunk attends to",      \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+    "tokens that all chunks of a sequence together are compressed to", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                               \
+  X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
+    "of these, those that every chunk attends to; 0: none, so that chunks see themselves alone", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)       \
   X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_pool, NULL, ENUM, "average", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
-    "how the slots of a sequence become global tokens", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                \
+    "how the slots of a sequence become global tokens", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                              \
   X(ahca.primary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a slot, a multiple of heads; 0: width",  \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a global token; 0: primary_width",     \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+    HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(ahca.select, "select", ENUM, "score", HARK_AHCA_SELECT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                             \
     "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters",                \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+    HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                \
+    "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                              \
   X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "layers of a chunk: by rank within a capacity, or by the paper's fraction of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,      \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
-    "what the depth is predicted from: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,   \
+    "what the depth is predicted from: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
     "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \
@@ -252,14 +259,14 @@ typedef enum hark_stored {
     "regression), or with reconstruction the tokens that it read",                                                                         \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", HARK_NEEDS_AHCA,      \
+    "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", HARK_NEEDS_GLOBAL,    \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.layer, NULL, ENUM, "block", HARK_AHCA_LAYER_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                      \
   X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the primary pool", HARK_NEEDS_AHCA,   \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+    HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
     "latent: layers of features and attention (X, C.1), or one layer of features, attended to by a class query (X, 5.1)",                  \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \

@@ -400,6 +400,21 @@ static void compressed_chunks_go_on(void **state) {
          "--pooling: has no effect here, it needs --architecture encoder (currently ahca)");
 }
 
+/* Chunks that see themselves alone have nothing selected, and nothing that says how. */
+static void chunks_without_global_tokens(void **state) {
+  (void)state;
+#define ALONE                                                                                                                              \
+  "train --out alone --format text --classes 3 --data texts.tsv --validation-fraction 0.25 --architecture ahca --layers 2 --width 16 "     \
+  "--heads 2 --context 12 --chunk-size 3 --primary-slots 2 --selected 0 --batch 4 --threads 1 "
+  expect(ALONE "--steps 4 --secondary-slots 4", HARK_EXIT_USAGE, "",
+         "--secondary-slots: has no effect here, it needs --selected of at least 1");
+  expect(ALONE "--steps 4", HARK_EXIT_DONE, "", "");
+  expect("train --out alone --resume --steps 6", HARK_EXIT_DONE, "step 6 of 6", "");
+  expect("eval alone --threads 1 --json --decisions 2", HARK_EXIT_DONE, "\"global\": 0, \"selected\": []", "");
+  expect("eval alone --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
+  assert_null(strstr(output.out, "selected from place"));
+}
+
 /* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are
  * beaten. */
 static void compressed_chunks_tell_tokens(void **state) {
@@ -546,6 +561,7 @@ int main(void) {
       cmocka_unit_test(recipes_are_configurations),
       cmocka_unit_test(hidden_tokens_come_first),
       cmocka_unit_test(compressed_chunks_go_on),
+      cmocka_unit_test(chunks_without_global_tokens),
   };
   return cmocka_run_group_tests_name("examples", tests, begin, end);
 }
