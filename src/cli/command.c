@@ -20,7 +20,7 @@ static const int command_count = (int)(sizeof hark_commands / sizeof hark_comman
 #define AT(field) offsetof(hark_common_values, field)
 static const hark_option basic_options[] = {
     {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help", NULL},
-    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "no colours (also when NO_COLOR is set)",
+    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "colours (off also when NO_COLOR is set)",
      NULL},
 };
 static const hark_option json_options[] = {
