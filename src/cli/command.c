@@ -42,12 +42,19 @@ const hark_command *hark_command_find(const char *name) {
   return NULL;
 }
 
+/* True for a table that the command names before; such a table counts once. */
+static bool is_repeated(const hark_command *command, int table) {
+  for (int i = 0; i < table; i++)
+    if (command->tables[i] == command->tables[table]) return true;
+  return false;
+}
+
 hark_status hark_call_begin(hark_context *base, const hark_command *command, hark_invocation *call) {
   hark_option_group groups[GROUPS];
   int used = 0;
   *call = (hark_invocation){.context = base, .command = command};
   for (int i = 0; i < HARK_COMMAND_TABLES; i++) {
-    if (command->tables[i] == NULL) continue;
+    if (command->tables[i] == NULL || is_repeated(command, i)) continue;
     HARK_TRY(hark_allocate_zero(base, command->tables[i]->values_size, &call->values[i]));
     groups[used++] = (hark_option_group){command->tables[i], call->values[i]};
   }

@@ -139,8 +139,8 @@ static void tasks_take_what_they_say(void **state) {
   int taken = 0;
   for (int e = 0; e < hark_task_entry_count; e++) {
     const hark_task_entry *const entry = &hark_task_entries[e];
-    for (int i = 0; i < entry->generator->options->count; i++) {
-      const hark_option *const option = &entry->generator->options->options[i];
+    for (int i = 0; i < entry->options->count; i++) {
+      const hark_option *const option = &entry->options->options[i];
       const char *const words = option->needs != NULL ? strstr(option->needs, "$2 ") : NULL;
       assert_non_null(words);
       const bool named = hark_option_choice(words + 3, entry->name) >= 0;

@@ -155,7 +155,6 @@ static hark_status header(const hark_task_generator *generator, const void *valu
 const hark_task_generator hark_task_listops = {
     .summary = "nested operations on lists of digits, and their values",
     .format = "listops",
-    .options = &hark_task_listops_options,
     .examples = {96000, 2000, 2000},
     .distinct = true,
     .settle = settle,

@@ -462,7 +462,6 @@ static hark_status header(const hark_task_generator *generator, const void *valu
 const hark_task_generator hark_task_pathfinder = {
     .summary = "images of two discs and dashed paths: does one path join the discs?",
     .format = "pathfinder",
-    .options = &hark_task_pathfinder_options,
     .examples = {160000, 20000, 20000},
     .settle = settle,
     .sizes = sizes,
