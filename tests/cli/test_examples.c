@@ -392,7 +392,7 @@ static void compressed_chunks_go_on(void **state) {
   json_decref(line);
   expect("eval steps --decisions 6", HARK_EXIT_USAGE, "", "--decisions: has no effect here, it needs --json");
   expect("eval run --json --decisions 6", HARK_EXIT_USAGE, "",
-         "--decisions: has no effect here, it needs model.architecture ahca (which is");
+         "--decisions: has no effect here, it needs model.architecture ahca (currently");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
   expect("info steps", HARK_EXIT_DONE, "selected from place", "");
   expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");

@@ -1,4 +1,5 @@
 /* test_positional.c - hark positional and what hark info says of learned kernels. */
+#include <hark/positional.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -440,7 +440,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_approximation = {
-    .summary = "hierarchical attention against dense attention, over its choices and the smoothness of heads",
+    .summary = "hierarchical attention compared with dense attention, for its options and for heads of different smoothness",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
         "the error is zero where nothing is approximated, and falls with larger blocks, with exact queries, with the neighbour "

@@ -202,7 +202,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_downstream = {
-    .summary = "a new aggregation on a frozen network generalises by its own size, not by that of what is frozen",
+    .summary = "how a new aggregation on a frozen network generalises depends on its own size, not on that of the frozen network",
     .paper = HARK_LAB_PAPER_X "section 6, equation 6.2",
     .statement =
         "networks of width 8, 32 and 128 are pre-trained on masked tokens and frozen: the gap of a new aggregation of eight "

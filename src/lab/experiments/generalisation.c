@@ -307,7 +307,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_generalisation = {
-    .summary = "attention networks follow noise like n^-1/2, whatever the number of tokens",
+    .summary = "how well attention networks fit noise falls like n^-1/2, whatever the number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
         "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "

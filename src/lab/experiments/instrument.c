@@ -239,7 +239,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_instrument = {
-    .summary = "attention with an instrument for its key frees a regression of its confounder",
+    .summary = "attention with an instrument as its key removes the effect of a confounder from a regression",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
         "with keys W, values psi(X) = (1, X, X^2) and a linear second stage on the other half, the error falls like L^-1/2, "

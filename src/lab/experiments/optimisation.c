@@ -342,7 +342,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_optimisation = {
-    .summary = "a stationary point loses at most what its linearisation lacks of the empirical minimiser",
+    .summary = "the excess risk of a stationary point is bounded by the distance of its linearisation from the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
         "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| "
