@@ -44,7 +44,8 @@ typedef struct hark_attention_call {
 } hark_attention_call;
 
 struct hark_attention_algorithm {
-  const char *name; /* "dense tiled" */
+  const char *name;        /* "dense tiled" */
+  bool gradients_in_place; /* the backward may get dquery, dkey, dvalue in the memory of query, key, value, not accumulated */
   /* True if it computes this descriptor; otherwise writes the reason, which names the fields, into why. */
   bool (*supports)(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size);
   /* Sizes at the descriptor's maxima. Errors: HARK_TOO_LARGE. */

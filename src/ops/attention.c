@@ -7,7 +7,9 @@
  */
 #include <inttypes.h>
 
+#include "backend/attention_algorithm.h"
 #include "ops/attention_plan.h"
+#include "ops/in_place.h"
 #include "ops/segments.h"
 
 enum {
@@ -230,6 +232,13 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
   args.accumulate = accumulate_bits(call->accumulate);
   return hark_attention_backward(context, plan, &args);
+}
+
+unsigned hark_gradients_in_place(const hark_context *context, const hark_operator *op, const void *attributes) {
+  if (op != &hark_op_attention) return op->gradient_in_place;
+  const hark_attention_plan *plan = ((const hark_attention_attributes *)attributes)->plan;
+  if (plan == NULL || plan->desc.query_length <= context->rows.most || !plan->algorithm->gradients_in_place) return 0;
+  return 1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE;
 }
 
 /* False: the attributes are invalid, and infer refuses them. */
