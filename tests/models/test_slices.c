@@ -292,6 +292,133 @@ static void test_bytes(void **state) {
   test_setup_close(context);
 }
 
+/* ---- gradients of attention over its inputs ---- */
+
+enum { QUERY, KEY, VALUE, OUT, DOUT, DQUERY, DKEY, DVALUE, ROWS_OF };
+
+typedef struct attention {
+  hark_attention_plan *plan;
+  hark_tensor rows[ROWS_OF], log_sum_exp;
+  void *workspace;
+} attention;
+
+static hark_status run_backward(hark_context *context, const attention *a, bool over, unsigned accumulate) {
+  const hark_attention_args args = {.struct_size = sizeof args,
+                                    .query = a->rows[QUERY],
+                                    .key = a->rows[KEY],
+                                    .value = a->rows[VALUE],
+                                    .out = a->rows[OUT],
+                                    .log_sum_exp = a->log_sum_exp,
+                                    .dout = a->rows[DOUT],
+                                    .dquery = a->rows[over ? QUERY : DQUERY],
+                                    .dkey = a->rows[over ? KEY : DKEY],
+                                    .dvalue = a->rows[over ? VALUE : DVALUE],
+                                    .accumulate = accumulate,
+                                    .workspace = a->workspace};
+  return hark_attention_backward(context, a->plan, &args);
+}
+
+static size_t attention_open(hark_context *context, const hark_attention_desc *desc, attention *a) {
+  *a = (attention){0};
+  if (hark_attention_plan_create(context, desc, &a->plan) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(a->plan);
+  const size_t bytes = hark_max((int64_t)sizes.forward_workspace, (int64_t)sizes.backward_workspace);
+  const int64_t lse[] = {1, desc->heads, desc->query_length};
+  assert_int_equal(hark_allocate(context, bytes, &a->workspace), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_F32, 3, lse, &a->log_sum_exp), HARK_OK);
+  for (int i = 0; i < ROWS_OF; i++) {
+    const bool keys = i == KEY || i == VALUE || i == DKEY || i == DVALUE;
+    const int64_t shape[] = {1, keys ? desc->key_heads : desc->heads, desc->query_length, desc->head_dim};
+    assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, &a->rows[i]), HARK_OK);
+    const hark_random_stream stream = {.seed = (uint64_t)i, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+    float *numbers = a->rows[i].data;
+    for (int64_t k = 0; k < hark_tensor_count(&a->rows[i]); k++)
+      numbers[k] = (float)(hark_random_word(&stream, (uint64_t)k) >> 8) / 8388608.0f - 1;
+  }
+  const hark_attention_args args = {.struct_size = sizeof args,
+                                    .query = a->rows[QUERY],
+                                    .key = a->rows[KEY],
+                                    .value = a->rows[VALUE],
+                                    .out = a->rows[OUT],
+                                    .log_sum_exp = a->log_sum_exp,
+                                    .workspace = a->workspace};
+  if (hark_attention_forward(context, a->plan, &args) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  return bytes;
+}
+
+static void attention_close(hark_context *context, attention *a, size_t bytes) {
+  for (int i = 0; i < ROWS_OF; i++) hark_tensor_destroy(context, &a->rows[i]);
+  hark_tensor_destroy(context, &a->log_sum_exp);
+  hark_release(context, a->workspace, bytes);
+  hark_attention_plan_destroy(context, &a->plan);
+}
+
+static void compare_over_inputs(hark_context *context, const hark_attention_desc *desc) {
+  attention a;
+  const size_t bytes = attention_open(context, desc, &a);
+  assert_int_equal(run_backward(context, &a, false, 0), HARK_OK);
+  assert_int_equal(run_backward(context, &a, true, HARK_ACCUMULATE_KEY), HARK_INVALID_ARGUMENT); /* to an input nothing is added */
+  if (run_backward(context, &a, true, 0) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  for (int i = QUERY; i <= VALUE; i++) {
+    const size_t size = (size_t)hark_tensor_count(&a.rows[i]) * sizeof(float);
+    assert_memory_equal(a.rows[i].data, a.rows[DQUERY + i].data, size);
+  }
+  attention_close(context, &a, bytes);
+}
+
+static void test_over_inputs(void **state) {
+  (void)state;
+  static const struct {
+    int64_t heads, key_heads, length, head_dim, block;
+    hark_coarse_query coarse_query;
+    bool causal;
+  } cases[] = {{4, 2, 300, 16, 4, HARK_COARSE_QUERY_FIRST, true},
+               {2, 1, 300, 20, 4, HARK_COARSE_QUERY_MEAN, false},
+               {2, 2, 8300, 32, 16, HARK_COARSE_QUERY_FIRST, true},
+               {3, 3, 2100, 16, 8, HARK_COARSE_QUERY_EXACT, true},
+               {1, 1, 12000, 4, 16, HARK_COARSE_QUERY_MEAN, false}};
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  for (int s = 0; s < count; s++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && strcmp(setups[s].backend, "cpu") == 0; i++) {
+      hark_context *context = test_setup_open(&setups[s], 2);
+      hark_attention_desc desc = hark_attention_desc_default();
+      desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+      desc.hierarchy_block = cases[i].block;
+      desc.coarse_query = cases[i].coarse_query;
+      desc.causal = cases[i].causal;
+      desc.batch = 1;
+      desc.heads = cases[i].heads;
+      desc.key_heads = cases[i].key_heads;
+      desc.query_length = desc.key_length = cases[i].length;
+      desc.head_dim = desc.value_dim = cases[i].head_dim;
+      set_rows(context, MOST, PART);
+      compare_over_inputs(context, &desc);
+      test_setup_close(context);
+    }
+}
+
+/* Others write separate memory, as programs must. */
+static void test_not_over_inputs(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  hark_context *context = test_setup_open(&setups[test_setups_guard_once(setups) > 1 ? 1 : 0], 1);
+  hark_attention_desc desc = hark_attention_desc_default();
+  attention a;
+  desc.batch = 1;
+  desc.heads = desc.key_heads = 2;
+  desc.query_length = desc.key_length = 60;
+  desc.head_dim = desc.value_dim = 16;
+  for (int hierarchical = 0; hierarchical < 2; hierarchical++) {
+    desc.structure = hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
+    set_rows(context, hierarchical ? HARK_ROWS_MOST : MOST, PART); /* a dense algorithm, or a short sequence */
+    const size_t bytes = attention_open(context, &desc, &a);
+    assert_int_equal(run_backward(context, &a, true, 0), HARK_INVALID_ARGUMENT);
+    attention_close(context, &a, bytes);
+  }
+  test_setup_close(context);
+}
+
 /* ---- failures ---- */
 
 /* A step whose allocation `number` fails (0: none), and one after it. Returns whether there was such an allocation. */
@@ -368,9 +495,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_threads), cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_differences), cmocka_unit_test(test_bytes),   cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_threads),         cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_differences), cmocka_unit_test(test_bytes),           cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_over_inputs), cmocka_unit_test(test_not_over_inputs), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
