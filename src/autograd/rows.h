@@ -10,7 +10,7 @@
 
 #include "core/core.h"
 
-/* Builds the outputs of rows first .. first + count: `inputs` are these rows of the inputs. Called for every slice, in the forward and again
+/* Builds the outputs of a slice, from row `first` on: `inputs` are its rows of the inputs. Called for every slice, in the forward and again
  * in the backward. */
 typedef hark_status hark_tape_rows_build(void *closure, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs);
 

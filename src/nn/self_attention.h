@@ -101,8 +101,9 @@ bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t cap
 enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTENTION_FORGET, HARK_ATTENTION_PARTS };
 
 /* The layer in three steps, of which the first and the last need no row of another: projections and rotary positions of x [B, L, width];
- * attention of these, which are released (with learned rates, whose gradients are sums over queries and then keys, it also rotates); the output's projection of `mixed` [B, L, heads * head_dim], which is released. parts[FORGET] is
- * 0 without gates. */
+ * attention of these parts, which are released; the output's projection of `mixed` [B, L, heads * head_dim], which is released. The second
+ * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[FORGET] is 0
+ * without gates. */
 HARK_MUST_CHECK hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward,
                                                         const hark_self_attention *layer, hark_value x, hark_value *parts);
 HARK_MUST_CHECK hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,

@@ -175,8 +175,8 @@ static hark_attention_sizes sizes_of(int threads, int64_t length) {
   return sizes;
 }
 
-/* More threads than there are heads take more memory for their tiles and windows, which grow with the levels, not with the length, but none for trees
- * that none of them works on. */
+/* More threads than there are heads take more memory for their tiles and windows, which grow with the levels, not with the length, but none
+ * for trees that none of them works on. */
 static void test_workspace(void **state) {
   (void)state;
   enum { LENGTH = 65536 };

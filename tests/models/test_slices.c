@@ -302,19 +302,23 @@ typedef struct attention {
   void *workspace;
 } attention;
 
+static hark_attention_args forward_args(const attention *a) {
+  return (hark_attention_args){.struct_size = sizeof(hark_attention_args),
+                               .query = a->rows[QUERY],
+                               .key = a->rows[KEY],
+                               .value = a->rows[VALUE],
+                               .out = a->rows[OUT],
+                               .log_sum_exp = a->log_sum_exp,
+                               .workspace = a->workspace};
+}
+
 static hark_status run_backward(hark_context *context, const attention *a, bool over, unsigned accumulate) {
-  const hark_attention_args args = {.struct_size = sizeof args,
-                                    .query = a->rows[QUERY],
-                                    .key = a->rows[KEY],
-                                    .value = a->rows[VALUE],
-                                    .out = a->rows[OUT],
-                                    .log_sum_exp = a->log_sum_exp,
-                                    .dout = a->rows[DOUT],
-                                    .dquery = a->rows[over ? QUERY : DQUERY],
-                                    .dkey = a->rows[over ? KEY : DKEY],
-                                    .dvalue = a->rows[over ? VALUE : DVALUE],
-                                    .accumulate = accumulate,
-                                    .workspace = a->workspace};
+  hark_attention_args args = forward_args(a);
+  args.dout = a->rows[DOUT];
+  args.dquery = a->rows[over ? QUERY : DQUERY];
+  args.dkey = a->rows[over ? KEY : DKEY];
+  args.dvalue = a->rows[over ? VALUE : DVALUE];
+  args.accumulate = accumulate;
   return hark_attention_backward(context, a->plan, &args);
 }
 
@@ -335,13 +339,7 @@ static size_t attention_open(hark_context *context, const hark_attention_desc *d
     for (int64_t k = 0; k < hark_tensor_count(&a->rows[i]); k++)
       numbers[k] = (float)(hark_random_word(&stream, (uint64_t)k) >> 8) / 8388608.0f - 1;
   }
-  const hark_attention_args args = {.struct_size = sizeof args,
-                                    .query = a->rows[QUERY],
-                                    .key = a->rows[KEY],
-                                    .value = a->rows[VALUE],
-                                    .out = a->rows[OUT],
-                                    .log_sum_exp = a->log_sum_exp,
-                                    .workspace = a->workspace};
+  const hark_attention_args args = forward_args(a);
   if (hark_attention_forward(context, a->plan, &args) != HARK_OK) fail_msg("%s", hark_context_message(context));
   return bytes;
 }
