@@ -5,6 +5,7 @@
 
 #include "autograd/tape_internal.h"
 #include "backend/backend.h"
+#include "ops/in_place.h"
 #include "ops/parts.h"
 
 /* One slice, and where the tape was before it. */
@@ -170,6 +171,8 @@ hark_status hark_tape_rows_apply(hark_tape *tape, const hark_tape_rows *part, ha
 typedef struct target {
   hark_tensor gradient; /* of all rows; absent: not requested */
   bool adds;            /* to a gradient that exists */
+  bool has_producer;    /* over the input, whose producer reads products in place of it (ops/in_place.h): */
+  int32_t producer;     /*   this node */
 } target;
 
 typedef struct backward_pass {
@@ -189,6 +192,27 @@ static int output_to_replace(const hark_tape *tape, const backward_pass *pass, c
   return -1;
 }
 
+/* If only this node and the node that computed the input keep it, and that node can do with products: makes memory for them. */
+static hark_status find_producer(hark_tape *tape, const backward_pass *pass, int i, target *to) {
+  const hark_value number = pass->node->inputs[i];
+  const int32_t kept = pass->node->kept[i];
+  hark_tensor products;
+  if (tape_value_at(tape, number)->held || kept == 0 || tape->storages[kept].references != 2) return HARK_OK;
+  int32_t at = tape->node_count - 1;
+  while (at >= 0 && tape->nodes[at].outputs[0] != number) at--;
+  if (at < 0 || tape->nodes[at].op == NULL || tape->nodes[at].kept[HARK_MAX_INPUTS] != kept) return HARK_OK;
+  const hark_tensor *input = hark_tape_tensor(tape, number);
+  if (!hark_reads_products(tape->context, tape->nodes[at].op, tape->nodes[at].attributes, input, &products)) return HARK_OK;
+  int32_t storage = 0;
+  HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&products), &storage));
+  products.data = tape_storage_memory(tape, storage);
+  tape->nodes[at].saved[HARK_SAVED_PRODUCTS] = products;
+  tape->nodes[at].saved_storage[HARK_SAVED_PRODUCTS] = storage;
+  to->has_producer = true;
+  to->producer = at;
+  return HARK_OK;
+}
+
 /* Memory for a gradient that does not exist yet. */
 static hark_status place_gradient(hark_tape *tape, backward_pass *pass, int i) {
   const hark_value number = pass->node->inputs[i];
@@ -196,7 +220,8 @@ static hark_status place_gradient(hark_tape *tape, backward_pass *pass, int i) {
   const int32_t kept = pass->node->kept[i];
   const int j = output_to_replace(tape, pass, &value->tensor);
   int32_t storage = 0;
-  if (!value->held && kept != 0 && tape->storages[kept].references == 1) {
+  HARK_TRY(find_producer(tape, pass, i, &pass->targets[i]));
+  if (pass->targets[i].has_producer || (!value->held && kept != 0 && tape->storages[kept].references == 1)) {
     storage = kept;
     hark_tape_storage_hold(tape, storage);
   } else if (j >= 0) {
@@ -261,6 +286,12 @@ static hark_status store_gradient(hark_tape *tape, const target *to, const slice
   const tape_value value = *tape_value_at(tape, view);
   const hark_tensor rows = rows_of(s, &to->gradient);
   const size_t bytes = tape_tensor_bytes(&rows);
+  const tape_node *producer = to->has_producer && !tape->pool->shape_only ? &tape->nodes[to->producer] : NULL;
+  if (producer != NULL) {
+    const hark_tensor *gradient = value.gradient_storage != 0 ? &value.gradient : &rows;
+    if (value.gradient_storage == 0) HARK_TRY(hark_backend_zero(tape->context, rows.data, bytes));
+    hark_write_products(tape->context, producer->attributes, &rows, gradient, s->first, &producer->saved[HARK_SAVED_PRODUCTS]);
+  }
   if (!tape->pool->shape_only && value.gradient_storage == 0)
     HARK_TRY(hark_backend_zero(tape->context, rows.data, bytes));
   else if (!tape->pool->shape_only && value.gradient.data != rows.data)

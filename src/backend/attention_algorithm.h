@@ -41,6 +41,8 @@ typedef struct hark_attention_call {
   const hark_attention_sequence *sequences;
   int64_t sequence_count;
   void *scratch;
+  const float
+      *products; /* backward: dout . out of every row, [B, H, Lq], from the algorithm's products(); `out` is then not read. Or NULL */
 } hark_attention_call;
 
 struct hark_attention_algorithm {
@@ -52,6 +54,9 @@ struct hark_attention_algorithm {
   hark_status (*sizes)(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out);
   hark_status (*forward)(hark_context *context, const hark_attention_call *run);
   hark_status (*backward)(hark_context *context, const hark_attention_call *run);
+  /* products[h, n] = dout[h, n] . out[h, n] of `dout` and `out` [1, H, rows, dv], with the bits of the backward; products have this stride
+   * over the heads. NULL: the backward needs `out` itself. */
+  void (*products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products, int64_t stride);
   /* Appends the plan's description of tiles; returns like snprintf. */
   int (*print)(const hark_attention_plan *plan, char *text, size_t size);
 };

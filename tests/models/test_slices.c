@@ -292,6 +292,37 @@ static void test_bytes(void **state) {
   test_setup_close(context);
 }
 
+/* Bytes of a step of very many rows, by its shapes alone: for a row of D numbers, at the top of the second block's backward, there are the
+ * gradient, queries, keys, values and the output of attention or its gradient; and the second block's input. One more array of all rows
+ * would exceed this, and so would gradients of queries, keys and values of their own. */
+static void test_long_step(void **state) {
+  (void)state;
+  enum { LONG = 300000, WIDTH = 256, ARRAYS = 6 };
+  test_setup setups[TEST_MAX_SETUPS];
+  const int last = test_setups_guard_once(setups) - 1;
+  hark_context *context = test_setup_open(&setups[last], 2);
+  hark_network_config config = variants[0].config;
+  config.width = WIDTH;
+  config.feed_forward_width = 4 * WIDTH;
+  config.heads = config.key_heads = 8;
+  config.context = LONG;
+  const int64_t shape[] = {1, LONG};
+  const double array = (double)LONG * WIDTH * sizeof(float);
+  model m = {.context = context};
+  hark_value loss = 0;
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &m.network), HARK_OK);
+  assert_int_equal(hark_network_plans_rectangular(context, m.network, 1, LONG, LONG, true, &m.plans), HARK_OK);
+  assert_int_equal(hark_tape_create(context, &m.tape), HARK_OK);
+  assert_int_equal(hark_tensor_describe(context, HARK_I32, 2, shape, &m.tokens), HARK_OK);
+  assert_int_equal(hark_tensor_describe(context, HARK_I32, 2, shape, &m.targets), HARK_OK);
+  hark_tape_set_shape_only(m.tape, true);
+  assert_int_equal(differentiate(&m, 0, &loss), HARK_OK);
+  const double needed = (double)hark_tape_peak_bytes(m.tape) / array;
+  if (!(needed > ARRAYS && needed < ARRAYS + 1)) fail_msg("%.3g arrays of all rows, expected 6 and less than one more", needed);
+  model_close(&m);
+  test_setup_close(context);
+}
+
 /* ---- gradients of attention over its inputs ---- */
 
 enum { QUERY, KEY, VALUE, OUT, DOUT, DQUERY, DKEY, DVALUE, ROWS_OF };
@@ -493,9 +524,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_threads),         cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_differences), cmocka_unit_test(test_bytes),           cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_over_inputs), cmocka_unit_test(test_not_over_inputs), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_threads),     cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_differences), cmocka_unit_test(test_bytes),       cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_long_step),   cmocka_unit_test(test_over_inputs), cmocka_unit_test(test_not_over_inputs),
+      cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -624,5 +624,6 @@ const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical) = {
     .sizes = sizes,
     .forward = forward,
     .backward = backward,
+    .products = HARK_ISA(hark_hierarchical_products),
     .print = print,
 };
