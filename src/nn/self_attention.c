@@ -318,16 +318,26 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
 
+/* Query, key and value at the beginning of `rows`, and gates unless `gates` is NULL. */
+static hark_status project_inputs(const hark_forward *forward, const hark_self_attention *layer, hark_value x, hark_value *rows,
+                                  hark_value *gates) {
+  hark_value operand = 0;
+  HARK_TRY(hark_forward_operand(forward, x, &operand));
+  HARK_TRY(hark_linear_apply(forward, &layer->query, operand, &rows[QUERY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->key, operand, &rows[KEY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->value, operand, &rows[VALUE]));
+  if (gates != NULL) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, gates));
+  hark_forward_operand_release(forward, x, operand);
+  return HARK_OK;
+}
+
 hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
   enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the operator's, as far as they are used */
   hark_value inputs[INPUTS] = {0};
-  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
-  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
+  HARK_TRY(project_inputs(forward, layer, x, inputs, spec->choice.forget_gate ? &inputs[FORGET] : NULL));
   if (spec->rotary.present) {
     hark_value rates = 0;
     HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
