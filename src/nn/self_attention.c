@@ -127,6 +127,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.has_log_kernel = spec->positional;
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
+  desc.product_type = training ? sizes->product_type : HARK_NONE;
   return hark_attention_plan_create(context, &desc, out);
 }
 

@@ -8,13 +8,15 @@
 #include "backend/cpu/simd.h"
 #include "core/core.h"
 
-/* Functions with the processor's dot products; the flags of avx512 do not allow them, since most processors lack them. */
+/* The instruction is written as such, because the flags of avx512 do not allow it: most processors with AVX-512 lack it. Functions that use
+ * it are called only if has_bf16_dots(). */
 #if defined(HARK_SIMD_AVX512)
-#define HARK_BF16_DOTS __attribute__((target("avx512bf16")))
+#define HARK_BF16_DOTS 1
 
 /* sum + the dot products of pairs */
-HARK_BF16_DOTS static inline __attribute__((always_inline, unused)) vf bf16_dot(vf sum, vu left, vu right) {
-  return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
+HARK_SIMD vf bf16_dot(vf sum, vu left, vu right) {
+  __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
+  return sum;
 }
 #endif
 
@@ -34,6 +36,19 @@ static inline float bf16_add(float sum, double a, double b) {
   const double exact = (double)sum + a * b;
   const float rounded = (float)exact;
   return fabs(exact) < 0x1.ffffffp-127 ? copysignf(0, rounded) : rounded;
+}
+
+/* The same as bf16_dot() on every processor. */
+HARK_SIMD_NOINLINE vf bf16_dot_emulated(vf sum, vu left, vu right) {
+  float sums[HARK_LANES];
+  uint32_t a[HARK_LANES], b[HARK_LANES];
+  memcpy(sums, &sum, sizeof sum);
+  memcpy(a, &left, sizeof left);
+  memcpy(b, &right, sizeof right);
+  for (int i = 0; i < HARK_LANES; i++)
+    sums[i] = bf16_add(bf16_add(sums[i], bf16_odd(a[i]), bf16_odd(b[i])), bf16_even(a[i]), bf16_even(b[i]));
+  memcpy(&sum, sums, sizeof sum);
+  return sum;
 }
 
 /* The word of a number is in its upper half; the lower half is undefined. */
@@ -76,7 +91,7 @@ HARK_SIMD void bf16_store(uint16_t *to, vf x, int count) {
 
 /* The pairs of 2 HARK_LANES adjacent numbers, of which `count` exist; the others are zero. */
 HARK_SIMD vu bf16_words(const float *from, int count) {
-  const vf first = vf_load_part_or_all(from, (int)hark_max(0, count));
+  const vf first = vf_load_part_or_all(from, count > 0 ? count : 0);
   const vf second = count > HARK_LANES ? vf_load_part_or_all(from + HARK_LANES, count - HARK_LANES) : vf_zero();
 #if defined(HARK_SIMD_AVX512)
   const __m256i low = _mm512_cvtepi32_epi16((__m512i)(bf16_upper(first) >> 16));

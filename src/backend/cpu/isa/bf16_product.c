@@ -85,7 +85,7 @@ static void store_sums(int64_t rows, int64_t columns, const float *sums, float *
 
 #if defined(HARK_BF16_DOTS)
 /* The same with the processor's dot products, stored at once. */
-HARK_BF16_DOTS static void multiply(int64_t pairs, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, const update *u) {
+static void multiply(int64_t pairs, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, const update *u) {
   vf sum[TILE_ROWS][TILE_VECTORS];
   HARK_UNROLL
   for (int i = 0; i < TILE_ROWS; i++) {

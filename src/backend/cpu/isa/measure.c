@@ -48,7 +48,7 @@ double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count) {
 }
 
 #if defined(HARK_BF16_DOTS)
-HARK_BF16_DOTS double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions) {
+double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions) {
   vf sum[SUMS];
   HARK_UNROLL
   for (int i = 0; i < SUMS; i++) sum[i] = vf_set(1.0f + 0.125f * (float)i);
