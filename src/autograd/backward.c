@@ -21,7 +21,7 @@ void hark_tape_gradient_drop(hark_tape *tape, hark_value number) {
 
 void hark_tape_gradient_set(hark_tape *tape, hark_value number, int32_t storage) {
   tape_value *value = tape_value_at(tape, number);
-  value->gradient = value->tensor;
+  value->gradient = tape_gradient_like(&value->tensor);
   value->gradient.owned_bytes = 0;
   value->gradient.data = tape_storage_memory(tape, storage);
   value->gradient_storage = storage;
@@ -30,7 +30,7 @@ void hark_tape_gradient_set(hark_tape *tape, hark_value number, int32_t storage)
 hark_status hark_tape_gradient_own(hark_tape *tape, hark_value number) {
   const int32_t shared = tape_value_at(tape, number)->gradient_storage;
   if (tape->storages[shared].references == 1) return HARK_OK;
-  const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->tensor);
+  const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->gradient);
   int32_t storage = 0;
   HARK_TRY(hark_tape_storage_take(tape, bytes, &storage));
   if (!tape->pool->shape_only)
@@ -68,7 +68,8 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
     hark_tape_gradient_set(tape, number, node->kept[i]);
   } else {
     int32_t storage = 0;
-    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tape_value_at(tape, number)->tensor), &storage));
+    const hark_tensor like = tape_gradient_like(&tape_value_at(tape, number)->tensor);
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&like), &storage));
     hark_tape_gradient_set(tape, number, storage);
   }
   call->input_gradients[i] = tape_value_at(tape, number)->gradient;
@@ -113,7 +114,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
     if (node->inputs[i] == 0 || !(op->differentiable >> i & 1u) || !tape_value_at(tape, node->inputs[i])->needs_gradient) continue;
     bool passed = false;
     if (is_repeated(node, i)) {
-      call.input_gradients[i] = tape_value_at(tape, node->inputs[i])->tensor;
+      call.input_gradients[i] = tape_gradient_like(&tape_value_at(tape, node->inputs[i])->tensor);
       HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&call.input_gradients[i]), &repeated[i]));
       call.input_gradients[i].data = tape_storage_memory(tape, repeated[i]);
       computed++;

@@ -82,6 +82,13 @@ static inline size_t tape_tensor_bytes(const hark_tensor *tensor) {
   return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
 }
 
+/* Gradients of numbers in bf16 are f32. */
+static inline hark_tensor tape_gradient_like(const hark_tensor *tensor) {
+  hark_tensor gradient = *tensor;
+  if (gradient.type == HARK_BF16) gradient.type = HARK_F32;
+  return gradient;
+}
+
 /* Copies plain data into the tape until the next reset; *out is NULL for 0 bytes. */
 HARK_MUST_CHECK hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_tape_node_add(hark_tape *tape, const tape_node *node);

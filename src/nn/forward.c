@@ -1,13 +1,23 @@
 /* forward.c - steps that all layers share. */
 #include "nn/forward.h"
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
   *out = 0;
   if (id == 0) return HARK_OK;
   const hark_parameter *parameter = hark_parameters_at(forward->parameters, id);
   return hark_tape_leaf(forward->tape, &parameter->weight, forward->training ? &parameter->gradient : NULL, out);
+}
+
+hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark_value *operand) {
+  *operand = x;
+  if (!hark_forward_rounds(forward) || hark_tape_tensor(forward->tape, x)->type == HARK_BF16) return HARK_OK;
+  return hark_tape_apply(forward->tape, &hark_op_round_bf16, NULL, 1, &x, 0, operand);
+}
+
+void hark_forward_operand_release(const hark_forward *forward, hark_value x, hark_value operand) {
+  if (operand != x) hark_tape_release(forward->tape, operand);
 }
 
 hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,

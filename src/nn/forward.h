@@ -45,6 +45,15 @@ typedef struct hark_forward {
 /* The value of a parameter on the tape; 0 for id 0. */
 HARK_MUST_CHECK hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out);
 
+/* The products of linear layers are computed from bf16 operands: in training, if the parameters have roundings. */
+static inline bool hark_forward_rounds(const hark_forward *forward) {
+  return forward->training && forward->parameters->halves.type != HARK_NONE;
+}
+/* What linear layers read in place of x: its rounding to bf16, or x itself. Several layers may read one operand. The caller keeps x. */
+HARK_MUST_CHECK hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark_value *operand);
+/* Releases the operand unless it is x. */
+void hark_forward_operand_release(const hark_forward *forward, hark_value x, hark_value operand);
+
 /* Places of dropout in a model: each has its own random numbers. */
 typedef enum hark_dropout_place {
   HARK_DROPOUT_EMBEDDING,

@@ -127,6 +127,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.has_log_kernel = spec->positional;
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
+  desc.product_type = training ? sizes->product_type : HARK_NONE;
   return hark_attention_plan_create(context, &desc, out);
 }
 
@@ -330,11 +331,14 @@ static hark_status rotate(hark_context *context, const hark_forward *forward, co
 hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                         hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
+  hark_value operand = 0;
   parts[HARK_ATTENTION_FORGET] = 0;
-  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &parts[QUERY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &parts[KEY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &parts[VALUE]));
-  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &parts[HARK_ATTENTION_FORGET]));
+  HARK_TRY(hark_forward_operand(forward, x, &operand));
+  HARK_TRY(hark_linear_apply(forward, &layer->query, operand, &parts[QUERY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->key, operand, &parts[KEY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->value, operand, &parts[VALUE]));
+  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, &parts[HARK_ATTENTION_FORGET]));
+  hark_forward_operand_release(forward, x, operand);
   return layer->rotary_rates == 0 ? rotate(context, forward, layer, parts) : HARK_OK;
 }
 

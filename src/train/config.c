@@ -91,6 +91,11 @@ static const hark_option options[] = {
      NULL},
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step",
      NULL},
+    {"train.precision", "precision", HARK_OPTION_ENUM, AT(train.precision), "f32", "f32|bf16", "train bench config", NULL,
+     "products of linear layers and attention in training: f32, or from bf16 operands with f32 sums, on processors with dot products of "
+     "bf16 "
+     "(AVX512_BF16); weights, checkpoints and evaluations are f32",
+     NULL},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
      "highest learning rate", NULL},
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
