@@ -136,3 +136,11 @@ if(TARGET hark_command)
     install(FILES ${completion}/hark.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
 endif()
+
+# ---- the Python package (python/pyproject.toml): one component, so that its wheel contains nothing else ----
+if(DEFINED SKBUILD AND HARK_SHARED)
+  install(PROGRAMS $<TARGET_FILE:hark_shared> DESTINATION . RENAME libhark${CMAKE_SHARED_LIBRARY_SUFFIX} COMPONENT python)
+  if(TARGET hark_command)
+    install(TARGETS hark_command RUNTIME DESTINATION bin COMPONENT python)
+  endif()
+endif()
