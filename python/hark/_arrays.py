@@ -158,9 +158,18 @@ class Prepared:
         return array if array.dtype == self.result_dtype else array.astype(self.result_dtype)
 
 
+def _empty(layout, dtype):
+    """An array of a layout that layout_like made."""
+    shape, strides = layout
+    if strides == core.contiguous(shape):
+        return numpy.empty(shape, dtype)
+    batch, heads, length, width = shape
+    return numpy.empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
+
+
 def _run(prepared, with_rows, with_saved):
     frame = prepared.frame()
-    out = numpy.empty(frame.out_shape, prepared.dtype)
+    out = _empty((frame.out_shape, frame.out_strides), prepared.dtype)
     rows = numpy.empty(frame.row_shape, prepared.dtype) if with_rows else None
     saved = lib.Memory(frame.saved_bytes if with_saved else 0)
     frame.forward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), _address(rows) if with_rows else 0, saved.address)
@@ -219,7 +228,7 @@ def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance,
         dout = numpy.ascontiguousarray(dout, prepared.dtype)
         frame = prepared.frame()
         names = list(frame.gradients)
-        gradients = {name: numpy.empty(prepared.inputs[name].layout[0], prepared.dtype) for name in names}
+        gradients = {name: _empty(frame.gradient_layouts[name], prepared.dtype) for name in names}
         frame.backward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), 0 if cme else _address(rows), saved.address, _address(dout),
                        core.contiguous(dout.shape), [(name, _address(x)) for name, x in gradients.items()])
         result = {name: prepared.out_of(x.reshape(prepared.inputs[name].given_shape)) for name, x in gradients.items()}

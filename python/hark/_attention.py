@@ -119,6 +119,14 @@ def contiguous(shape):
     return tuple(reversed(strides))
 
 
+def layout_like(shape, strides):
+    """The layout of a result [B, H, L, d]: rows of all heads together, as in [B, L, H, d], where those of the argument are; else contiguous."""
+    batch, heads, length, width = shape
+    if strides[1] < strides[2] and heads > 1 and length > 1:
+        return shape, (max(length * heads * width, 1), max(width, 1), max(heads * width, 1), 1)
+    return shape, contiguous(shape)
+
+
 def _fill(tensor, kind, layout) -> None:
     shape, strides = layout
     tensor.type = kind
@@ -159,6 +167,7 @@ class Frame:
         self.saved_bytes, self.forward_bytes, self.backward_bytes = sizes.saved, sizes.forward_workspace, sizes.backward_workspace
         self.handle, self.plan_address = context.handle.value, self.plan.value
         self._fill_arguments(query, value, sequences)
+        self._fill_gradients()
 
     def _fill_arguments(self, query, value, sequences) -> None:
         self.args = args = s.AttentionArgs(struct_size=ctypes.sizeof(s.AttentionArgs), sequences=sequences)
@@ -169,7 +178,8 @@ class Frame:
         self.out_shape = (*query[:3], value[3])
         self.row_shape = query[:3]
         self.out, self.rows = args.out, args.variance if self.cme else args.log_sum_exp
-        _fill(self.out, self.kind, (self.out_shape, contiguous(self.out_shape)))
+        self.out_strides = layout_like(self.out_shape, self.layouts["query"][1])[1]
+        _fill(self.out, self.kind, (self.out_shape, self.out_strides))
         _fill(self.rows, self.kind, (self.row_shape, contiguous(self.row_shape)))
         self.dout = args.dout
         self.dout_strides = None
@@ -180,13 +190,17 @@ class Frame:
         if self.cme:
             self.report = s.AttentionReport()
             args.report = ctypes.addressof(self.report)
-        self.gradients = {}
+
+    def _fill_gradients(self) -> None:
+        self.gradients, self.gradient_layouts = {}, {}
         for name in GRADIENTS:
             if name in self.layouts:
-                gradient = getattr(args, "d" + name)
-                _fill(gradient, self.kind, (self.layouts[name][0], contiguous(self.layouts[name][0])))
+                shape, strides = self.layouts[name]
+                layout = layout_like(shape, strides) if name in ("query", "key", "value") else (shape, contiguous(shape))
+                gradient = getattr(self.args, "d" + name)
+                _fill(gradient, self.kind, layout)
                 gradient.type = 0
-                self.gradients[name] = gradient
+                self.gradients[name], self.gradient_layouts[name] = gradient, layout
 
     def _set_inputs(self, addresses, hosts, seed) -> None:
         for tensor, address in zip(self.tensors, addresses):
@@ -212,7 +226,7 @@ class Frame:
             self.context.check(status)
 
     def backward(self, addresses, hosts, seed, out, rows, saved, dout, dout_strides, gradients) -> None:
-        """gradients: pairs (name, address) of contiguous results; the others are not computed."""
+        """gradients: pairs (name, address) of results in the frame's gradient_layouts; the others are not computed."""
         self._set_inputs(addresses, hosts, seed)
         args = self.args
         self.out.data = out

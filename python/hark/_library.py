@@ -37,7 +37,8 @@ def _find() -> str:
     raise ImportError(f"hark: there is no libhark in {here}; install the package, or name the library in HARK_LIBRARY")
 
 
-library = ctypes.CDLL(_find())
+path = _find()
+library = ctypes.CDLL(path)
 
 
 def _declare(name, result, *arguments):
@@ -111,10 +112,13 @@ class Context:
 
     FRAMES = 256  # prepared calls that are kept
 
-    def __init__(self, threads: int, backend: str):
+    def __init__(self, threads: int, backend: str, parallel=None):
+        """parallel: an object whose ``address`` is that of a hark_parallel; it lives as long as the context."""
         self.process = os.getpid()
+        self.parallel = parallel
         self.handle = c_void_p()
-        options = s.ContextOptions(struct_size=ctypes.sizeof(s.ContextOptions), threads=threads, backend=backend.encode())
+        options = s.ContextOptions(struct_size=ctypes.sizeof(s.ContextOptions), threads=threads, backend=backend.encode(),
+                                   parallel=parallel.address if parallel else None)
         status = context_create(byref(options), byref(self.handle))
         if status:
             raise error(status, f"hark: backend {backend} with {threads} threads: {status_text(status).decode()}")
@@ -140,10 +144,14 @@ class Context:
         """The prepared call of this key, made by ``make(self, *key)`` when it is new."""
         frame = self.frames.get(key)
         if frame is None:
-            frame = make(self, *key)
-            if len(self.frames) >= self.FRAMES:
-                del self.frames[next(iter(self.frames))]
-            self.frames[key] = frame
+            frame = self.add(key, make(self, *key))
+        return frame
+
+    def add(self, key, frame):
+        """Keeps a prepared call under a key, and returns it."""
+        if len(self.frames) >= self.FRAMES:
+            del self.frames[next(iter(self.frames))]
+        self.frames[key] = frame
         return frame
 
     def __del__(self):
