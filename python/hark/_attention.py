@@ -161,7 +161,7 @@ class Frame:
         desc.has_hierarchical_bias = "hierarchical_bias" in layouts
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
-        self.plan = c_void_p()
+        self.desc, self.plan = desc, c_void_p()
         context.check(lib.attention_plan_create(context.handle, byref(desc), byref(self.plan)))
         sizes = lib.attention_plan_sizes(self.plan)
         self.saved_bytes, self.forward_bytes, self.backward_bytes = sizes.saved, sizes.forward_workspace, sizes.backward_workspace

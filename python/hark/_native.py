@@ -25,3 +25,7 @@ if available:
     team_create.restype, team_create.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int)
     team_destroy = library.hark_python_team_destroy
     team_destroy.restype, team_destroy.argtypes = None, (ctypes.c_void_p,)
+
+#: XLA's handlers, or None: a library that was built without XLA's headers has none.
+xla_forward = getattr(library, "hark_python_xla_forward", None)
+xla_backward = getattr(library, "hark_python_xla_backward", None)
