@@ -189,6 +189,7 @@ def operator_arguments(words=PLAIN, gradients=True, **more):
 HIERARCHICAL = ("hierarchical", True, *PLAIN[2:11], 2, *PLAIN[12:])
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck reads it
 @pytest.mark.parametrize("words, more", [(PLAIN, {}), (HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}),
                                          (PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()})], ids=["dense", "hierarchical", "bias"])
 def test_opcheck_forward(words, more):
@@ -244,7 +245,7 @@ def test_vmap_folds():
 
 
 @pytest.mark.parametrize("name", ["attention_bias", "log_kernel"])
-def test_gradients_of_examples(name):
+def test_examples_have_gradients(name):
     q, k, v = (torch.randn(3, *x.shape, dtype=torch.float64) for x in rows())
     table = random(1, H, L, L) if name == "attention_bias" else -random(H, 16).abs()
 
@@ -353,7 +354,7 @@ def test_other_devices_are_refused():
 
 
 def test_out_of_memory_is_a_memory_error():
-    big = torch.empty(1, dtype=torch.float32).expand(1, 1, 1 << 40, 8)
+    big = torch.zeros(8).expand(1, 1, 1 << 40, 8)
     q = torch.zeros(1, 1, 1, 8)
-    with pytest.raises((MemoryError, ValueError)):
-        attention(big, q, q, structure="dense")
+    with pytest.raises(MemoryError):
+        attention(big, q, q)

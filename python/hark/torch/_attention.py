@@ -122,12 +122,24 @@ def _seed(seed) -> int:
 
 def attention(words, tensors, hosts, seed, with_rows):
     """Output and rows of any arguments. words: of core.options; tensors: of core.INPUTS; hosts: key_lengths, segments, offsets."""
-    compiling = torch.compiler.is_compiling()
-    if not compiling and hosts is _frames._NO_HOSTS and _is_plain(tensors) and not torch.is_autocast_enabled("cpu"):
+    if type(seed) is not int or seed < 0:
+        seed = _seed(seed)
+    if torch.compiler.is_compiling():
+        return _general(words, tensors, hosts, seed, with_rows, True)
+    try:
+        return _run(words, tensors, hosts, seed, with_rows)
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error):
+            raise MemoryError(f"attention: {str(error).splitlines()[0]}") from error
+        raise
+
+
+def _run(words, tensors, hosts, seed, with_rows):
+    if hosts is _frames._NO_HOSTS and _is_plain(tensors) and not torch.is_autocast_enabled("cpu"):
         found = _known(words, tensors)
         if found is not None:
             return _eager.run(found, words, tensors, _frames._NO_HOSTS, seed, with_rows)
-    return _general(words, tensors, hosts, _seed(seed), with_rows, compiling)
+    return _general(words, tensors, hosts, seed, with_rows, False)
 
 
 def _known(words, tensors):
@@ -147,13 +159,13 @@ def _general(words, tensors, hosts, seed, with_rows, compiling):
     for name, x in zip(core.INPUTS[:3], tensors):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"attention: {name} is {type(x).__name__}, expected torch.Tensor")
+    words = _registered.words(words)
     tensors, result_type = _convert(tensors)
     dtype = tensors[0].dtype
     tensors = tuple([_usable(i, None if x is None else _as_tensor(core.INPUTS[i], x, dtype), dtype) for i, x in enumerate(tensors)])
     run = _eager.attention if not compiling and _is_plain((*tensors, *hosts)) else _registered.attention
     if run is _registered.attention:
         _frames.check(tensors, hosts)
-        words = _registered.words(words)
     out, rows = run(words, tensors, hosts, seed, with_rows)
     if result_type is not None:
         out, rows = out.to(result_type), None if rows is None else rows.to(result_type)

@@ -83,8 +83,6 @@ def make_frame(context, words, tensors, hosts, gradients: bool) -> core.Frame:
     """Checks everything and makes the frame of one call."""
     check(tensors, hosts)
     as_number = takes_sigma_as_number(words, tensors)
-    if as_number and tensors[SIGMA].numel() != 1:
-        raise ValueError(f"attention: sigma has shape {list(tensors[SIGMA].shape)}; normalisation 'softmax' takes one sigma")
     uses = [i for i, x in enumerate(tensors) if x is not None and not (as_number and i == SIGMA)]
     names = [name for name, host in zip(core.HOST, hosts) if host is not None]
     sequences = 0 if hosts[1] is None else hosts[1].shape[0] - 1
@@ -98,6 +96,8 @@ def make_frame(context, words, tensors, hosts, gradients: bool) -> core.Frame:
 
 def _key(words, tensors, hosts, gradients):
     if tensors[SIGMA] is not None and takes_sigma_as_number(words, tensors):
+        if tensors[SIGMA].numel() != 1:
+            raise ValueError(f"attention: sigma has shape {list(tensors[SIGMA].shape)}; normalisation 'softmax' takes one sigma")
         words = (*words[:SIGMA_NUMBER], tensors[SIGMA].item(), *words[SIGMA_NUMBER + 1:])
     return words, layouts_of(tensors), tuple([x.shape for x in hosts if x is not None]), tuple([x is None for x in hosts]), gradients
 

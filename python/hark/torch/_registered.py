@@ -97,17 +97,18 @@ def _backward_fake(dout, out, rows, saved, *arguments):
 def _setup(ctx, inputs, output):
     tensors, hosts, _ = _split(inputs)
     out, rows, saved = output
-    if not inputs[-2]:
-        raise RuntimeError("hark::attention: gradients were requested of a call with gradients=False")
+    ctx.prepared = inputs[-2]
     ctx.words, ctx.seed = tuple(inputs[TENSORS + HOSTS:TENSORS + HOSTS + WORDS]), inputs[-3]
     ctx.mark_non_differentiable(rows, saved)
     ctx.save_for_backward(*tensors, *hosts, out, rows, saved)
 
 
-def _differentiate(ctx, dout, *_):
+def _differentiate(ctx, dout, *_, call=torch.ops.hark.attention_backward):
+    if not ctx.prepared:
+        raise RuntimeError("hark::attention: gradients are requested of a call with gradients=False")
     *given, out, rows, saved = ctx.saved_tensors
     needs = [bool(x) for x in ctx.needs_input_grad[:TENSORS]]
-    gradients = torch.ops.hark.attention_backward(dout, out, rows, saved, *given, *ctx.words, ctx.seed, needs)
+    gradients = call(dout, out, rows, saved, *given, *ctx.words, ctx.seed, needs)
     return *[x if needed else None for x, needed in zip(gradients, needs)], *[None] * (HOSTS + WORDS + 3)
 
 
@@ -117,6 +118,41 @@ def _refuse(ctx, *_):
 
 torch.library.register_autograd("hark::attention", _differentiate, setup_context=_setup, lib=library)
 torch.library.register_autograd("hark::attention_backward", _refuse, lib=library)
+
+
+# ---- torch.func: autograd of the dispatcher does not know its levels, functions with a setup_context do ----
+
+
+class _Backward(torch.autograd.Function):
+    """hark::attention_backward, whose own gradient is refused."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*arguments):
+        return tuple(torch.ops.hark.attention_backward(*arguments))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    backward = staticmethod(_refuse)
+
+
+class _Forward(torch.autograd.Function):
+    """hark::attention."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*arguments):
+        return torch.ops.hark.attention(*arguments)
+
+    setup_context = staticmethod(_setup)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return _differentiate(ctx, *gradients, call=_Backward.apply)
 
 
 # ---- torch.vmap: the examples are folded into the batch where that is possible, else they are computed one by one ----
@@ -230,6 +266,8 @@ def words(given):
 
 def attention(words, tensors, hosts, seed, with_rows):
     """Output and rows (or None), through PyTorch's dispatcher."""
-    gradients = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in tensors])
-    out, rows, _ = torch.ops.hark.attention(*tensors, *hosts, *words, seed, gradients, with_rows)
+    transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    gradients = transformed or (torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in tensors]))
+    call = _Forward.apply if transformed else torch.ops.hark.attention
+    out, rows, _ = call(*tensors, *hosts, *words, seed, gradients, with_rows)
     return out, rows if with_rows else None
