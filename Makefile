@@ -45,7 +45,7 @@ test-python: build
 	@sh scripts/test-python.sh $(BUILD)
 
 wheel:
-	@python3 -m pip wheel -q --no-deps --wheel-dir $(BUILD)/wheels ./python && ls -l $(BUILD)/wheels
+	@sh scripts/make-wheel.sh $(BUILD)
 
 demo: install-dependencies
 	@$(MAKE) --no-print-directory build

@@ -110,6 +110,23 @@ def check_shapes(query, key, value) -> None:
             raise ValueError(f"attention: {name} has shape {list(shape)}, expected [{letters}]")
 
 
+def check_terms(shapes, options: Options) -> None:
+    """Refuses shapes of terms before a computation; shapes: by name, with all dimensions. The library checks them again when it computes."""
+    batch, heads, queries, _ = shapes["query"]
+    keys = shapes["key"][2]
+    block = options.hierarchy_block or 16
+    expected = {
+        "mask": (batch, heads, queries, keys), "attention_bias": (batch, heads, queries, keys), "log_kernel": (heads, None),
+        "forget": (batch, heads, keys), "hierarchical_bias": (heads, 4 * block - 1), "query_mask": (batch, queries), "ridge": (heads,), "sigma": (heads,),
+    }
+    whole = {"forget": 3, "hierarchical_bias": 1}  # as many of the last dimensions are not repeated
+    for name, shape in shapes.items():
+        for i, extent in enumerate(expected.get(name, ())):
+            repeated = shape[i] == 1 and len(shape) - i > whole.get(name, 0)
+            if extent is not None and shape[i] != extent and not repeated:
+                raise ValueError(f"attention: {name} has shape {list(shape)}, expected {['any' if n is None else n for n in expected[name]]}")
+
+
 def contiguous(shape):
     """Strides, in elements, of contiguous rows."""
     strides, step = [], 1

@@ -132,8 +132,9 @@ def _empty(tensor):
 class _Run:
     """One call of a record: attributes, inputs, what infer described, and the memory of all of it."""
 
-    def __init__(self, operator, inputs, attributes):
-        self.operator, self.keep = operator, []
+    def __init__(self, operator, inputs, attributes, context=lib.context):
+        """context: a function that returns the calling thread's context."""
+        self.operator, self.keep, self.context_of = operator, [], context
         name, record = operator.name, operator._record
         if not record.input_minimum <= len(inputs) <= record.input_maximum:
             raise TypeError(f"{name}: {len(inputs)} inputs, expected {record.input_minimum} to {record.input_maximum}")
@@ -147,7 +148,7 @@ class _Run:
             if array is not None and record.updates >> index & 1 and array is not given:
                 raise ValueError(f"{name}: input {index} is changed by the call, expected a contiguous array")
             self.inputs.append(array)
-        self.context = lib.context()
+        self.context = context()
         self.inferred = s.Inferred()
         self.context.check(record.infer(self.context.handle, call.attributes, call.inputs, len(inputs), byref(self.inferred)))
 
@@ -162,11 +163,12 @@ class _Run:
         self.context.check(lib.operator_forward(self.context.handle, byref(call)))
         return self.outputs[0] if len(self.outputs) == 1 else tuple(self.outputs)
 
-    def backward(self, gradients):
+    def backward(self, gradients, needs=None):
+        """needs: a flag for each input; default: all that have gradients."""
         call, name, record = self.call, self.operator.name, self.operator._record
         if len(gradients) > record.output_count:
             raise TypeError(f"{name}: {len(gradients)} gradients, expected at most {record.output_count}")
-        context = lib.context()  # the calling thread may be another one
+        context = self.context_of()  # the calling thread may be another one
         keep = []
         for index, given in enumerate(gradients):
             call.output_gradients[index], array = _describe(name, index, given)
@@ -176,7 +178,7 @@ class _Run:
                                  f"{self.outputs[index].dtype} {list(self.outputs[index].shape)}")
         result = []
         for index, array in enumerate(self.inputs):
-            requested = array is not None and record.differentiable >> index & 1 and array.dtype.kind == "f"
+            requested = array is not None and record.differentiable >> index & 1 and array.dtype.kind == "f" and (needs is None or needs[index])
             call.input_gradients[index] = s.Tensor()
             if requested:
                 core._fill(call.input_gradients[index], lib.TYPE_OF_DTYPE[array.dtype], (array.shape, core.contiguous(array.shape)))

@@ -38,7 +38,7 @@ def term(name, structure):
     table = 4 * STRUCTURES[structure].get("hierarchy_block", 2) - 1
     return {
         "rbf": ({"kernel": "rbf"}, {"sigma": jnp.array([1.3])}),
-        "log_kernel": ({}, {"log_kernel": -abs(random(H, 32))}),
+        "log_kernel": ({}, {"log_kernel": jnp.outer(jnp.linspace(-0.3, -0.1, H), jnp.arange(32.0))}),  # positive definite, as cme needs
         "attention_bias": ({}, {"attention_bias": random(1, H, L, L)}),
         "forget": ({}, {"forget": random(B, H, L) + 1}),
         "hierarchical_bias": ({}, {"hierarchical_bias": random(H, table)}),
@@ -184,7 +184,9 @@ WRONG = [
     ({"attention_bias": jnp.ones((L, L), "f4")}, TypeError, "attention_bias"),
     ({"key_lengths": jnp.array([1.5, 2])}, TypeError, "key_lengths"),
     ({"key_lengths": [1]}, ValueError, "key_lengths"),
-    ({"key_lengths": [1, L + 1]}, ValueError, "key_lengths"),
+    ({"key_lengths": [1, L + 1]}, (ValueError, RuntimeError), "key_lengths"),  # found when the program runs
+    ({"log_kernel": jnp.ones((3, 16))}, ValueError, "log_kernel"),
+    ({"attention_bias": jnp.ones((3, L, L))}, ValueError, "attention_bias"),
     ({"offsets": [0]}, ValueError, "offsets"),
     ({"seed": -1}, ValueError, "seed"),
     ({"forget": jnp.ones((B, H, L))}, ValueError, "forget"),

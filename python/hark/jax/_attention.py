@@ -288,6 +288,7 @@ def call(words, tensors, hosts, seed, return_log_sum_exp, return_variance):
     arrays = {**{n: tensors[n] for n in core.INPUTS if n in tensors}, **{n: numbers[n] for n in core.HOST if n in numbers}, "seed": _seed(seed)}
     with_rows = return_log_sum_exp or return_variance
     static = Static(core.options(**words), tuple(arrays), with_rows)
+    core.check_terms({name: x.shape for name, x in tensors.items()}, static.options)
     out, rows = _attention(static, tuple(arrays.values()))
     out = out.astype(result_type)
     return (out, jax.lax.stop_gradient(rows).astype(result_type)) if with_rows else out

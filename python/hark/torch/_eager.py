@@ -1,7 +1,10 @@
 """The direct path: autograd around a frame, without PyTorch's dispatcher, for plain tensors outside of transformations."""
+from typing import NamedTuple, Tuple
+
 import torch
 
-from . import _frames
+from .. import _attention as core
+from . import _frames, _threads
 
 MESSAGE = "hark.torch.attention: second derivatives are not available; its gradients have none (create_graph, hessian, double backward)"
 
@@ -18,36 +21,66 @@ class _Once(torch.autograd.Function):
         raise RuntimeError(MESSAGE)
 
 
+class Call(NamedTuple):
+    """What is common to a forward and its backward, apart from tensors. present: the places of those that are there."""
+
+    frame: core.Frame
+    words: tuple
+    hosts: tuple
+    seed: int
+    with_rows: bool
+    present: Tuple[int, ...]
+
+
 class Attention(torch.autograd.Function):
-    """(out, rows) of call = (frame, words, hosts, seed, with_rows) and the eleven tensors."""
+    """(out, rows) or out of a Call and of the tensors that are present."""
 
     @staticmethod
-    def forward(ctx, call, *tensors):
-        frame, _, hosts, seed, with_rows = call
-        out, rows, saved = _frames.forward(frame, tensors, hosts, seed, with_rows or not frame.cme)
+    def forward(ctx, call, *present):
+        frame = call.frame
+        out, rows, saved = _frames.forward(frame, _all(call.present, present), call.hosts, call.seed, call.with_rows or not frame.cme)
         ctx.call = call
-        ctx.save_for_backward(*tensors, out, rows, saved)
-        if not with_rows:
+        ctx.results = rows, saved  # without gradients, and of no use to anyone else
+        ctx.save_for_backward(*present, out)
+        if not call.with_rows:
             return out
         ctx.mark_non_differentiable(rows)
         return out, rows
 
     @staticmethod
     def backward(ctx, dout, *_):
-        frame, words, hosts, seed, _ = ctx.call
-        *tensors, out, rows, saved = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                gradients = _gradients(ctx, frame, words, hosts, seed, tensors, out, rows, saved, dout)
-            causes = [x for x in (dout, *tensors) if x is not None]
-            return None, *[None if x is None else _Once.apply(x, *causes) for x in gradients]
-        return None, *_gradients(ctx, frame, words, hosts, seed, tensors, out, rows, saved, dout)
+        if not torch.is_grad_enabled():
+            return _gradients(ctx, dout, ctx.saved_tensors)
+        saved = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = _gradients(ctx, dout, saved)
+        return tuple([None if x is None else _Once.apply(x, dout, *saved) for x in gradients])
 
 
-def _gradients(ctx, frame, words, hosts, seed, tensors, out, rows, saved, dout):
-    if frame.context is not _frames._threads.context():  # another thread, or another number of threads
-        frame = _frames.frame_of(words, tensors, hosts, True)
-    return _frames.backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, ctx.needs_input_grad[1:])
+def _all(places, present):
+    """The tuple of all tensors, None for absent ones."""
+    if len(present) == 3:
+        return (*present, *_ABSENT)
+    tensors = [None] * len(core.INPUTS)
+    for i, x in zip(places, present):
+        tensors[i] = x
+    return tensors
+
+
+_THREE = (0, 1, 2)
+_ABSENT = (None,) * (len(core.INPUTS) - 3)
+
+
+def _gradients(ctx, dout, kept):
+    """Gradients of the call (None) and of the tensors that are present."""
+    call = ctx.call
+    rows, saved = ctx.results
+    tensors, needs = _all(call.present, kept[:-1]), _all(call.present, ctx.needs_input_grad[1:])
+    frame = call.frame
+    if frame.context is not _threads.context():  # another thread, or another number of threads
+        frame = _frames.frame_of(call.words, tensors, call.hosts, True)
+    found = _frames.backward(frame, call.words, tensors, call.hosts, call.seed, kept[-1], rows, saved, dout, needs)
+    return None, *[found[i] for i in call.present]
 
 
 def differentiates(tensors) -> bool:
@@ -59,7 +92,8 @@ def run(frame, words, tensors, hosts, seed, with_rows):
     """Output and rows (or None) of a frame that was found for these arguments."""
     if frame.forward_only:
         return _frames.forward(frame, tensors, hosts, seed, with_rows)[:2]
-    result = Attention.apply((frame, words, hosts, seed, with_rows), *tensors)
+    present = _THREE if len(frame.uses) == 3 and tensors[_frames.SIGMA] is None else tuple([i for i, x in enumerate(tensors) if x is not None])
+    result = Attention.apply(Call(frame, words, hosts, seed, with_rows, present), *[tensors[i] for i in present])
     return result if with_rows else (result, None)
 
 

@@ -129,8 +129,7 @@ _NO_HOSTS = (None, None, None, None)
 
 
 def empty(layout, dtype):
-    shape, strides = layout
-    return torch.empty_strided(shape, strides, dtype=dtype)
+    return torch.empty_strided(*layout, dtype=dtype)
 
 
 def forward(frame, tensors, hosts, seed, with_rows):
@@ -156,8 +155,8 @@ def sigma_gradient(sigma, query, dquery, key, dkey):
 
 def backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, needs):
     """The gradients in the order of tensors; None where not needed. needs: a flag for each."""
-    if dout.stride(-1) != 1 or dout.dtype != frame.dtype:
-        dout = dout.to(frame.dtype).contiguous()
+    if dout.stride(-1) != 1:
+        dout = dout.contiguous()
     of_sigma = needs[SIGMA] and takes_sigma_as_number(words, tensors)
     result = [None] * len(tensors)
     pairs = []

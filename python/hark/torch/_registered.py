@@ -78,7 +78,9 @@ def _forward_fake(*arguments):
     query, _, value = tensors[:3]
     cme = words[_frames.NORMALISATION] == "cme"
     if _is_static((*tensors, *hosts)):
-        saved = _frame_in_fake(words, tensors, hosts, gradients).saved_bytes
+        frame = _frame_in_fake(words, tensors, hosts, gradients)
+        core.check_terms({name: tuple(x.shape) for name, x in zip(core.INPUTS, tensors) if x is not None}, frame.options)
+        saved = frame.saved_bytes
     else:
         _frames.check(tensors, hosts)
         saved = torch.library.get_ctx().new_dynamic_size() if gradients else 0
