@@ -7,11 +7,14 @@
 the definition. ``hark.op(name)`` is every operator of the library. ``hark.torch`` has the same for PyTorch, imported only when asked for.
 """
 from . import _arrays, _library, reference
+from ._models import load
 from ._operators import op
+from ._runs import runs
+from ._train import train
 from ._library import set_threads, threads
 
 __version__ = _library.version().decode()
-__all__ = ["attention", "attention_vjp", "op", "reference", "set_threads", "threads"]
+__all__ = ["attention", "attention_vjp", "load", "op", "reference", "runs", "set_threads", "threads", "train"]
 
 
 def attention(query, key, value, *, return_log_sum_exp=False, return_variance=False, **words):
