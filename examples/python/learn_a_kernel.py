@@ -18,8 +18,8 @@ def smooth(kernel, values):
 
 def main(steps=200):
     torch.manual_seed(0)
-    true = PositionalKernel(f"decay(l=40)*periodic(l=0.7,tau={PERIOD})")
-    learned = PositionalKernel("decay(l=20)*periodic(l=1,tau=10)")
+    true = PositionalKernel(f"decay(l=40)*periodic(tau={PERIOD})")
+    learned = PositionalKernel("decay(l=20)*periodic(tau=10)")
     optimiser = torch.optim.Adam(learned.parameters(), 0.03)
     losses = []
     for _ in range(steps):

@@ -4,6 +4,7 @@ A context is used by one thread at a time, so every Python thread has its own, o
 process that was forked makes new ones: the threads of its parent's contexts do not exist in it.
 """
 import ctypes
+import glob
 import os
 import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int64, c_void_p
@@ -29,11 +30,10 @@ def _find() -> str:
     if chosen:
         return chosen
     here = os.path.dirname(os.path.abspath(__file__))
-    for name in ("libhark.so", "libhark.dylib"):
-        for folder in (here, os.path.join(here, "..", "..", "build")):  # an installed package; a checkout that was built
-            path = os.path.join(folder, name)
-            if os.path.isfile(path):
-                return path
+    for folder in (here, os.path.join(here, "..", "..", "build")):  # an installed package; a checkout that was built
+        found = sorted(glob.glob(os.path.join(folder, "libhark.so*")) + glob.glob(os.path.join(folder, "libhark.*dylib")))
+        if found:
+            return found[0]
     raise ImportError(f"hark: there is no libhark in {here}; install the package, or name the library in HARK_LIBRARY")
 
 
