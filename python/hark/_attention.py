@@ -209,7 +209,7 @@ class Frame:
             args.report = ctypes.addressof(self.report)
 
     def _fill_gradients(self) -> None:
-        self.gradients, self.gradient_layouts = {}, {}
+        self.gradients, self.gradient_layouts, self.requested = {}, {}, []
         for name in GRADIENTS:
             if name in self.layouts:
                 shape, strides = self.layouts[name]
@@ -253,17 +253,22 @@ class Frame:
         if dout_strides != self.dout_strides:
             _fill(self.dout, self.kind, (self.out_shape, dout_strides))
             self.dout_strides = dout_strides
-        for gradient in self.gradients.values():
-            gradient.type = 0
+        self._request([name for name, _ in gradients])
         for name, address in gradients:
-            gradient = self.gradients[name]
-            gradient.type, gradient.data = self.kind, address
+            self.gradients[name].data = address
         args.saved = saved
         memory = self.context.workspace(self.backward_bytes)
         args.workspace = memory.address
         status = lib.attention_backward(self.handle, self.plan_address, self.address)
         if status:
             self.context.check(status)
+
+    def _request(self, names) -> None:
+        """Which gradients the next backward computes."""
+        if names != self.requested:
+            for name, gradient in self.gradients.items():
+                gradient.type = self.kind if name in names else 0
+            self.requested = names
 
     def close(self) -> None:
         """Destroys the plan, once; called before the context is destroyed."""

@@ -41,7 +41,7 @@ class Attention(torch.autograd.Function):
         out, rows, saved = _frames.forward(frame, _all(call.present, present), call.hosts, call.seed, call.with_rows or not frame.cme)
         ctx.call = call
         ctx.results = rows, saved  # without gradients, and of no use to anyone else
-        ctx.save_for_backward(*present, out)
+        ctx.save_for_backward(*present, out.detach())
         if not call.with_rows:
             return out
         ctx.mark_non_differentiable(rows)

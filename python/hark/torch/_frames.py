@@ -18,6 +18,7 @@ BYTES = (3, 8)  # mask, query_mask
 UNIT_STRIDE = (0, 1, 2, 5, 7, 9, 10)
 SUMMED = (4, 5, 7, 9, 10)  # floating-point arguments that may have fewer dimensions: attention_bias and the tables of heads
 SIGMA = 10
+_NO_HOSTS = (None, None, None, None)
 NORMALISATION, KERNEL, SIGMA_NUMBER = 2, 3, 5  # places in words
 
 
@@ -99,7 +100,8 @@ def _key(words, tensors, hosts, gradients):
         if tensors[SIGMA].numel() != 1:
             raise ValueError(f"attention: sigma has shape {list(tensors[SIGMA].shape)}; normalisation 'softmax' takes one sigma")
         words = (*words[:SIGMA_NUMBER], tensors[SIGMA].item(), *words[SIGMA_NUMBER + 1:])
-    return words, layouts_of(tensors), tuple([x.shape for x in hosts if x is not None]), tuple([x is None for x in hosts]), gradients
+    of_hosts = None if hosts is _NO_HOSTS else tuple([None if x is None else x.shape for x in hosts])
+    return words, layouts_of(tensors), of_hosts, gradients
 
 
 def known(words, tensors, hosts, gradients: bool) -> Optional[core.Frame]:
@@ -123,9 +125,6 @@ def _addresses(frame, tensors):
 
 def _host_addresses(hosts):
     return [(name, x.data_ptr()) for name, x in zip(core.HOST, hosts) if x is not None]
-
-
-_NO_HOSTS = (None, None, None, None)
 
 
 def empty(layout, dtype):
@@ -165,7 +164,7 @@ def backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, needs):
         if index not in BYTES and (needs[index] or (of_sigma and index < 2)):
             result[index] = gradient = empty(frame.gradient_layouts[name], frame.dtype)
             pairs.append((name, gradient.data_ptr()))
-    frame.backward(_addresses(frame, tensors), _host_addresses(hosts), seed, out.data_ptr(), 0 if rows is None or frame.cme else rows.data_ptr(),
+    frame.backward(_addresses(frame, tensors), () if hosts is _NO_HOSTS else _host_addresses(hosts), seed, out.data_ptr(), 0 if rows is None or frame.cme else rows.data_ptr(),
                    0 if saved is None else saved.data_ptr(), dout.data_ptr(), dout.stride(), pairs)
     if of_sigma:
         exp = words[KERNEL] != "rbf"
