@@ -163,6 +163,26 @@ def _backward(static):
 # ---- the function with its gradient ----
 
 
+def _refuse(static, arrays, tangents):
+    raise TypeError("hark.jax.attention: second derivatives are not available; its gradients have none")
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _gradients(static, *arrays):
+    """The gradients, which have none themselves."""
+    return _backward(static)(*arrays)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _forward_of_gradients(static, *arrays):
+    """The forward of a call whose gradients are requested: it is differentiated again only for second derivatives."""
+    return _forward(static, True)(*arrays)
+
+
+_gradients.defjvp(_refuse)
+_forward_of_gradients.defjvp(_refuse)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(static, arrays):
     results = _forward(static, False)(*arrays)
@@ -170,14 +190,14 @@ def _attention(static, arrays):
 
 
 def _attention_forward(static, arrays):
-    results = _forward(static, True)(*arrays)
+    results = _forward_of_gradients(static, *arrays)
     rows = results[1] if len(results) == 3 else jnp.zeros(0, results[0].dtype)
     return (results[0], rows if static.with_rows else None), (arrays, results[0], rows, results[-1])
 
 
 def _attention_backward(static, kept, cotangents):
     arrays, out, rows, saved = kept
-    found = _backward(static)(cotangents[0], out, rows, saved, *arrays)
+    found = _gradients(static, cotangents[0], out, rows, saved, *arrays)
     of_name = dict(zip(_differentiable(static), found))
     return (tuple(of_name.get(name) for name in static.names),)
 
