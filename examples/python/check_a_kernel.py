@@ -1,5 +1,6 @@
 """Compares an implementation of attention, forward and gradients, with hark's definition in float64. Here it is PyTorch's own attention:
 replace `kernel` by yours."""
+
 import numpy
 import torch
 

@@ -1,4 +1,5 @@
 """A flax module with hierarchical attention, trained for some steps: predict the token of eight positions before."""
+
 import jax
 import jax.numpy as jnp
 import optax

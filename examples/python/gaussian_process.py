@@ -1,5 +1,6 @@
-"""Gaussian-process regression is kernel ridge attention: queries are where to predict, keys where values are known. The mean and the variance
-are compared with scikit-learn's."""
+"""Gaussian-process regression is kernel ridge attention: queries are where to predict, keys where values are known. The mean and the
+variance are compared with scikit-learn's."""
+
 import numpy
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF

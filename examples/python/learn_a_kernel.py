@@ -1,8 +1,9 @@
 """Learns a kernel of the token distance on a CPU: the gradient of a bias of positions, which FlexAttention has only on GPUs.
 
-Targets are a smoothing of random values with a decaying periodic kernel. The attention has no queries or keys, only the kernel, which must find
-the period. Writes learn_a_kernel.svg where matplotlib is installed.
+Targets are a smoothing of random values with a decaying periodic kernel. The attention has no queries or keys, only the kernel, which must
+find the period. Writes learn_a_kernel.svg where matplotlib is installed.
 """
+
 import torch
 
 import hark.torch

@@ -1,7 +1,8 @@
 """A small GPT in PyTorch. One line decides which attention it has: --attention sdpa (PyTorch's), dense or hierarchical (hark's).
 
-    python train_gpt.py --data book.txt --attention hierarchical --context 4096 --layers 6 --width 384
+python train_gpt.py --data book.txt --attention hierarchical --context 4096 --layers 6 --width 384
 """
+
 import argparse
 import resource
 import time

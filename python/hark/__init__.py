@@ -7,6 +7,7 @@
 the definition. ``hark.op(name)`` is every operator of the library. ``hark.load`` loads trained models, ``hark.runs`` reads metrics of runs,
 ``hark.train`` trains. ``hark.torch`` and ``hark.jax`` have attention for PyTorch and JAX; they are imported only when asked for.
 """
+
 from typing import Any, Optional
 
 from . import _arrays, _library, reference
@@ -20,13 +21,42 @@ __version__ = _library.version().decode()
 __all__ = ["attention", "attention_vjp", "load", "op", "reference", "runs", "set_threads", "threads", "train"]
 
 
-def attention(query: Any, key: Any, value: Any, *, structure: str = "dense", causal: bool = False, normalisation: str = "softmax", kernel: str = "exp",
-              scale: Optional[float] = None, sigma: Any = None, ridge: Any = None, ridge_power: float = 0.0, bound: float = 0.0, unit: bool = False,
-              window: Optional[int] = None, hierarchy_block: int = 16, partition: str = "neighbour", coarse_query: str = "default",
-              interpolation: str = "constant", key_lengths: Any = None, segments: Any = None, offsets: Any = None, mask: Any = None,
-              query_mask: Any = None, attention_bias: Any = None, hierarchical_bias: Any = None, log_kernel: Any = None, forget: Any = None,
-              query_offset: Optional[int] = None, dropout: float = 0.0, seed: int = 0, return_log_sum_exp: bool = False,
-              return_variance: bool = False, normalization: Optional[str] = None):
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    structure: str = "dense",
+    causal: bool = False,
+    normalisation: str = "softmax",
+    kernel: str = "exp",
+    scale: Optional[float] = None,
+    sigma: Any = None,
+    ridge: Any = None,
+    ridge_power: float = 0.0,
+    bound: float = 0.0,
+    unit: bool = False,
+    window: Optional[int] = None,
+    hierarchy_block: int = 16,
+    partition: str = "neighbour",
+    coarse_query: str = "default",
+    interpolation: str = "constant",
+    key_lengths: Any = None,
+    segments: Any = None,
+    offsets: Any = None,
+    mask: Any = None,
+    query_mask: Any = None,
+    attention_bias: Any = None,
+    hierarchical_bias: Any = None,
+    log_kernel: Any = None,
+    forget: Any = None,
+    query_offset: Optional[int] = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    return_log_sum_exp: bool = False,
+    return_variance: bool = False,
+    normalization: Optional[str] = None,
+):
     """Attention of queries on keys and values.
 
     Arguments
@@ -65,12 +95,35 @@ def attention(query: Any, key: Any, value: Any, *, structure: str = "dense", cau
     Raises ValueError (shapes, words, numbers, contradicting arguments), TypeError (types), MemoryError, and FloatingPointError where
     ``cme`` meets numbers that are not finite. The message names the argument.
     """
-    words = {"structure": structure, "causal": causal, "normalisation": normalization or normalisation, "kernel": kernel, "scale": scale,
-             "sigma": sigma, "ridge": ridge, "ridge_power": ridge_power, "bound": bound, "unit": unit, "window": window,
-             "hierarchy_block": hierarchy_block, "partition": partition, "coarse_query": coarse_query, "interpolation": interpolation,
-             "key_lengths": key_lengths, "segments": segments, "offsets": offsets, "mask": mask, "query_mask": query_mask,
-             "attention_bias": attention_bias, "hierarchical_bias": hierarchical_bias, "log_kernel": log_kernel, "forget": forget,
-             "query_offset": query_offset, "dropout": dropout, "seed": seed}
+    words = {
+        "structure": structure,
+        "causal": causal,
+        "normalisation": normalization or normalisation,
+        "kernel": kernel,
+        "scale": scale,
+        "sigma": sigma,
+        "ridge": ridge,
+        "ridge_power": ridge_power,
+        "bound": bound,
+        "unit": unit,
+        "window": window,
+        "hierarchy_block": hierarchy_block,
+        "partition": partition,
+        "coarse_query": coarse_query,
+        "interpolation": interpolation,
+        "key_lengths": key_lengths,
+        "segments": segments,
+        "offsets": offsets,
+        "mask": mask,
+        "query_mask": query_mask,
+        "attention_bias": attention_bias,
+        "hierarchical_bias": hierarchical_bias,
+        "log_kernel": log_kernel,
+        "forget": forget,
+        "query_offset": query_offset,
+        "dropout": dropout,
+        "seed": seed,
+    }
     return _arrays.attention(query, key, value, words, return_log_sum_exp, return_variance)
 
 

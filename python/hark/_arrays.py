@@ -1,4 +1,5 @@
 """hark.attention for NumPy arrays, and its gradients."""
+
 from typing import NamedTuple
 
 import numpy
@@ -6,8 +7,19 @@ import numpy
 from . import _attention as core
 from . import _library as lib
 
-_RANKS = {"query": 4, "key": 4, "value": 4, "mask": 4, "attention_bias": 4, "log_kernel": 2, "forget": 3, "hierarchical_bias": 2,
-          "query_mask": 2, "ridge": 1, "sigma": 1}
+_RANKS = {
+    "query": 4,
+    "key": 4,
+    "value": 4,
+    "mask": 4,
+    "attention_bias": 4,
+    "log_kernel": 2,
+    "forget": 3,
+    "hierarchical_bias": 2,
+    "query_mask": 2,
+    "ridge": 1,
+    "sigma": 1,
+}
 _BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma")
 _UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma")
 _HALVES = ("float16", "bfloat16")
@@ -122,8 +134,10 @@ class Prepared:
         if compute is not None:  # every floating-point argument is converted
             dtype = numpy.dtype(compute)
         self.dtype = dtype
-        arrays = {name: (x if x.dtype.kind in "bui" or (x.dtype == dtype) or (compute is None and x.dtype != first) else x.astype(dtype))
-                  for name, x in self.given.items()}
+        arrays = {
+            name: (x if x.dtype.kind in "bui" or (x.dtype == dtype) or (compute is None and x.dtype != first) else x.astype(dtype))
+            for name, x in self.given.items()
+        }
         for name in ("query", "key", "value"):
             if arrays[name].ndim != 4:
                 core.check_shapes(*[arrays[n].shape for n in ("query", "key", "value")])
@@ -172,7 +186,9 @@ def _run(prepared, with_rows, with_saved):
     out = _empty((frame.out_shape, frame.out_strides), prepared.dtype)
     rows = numpy.empty(frame.row_shape, prepared.dtype) if with_rows else None
     saved = lib.Memory(frame.saved_bytes if with_saved else 0)
-    frame.forward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), _address(rows) if with_rows else 0, saved.address)
+    frame.forward(
+        prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), _address(rows) if with_rows else 0, saved.address
+    )
     return out, rows, saved
 
 
@@ -229,12 +245,22 @@ def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance,
         frame = prepared.frame()
         names = list(frame.gradients)
         gradients = {name: _empty(frame.gradient_layouts[name], prepared.dtype) for name in names}
-        frame.backward(prepared.addresses, prepared.host_addresses, prepared.seed, _address(out), 0 if cme else _address(rows), saved.address, _address(dout),
-                       core.contiguous(dout.shape), [(name, _address(x)) for name, x in gradients.items()])
+        frame.backward(
+            prepared.addresses,
+            prepared.host_addresses,
+            prepared.seed,
+            _address(out),
+            0 if cme else _address(rows),
+            saved.address,
+            _address(dout),
+            core.contiguous(dout.shape),
+            [(name, _address(x)) for name, x in gradients.items()],
+        )
         result = {name: prepared.out_of(x.reshape(prepared.inputs[name].given_shape)) for name, x in gradients.items()}
         if prepared.sigma is not None and prepared.options.kernel == 1:
-            number = sigma_gradient(prepared.options.sigma, prepared.inputs["query"].array, gradients["query"],
-                                    prepared.inputs["key"].array, gradients["key"])
+            number = sigma_gradient(
+                prepared.options.sigma, prepared.inputs["query"].array, gradients["query"], prepared.inputs["key"].array, gradients["key"]
+            )
             result["sigma"] = prepared.out_of(numpy.full(prepared.sigma.shape, number, prepared.dtype))
         return result
 

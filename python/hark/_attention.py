@@ -3,6 +3,7 @@
 A *layout* is the pair (shape, strides in elements) of a tensor. A *frame* has the plan and the filled ``hark_attention_args`` of one
 configuration and one set of layouts. A call only sets the addresses in it, which keeps the time of a call short.
 """
+
 import ctypes
 import os
 from ctypes import byref, c_void_p
@@ -77,9 +78,23 @@ def _whole(name: str, value) -> int:
 
 
 def options(
-    structure="dense", causal=False, normalisation="softmax", kernel="exp", scale=None, sigma=None, ridge=None, ridge_power=0.0, bound=0.0,
-    unit=False, window=None, hierarchy_block=None, partition="neighbour", coarse_query="default", interpolation="constant",
-    query_offset=None, dropout=0.0,
+    structure="dense",
+    causal=False,
+    normalisation="softmax",
+    kernel="exp",
+    scale=None,
+    sigma=None,
+    ridge=None,
+    ridge_power=0.0,
+    bound=0.0,
+    unit=False,
+    window=None,
+    hierarchy_block=None,
+    partition="neighbour",
+    coarse_query="default",
+    interpolation="constant",
+    query_offset=None,
+    dropout=0.0,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -90,16 +105,30 @@ def options(
     if structure != "window" and window is not None:
         raise ValueError("attention: window has no effect without structure 'window'")
     hierarchical = structure == "hierarchical"
-    if not hierarchical and (hierarchy_block not in (None, 16) or partition != "neighbour" or coarse_query != "default"
-                             or interpolation != "constant"):
-        raise ValueError("attention: hierarchy_block, partition, coarse_query and interpolation have no effect without "
-                         "structure 'hierarchical'")
+    if not hierarchical and (
+        hierarchy_block not in (None, 16) or partition != "neighbour" or coarse_query != "default" or interpolation != "constant"
+    ):
+        raise ValueError(
+            "attention: hierarchy_block, partition, coarse_query and interpolation have no effect without structure 'hierarchical'"
+        )
     return Options(
-        _word("structure", structure), bool(causal), _word("normalisation", normalisation), _word("kernel", kernel),
-        _number("scale", scale), _number("sigma", sigma), _number("ridge", ridge), _number("ridge_power", ridge_power),
-        _number("bound", bound), bool(unit), _whole("window", window), _whole("hierarchy_block", hierarchy_block) if hierarchical else 0,
-        _word("partition", partition), _word("coarse_query", coarse_query), _word("interpolation", interpolation),
-        None if query_offset is None else _whole("query_offset", query_offset), _number("dropout", dropout),
+        _word("structure", structure),
+        bool(causal),
+        _word("normalisation", normalisation),
+        _word("kernel", kernel),
+        _number("scale", scale),
+        _number("sigma", sigma),
+        _number("ridge", ridge),
+        _number("ridge_power", ridge_power),
+        _number("bound", bound),
+        bool(unit),
+        _whole("window", window),
+        _whole("hierarchy_block", hierarchy_block) if hierarchical else 0,
+        _word("partition", partition),
+        _word("coarse_query", coarse_query),
+        _word("interpolation", interpolation),
+        None if query_offset is None else _whole("query_offset", query_offset),
+        _number("dropout", dropout),
     )
 
 
@@ -111,20 +140,30 @@ def check_shapes(query, key, value) -> None:
 
 
 def check_terms(shapes, options: Options) -> None:
-    """Refuses shapes of terms before a computation; shapes: by name, with all dimensions. The library checks them again when it computes."""
+    """Refuses shapes of terms before a computation; shapes: by name, with all dimensions. The library checks them again when it
+    computes.
+    """
     batch, heads, queries, _ = shapes["query"]
     keys = shapes["key"][2]
     block = options.hierarchy_block or 16
     expected = {
-        "mask": (batch, heads, queries, keys), "attention_bias": (batch, heads, queries, keys), "log_kernel": (heads, None),
-        "forget": (batch, heads, keys), "hierarchical_bias": (heads, 4 * block - 1), "query_mask": (batch, queries), "ridge": (heads,), "sigma": (heads,),
+        "mask": (batch, heads, queries, keys),
+        "attention_bias": (batch, heads, queries, keys),
+        "log_kernel": (heads, None),
+        "forget": (batch, heads, keys),
+        "hierarchical_bias": (heads, 4 * block - 1),
+        "query_mask": (batch, queries),
+        "ridge": (heads,),
+        "sigma": (heads,),
     }
     whole = {"forget": 3, "hierarchical_bias": 1}  # as many of the last dimensions are not repeated
     for name, shape in shapes.items():
         for i, extent in enumerate(expected.get(name, ())):
             repeated = shape[i] == 1 and len(shape) - i > whole.get(name, 0)
             if extent is not None and shape[i] != extent and not repeated:
-                raise ValueError(f"attention: {name} has shape {list(shape)}, expected {['any' if n is None else n for n in expected[name]]}")
+                raise ValueError(
+                    f"attention: {name} has shape {list(shape)}, expected {['any' if n is None else n for n in expected[name]]}"
+                )
 
 
 def contiguous(shape):
@@ -137,7 +176,9 @@ def contiguous(shape):
 
 
 def layout_like(shape, strides):
-    """The layout of a result [B, H, L, d]: rows of all heads together, as in [B, L, H, d], where those of the argument are; else contiguous."""
+    """The layout of a result [B, H, L, d]: rows of all heads together, as in [B, L, H, d], where those of the argument are; else
+    contiguous.
+    """
     batch, heads, length, width = shape
     if strides[1] < strides[2] and heads > 1 and length > 1:
         return shape, (max(length * heads * width, 1), max(width, 1), max(heads * width, 1), 1)
@@ -164,8 +205,24 @@ class Frame:
         query, key, value = layouts["query"][0], layouts["key"][0], layouts["value"][0]
         self.cme = options.normalisation == 1
         desc = s.AttentionDesc(struct_size=ctypes.sizeof(s.AttentionDesc), type=kind)
-        for name in ("structure", "causal", "normalisation", "kernel", "scale", "sigma", "ridge", "ridge_power", "bound", "unit", "window",
-                     "hierarchy_block", "partition", "coarse_query", "interpolation", "dropout"):
+        for name in (
+            "structure",
+            "causal",
+            "normalisation",
+            "kernel",
+            "scale",
+            "sigma",
+            "ridge",
+            "ridge_power",
+            "bound",
+            "unit",
+            "window",
+            "hierarchy_block",
+            "partition",
+            "coarse_query",
+            "interpolation",
+            "dropout",
+        ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query
         desc.key_heads, desc.key_length, desc.value_dim = key[1], key[2], value[3]

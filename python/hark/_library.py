@@ -3,6 +3,7 @@
 A context is used by one thread at a time, so every Python thread has its own, one for each backend and number of threads that it used. A
 process that was forked makes new ones: the threads of its parent's contexts do not exist in it.
 """
+
 import ctypes
 import glob
 import os
@@ -117,8 +118,12 @@ class Context:
         self.process = os.getpid()
         self.parallel = parallel
         self.handle = c_void_p()
-        options = s.ContextOptions(struct_size=ctypes.sizeof(s.ContextOptions), threads=threads, backend=backend.encode(),
-                                   parallel=parallel.address if parallel else None)
+        options = s.ContextOptions(
+            struct_size=ctypes.sizeof(s.ContextOptions),
+            threads=threads,
+            backend=backend.encode(),
+            parallel=parallel.address if parallel else None,
+        )
         status = context_create(byref(options), byref(self.handle))
         if status:
             raise error(status, f"hark: backend {backend} with {threads} threads: {status_text(status).decode()}")

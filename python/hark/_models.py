@@ -1,4 +1,5 @@
 """Trained models: loading, text and tokens, generation, predictions, weights. Made by hark.load()."""
+
 import ctypes
 import json
 import mmap
@@ -17,20 +18,67 @@ def _struct(name, *fields):
     return lambda **values: kind(struct_size=ctypes.sizeof(kind), **values)
 
 
-_LoadOptions = _struct("LoadOptions", ("checkpoint", c_char_p), ("skip_verification", c_bool), ("description", c_char_p),
-                       ("description_bytes", c_size_t), ("vocabulary", c_char_p), ("vocabulary_bytes", c_size_t))
-_Info = _struct("Info", ("type", c_char_p), ("tokenizer", c_char_p), ("vocabulary", c_int64), ("reserved", c_int64), ("context", c_int64),
-                ("layers", c_int64), ("heads", c_int64), ("key_heads", c_int64), ("width", c_int64), ("parameters", c_int64), ("bytes", c_size_t),
-                ("fingerprint", c_uint64), ("architecture", c_char_p), ("begin", c_int64))
-_DecodingOptions = _struct("DecodingOptions", ("capacity", c_int64), ("cancel", c_void_p), ("cancel_user", c_void_p), ("memory", c_void_p),
-                           ("memory_bytes", c_size_t))
+_LoadOptions = _struct(
+    "LoadOptions",
+    ("checkpoint", c_char_p),
+    ("skip_verification", c_bool),
+    ("description", c_char_p),
+    ("description_bytes", c_size_t),
+    ("vocabulary", c_char_p),
+    ("vocabulary_bytes", c_size_t),
+)
+_Info = _struct(
+    "Info",
+    ("type", c_char_p),
+    ("tokenizer", c_char_p),
+    ("vocabulary", c_int64),
+    ("reserved", c_int64),
+    ("context", c_int64),
+    ("layers", c_int64),
+    ("heads", c_int64),
+    ("key_heads", c_int64),
+    ("width", c_int64),
+    ("parameters", c_int64),
+    ("bytes", c_size_t),
+    ("fingerprint", c_uint64),
+    ("architecture", c_char_p),
+    ("begin", c_int64),
+)
+_DecodingOptions = _struct(
+    "DecodingOptions",
+    ("capacity", c_int64),
+    ("cancel", c_void_p),
+    ("cancel_user", c_void_p),
+    ("memory", c_void_p),
+    ("memory_bytes", c_size_t),
+)
 _Sampling = _struct("Sampling", ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double), ("seed", c_uint64))
-_Shape = _struct("Shape", ("outputs", c_int64), ("of_tokens", c_bool), ("parts", c_int64), ("longest", c_int64), ("features", c_int64),
-                 ("selected", c_int64))
-_PredictorOptions = _struct("PredictorOptions", ("examples", c_int64), ("tokens", c_int64), ("select", c_void_p), ("select_user", c_void_p),
-                            ("gives_chunks", c_bool))
-_Input = _struct("Input", ("examples", c_int64), ("offsets", c_void_p), ("tokens", c_void_p), ("vectors", c_void_p), ("chunks", c_void_p),
-                 ("chunk_count", c_int64))
+_Shape = _struct(
+    "Shape",
+    ("outputs", c_int64),
+    ("of_tokens", c_bool),
+    ("parts", c_int64),
+    ("longest", c_int64),
+    ("features", c_int64),
+    ("selected", c_int64),
+)
+_PredictorOptions = _struct(
+    "PredictorOptions",
+    ("examples", c_int64),
+    ("tokens", c_int64),
+    ("select", c_void_p),
+    ("select_user", c_void_p),
+    ("gives_chunks", c_bool),
+)
+_Input = _struct(
+    "Input",
+    ("examples", c_int64),
+    ("offsets", c_void_p),
+    ("tokens", c_void_p),
+    ("vectors", c_void_p),
+    ("chunks", c_void_p),
+    ("chunk_count", c_int64),
+)
 
 _load = lib._declare("hark_model_load", c_int, c_void_p, c_char_p, c_void_p, POINTER(c_void_p))
 _destroy = lib._declare("hark_model_destroy", None, c_void_p, POINTER(c_void_p))
@@ -49,7 +97,18 @@ _predictor_create = lib._declare("hark_predictor_create", c_int, c_void_p, c_voi
 _predictor_destroy = lib._declare("hark_predictor_destroy", None, POINTER(c_void_p))
 _predictor_run = lib._declare("hark_predictor_run", c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 
-_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
 
 
 def read_safetensors(path):
@@ -154,8 +213,10 @@ class Model:
         self.file = _file_of(path, checkpoint)
         info = _Info()
         self._context.check(_describe(self._handle, byref(info)))
-        self.info: Dict[str, object] = {name: x.decode() if isinstance(x, bytes) else x for name, x in
-                                        [(n, getattr(info, n)) for n, *_ in info._fields_ if n != "struct_size"]}
+        self.info: Dict[str, object] = {
+            name: x.decode() if isinstance(x, bytes) else x
+            for name, x in [(n, getattr(info, n)) for n, *_ in info._fields_ if n != "struct_size"]
+        }
         self.tokenizer = Tokenizer(self)
         self._file_contents = None
 
@@ -202,15 +263,25 @@ class Model:
         """Logits after every token, [tokens, vocabulary], float32. tokens: numbers or a text, at most the model's context."""
         return self._rows([self._tokens(tokens)], all_rows=True)
 
-    def generate(self, prompt: Union[str, Sequence[int]] = "", *, max_new_tokens: int = 500, temperature: float = 0.8, top_k: int = 0,
-                 top_p: float = 1.0, seed: int = 1, context: int = 0) -> Iterator[str]:
+    def generate(
+        self,
+        prompt: Union[str, Sequence[int]] = "",
+        *,
+        max_new_tokens: int = 500,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        context: int = 0,
+    ) -> Iterator[str]:
         """Continues a text, and yields it piece by piece as hark generate writes it: the same tokens for the same arguments.
 
         A piece is the text of whole characters. Each time the context is full it is cut to its last half. Stop by leaving the loop.
         """
         pieces = _Pieces()
-        for token in self.generate_tokens(prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                                          context=context):
+        for token in self.generate_tokens(
+            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, context=context
+        ):
             text = pieces.add(self.tokenizer.bytes_of(token))
             if text:
                 yield text
@@ -241,8 +312,8 @@ class Model:
 
     def predict(self, texts) -> numpy.ndarray:
         """Predictions for several examples, float32: logits of classes or predicted numbers [examples, outputs]; for models with a row for
-        every token a list of [tokens, outputs]. An example is a text, an array of tokens, a pair of them for models of pairs, or real vectors
-        [rows, features]."""
+        every token a list of [tokens, outputs]. An example is a text, an array of tokens, a pair of them for models of pairs, or real
+        vectors [rows, features]."""
         if isinstance(texts, str):
             raise TypeError("predict: texts is str, expected a list of examples")
         shape = self._prediction_shape()

@@ -1,4 +1,7 @@
-"""libhark_python: the package's own C, which joins hark to PyTorch's threads and to XLA's foreign functions. ``available``: it was found."""
+"""libhark_python: the package's own C, which joins hark to PyTorch's threads and to XLA's foreign functions. ``available``: it was
+found.
+"""
+
 import ctypes
 import os
 from typing import Optional

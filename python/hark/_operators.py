@@ -1,4 +1,5 @@
 """Every operator of the library by its name, made by walking the library's table of records."""
+
 import ctypes
 from ctypes import byref, c_int, c_void_p
 
@@ -12,9 +13,21 @@ from . import _structs as s
 BOOL, INT, INT32, INT64, DOUBLE, ENUM, DOUBLES, STREAM, TEXT, DOUBLE_LIST, INT32_LIST, INT64_LIST, DESC, DESC_INSIDE, HANDLE = range(15)
 _WHOLE = {INT: ctypes.c_int, INT32: ctypes.c_int32, INT64: ctypes.c_int64}
 _LISTS = {DOUBLE_LIST: "f8", INT32_LIST: "i4", INT64_LIST: "i8"}
-_KINDS = {BOOL: "bool", INT: "int", INT32: "int", INT64: "int", DOUBLE: "float", STREAM: "dict of seed, first_index, micro_step, layer_purpose",
-          TEXT: "str", DOUBLES: "floats", DOUBLE_LIST: "floats", INT32_LIST: "ints", INT64_LIST: "ints",
-          DESC: "dict of fields of hark_attention_desc", DESC_INSIDE: "dict of fields of hark_attention_desc"}
+_KINDS = {
+    BOOL: "bool",
+    INT: "int",
+    INT32: "int",
+    INT64: "int",
+    DOUBLE: "float",
+    STREAM: "dict of seed, first_index, micro_step, layer_purpose",
+    TEXT: "str",
+    DOUBLES: "floats",
+    DOUBLE_LIST: "floats",
+    INT32_LIST: "ints",
+    INT64_LIST: "ints",
+    DESC: "dict of fields of hark_attention_desc",
+    DESC_INSIDE: "dict of fields of hark_attention_desc",
+}
 
 
 class Attribute:
@@ -174,11 +187,15 @@ class _Run:
             call.output_gradients[index], array = _describe(name, index, given)
             keep.append(array)
             if array is not None and (array.shape != self.outputs[index].shape or array.dtype != self.outputs[index].dtype):
-                raise ValueError(f"{name}: the gradient of output {index} is {array.dtype} {list(array.shape)}, expected "
-                                 f"{self.outputs[index].dtype} {list(self.outputs[index].shape)}")
+                raise ValueError(
+                    f"{name}: the gradient of output {index} is {array.dtype} {list(array.shape)}, expected "
+                    f"{self.outputs[index].dtype} {list(self.outputs[index].shape)}"
+                )
         result = []
         for index, array in enumerate(self.inputs):
-            requested = array is not None and record.differentiable >> index & 1 and array.dtype.kind == "f" and (needs is None or needs[index])
+            requested = (
+                array is not None and record.differentiable >> index & 1 and array.dtype.kind == "f" and (needs is None or needs[index])
+            )
             call.input_gradients[index] = s.Tensor()
             if requested:
                 core._fill(call.input_gradients[index], lib.TYPE_OF_DTYPE[array.dtype], (array.shape, core.contiguous(array.shape)))

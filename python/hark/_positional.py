@@ -1,4 +1,5 @@
 """Positional kernels of the library (include/hark/positional.h): expressions, initial and natural values."""
+
 import ctypes
 from ctypes import POINTER, byref, c_double, c_int, c_int64, c_size_t, c_void_p
 from typing import Dict, List
@@ -7,8 +8,14 @@ from . import _library as lib
 
 
 class _Named(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("name", ctypes.c_char_p), ("kernel_number", c_int), ("column", c_int), ("first", c_int64),
-                ("count", c_int64)]
+    _fields_ = [
+        ("kernel", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("kernel_number", c_int),
+        ("column", c_int),
+        ("first", c_int64),
+        ("count", c_int64),
+    ]
 
 
 class _Start(ctypes.Structure):

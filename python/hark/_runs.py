@@ -1,4 +1,5 @@
 """hark.runs: configurations and metrics of runs as plain dicts and columns."""
+
 import json
 import os
 import subprocess
@@ -20,7 +21,9 @@ class Run:
     @property
     def configuration(self) -> Dict[str, object]:
         """The resolved configuration: {"model.layers": 4, ...}. It is read by the command, which knows hark's YAML."""
-        done = subprocess.run([command(), "config", "--config", os.path.join(self.path, "config.yaml"), "--json"], capture_output=True, text=True)
+        done = subprocess.run(
+            [command(), "config", "--config", os.path.join(self.path, "config.yaml"), "--json"], capture_output=True, text=True
+        )
         if done.returncode:
             raise ValueError(f"runs: {done.stderr.strip()}")
         return flatten(json.loads(done.stdout))

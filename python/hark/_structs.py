@@ -1,8 +1,9 @@
 """The structs of hark's public headers as ctypes, field for field.
 
-``tests/test_structs.py`` compares every size and offset with the table of ``tests/unit/test_abi.c``. Structs that begin with ``struct_size``
-may grow in the library; then this copy, being smaller, is still accepted (docs/abi.md).
+``tests/test_structs.py`` compares every size and offset with the table of ``tests/unit/test_abi.c``. Structs that begin with
+``struct_size`` may grow in the library; then this copy, being smaller, is still accepted (docs/abi.md).
 """
+
 import ctypes as c
 
 MAX_RANK = 8

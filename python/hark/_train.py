@@ -1,4 +1,5 @@
 """hark.train: the trainer of the command, with a callback for progress."""
+
 import json
 import os
 import signal
@@ -59,13 +60,19 @@ def _stop(process) -> None:
         process.wait()
 
 
-def train(config: Union[str, os.PathLike, Dict[str, object], None], out: Union[str, os.PathLike], *, resume: bool = False,
-          progress: Optional[Callable[[Dict[str, object]], None]] = None, **options):
+def train(
+    config: Union[str, os.PathLike, Dict[str, object], None],
+    out: Union[str, os.PathLike],
+    *,
+    resume: bool = False,
+    progress: Optional[Callable[[Dict[str, object]], None]] = None,
+    **options,
+):
     """Trains a model as ``hark train`` does, and returns its run (hark.runs).
 
-    config: a YAML file, or a dict of dotted keys of docs/configuration.md, {"model.layers": 4, "data.paths": ["book.txt"]}; None with resume. out: the run's folder.
-    options: flags of the command with underscores, such as steps=100; they have precedence. progress: is called with every new line
-    of metrics.jsonl, a dict; an exception that it raises stops the training after a checkpoint.
+    config: a YAML file, or a dict of dotted keys of docs/configuration.md, {"model.layers": 4, "data.paths": ["book.txt"]}; None with
+    resume. out: the run's folder. options: flags of the command with underscores, such as steps=100; they have precedence. progress: is
+    called with every new line of metrics.jsonl, a dict; an exception that it raises stops the training after a checkpoint.
 
     Ctrl-C raises KeyboardInterrupt after a checkpoint; resume=True continues such a run. Raises ValueError (configuration, data), OSError,
     MemoryError, FloatingPointError, RuntimeError (the folder is in use), with the command's message.

@@ -2,6 +2,7 @@
 
 The computation is the library's backend ``reference``, which uses no instruction set, no tiles and no shortcuts.
 """
+
 from . import _arrays
 
 __all__ = ["attention", "attention_vjp"]

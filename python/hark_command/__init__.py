@@ -2,6 +2,7 @@
 
 A package of its own, so that the command starts without NumPy.
 """
+
 import os
 import sys
 

@@ -8,8 +8,8 @@
  * Kinds: TENSOR a hark_tensor; MEMORY a pointer to bytes; WHOLE a pointer to int64, converted where the argument is int32; NUMBER an int64,
  * the first one of the argument.
  *
- * Python checks every call when it is traced (hark/jax/_attention.py), so that what fails here are values. Work is shared with the threads of
- * XLA's own pool. A call takes a context from a list, so that several threads of a program may compute at once.
+ * Python checks every call when it is traced (hark/jax/_attention.py), so that what fails here are values. Work is shared with the threads
+ * of XLA's own pool. A call takes a context from a list, so that several threads of a program may compute at once.
  */
 #include <hark/hark.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 enum { TENSOR, MEMORY, WHOLE, NUMBER };
 enum { SEED, LAYER_PURPOSE, HAS_QUERY_OFFSET, QUERY_OFFSET, SEQUENCES, NUMBERS };
 #define ALIGNMENT 64
-#define CONVERTED_MAX 5 /* three lists of numbers, segments and the seed */
+#define CONVERTED_MAX 5                  /* three lists of numbers, segments and the seed */
 #define WORKSPACE_KEPT ((size_t)1 << 26) /* a larger one is released after the call */
 
 /* A context and what belongs to the call that uses it. */
@@ -41,8 +41,8 @@ static worker_set *unused;
 
 /* ---- work in XLA's threads ---- */
 
-/* Work that the caller and tasks of the pool share. A task that comes when all is done finds nothing, so that the caller waits only for what was
- * begun; the last one that leaves frees it. */
+/* Work that the caller and tasks of the pool share. A task that comes when all is done finds nothing, so that the caller waits only for
+ * what was begun; the last one that leaves frees it. */
 typedef struct work {
   _Atomic int64_t next, done;
   _Atomic int workers, holders;
@@ -182,13 +182,13 @@ static const XLA_FFI_Array *attribute(const XLA_FFI_CallFrame *frame, const char
 
 static hark_type type_of(XLA_FFI_DataType type) {
   switch (type) {
-  case XLA_FFI_DataType_F32: return HARK_F32;
-  case XLA_FFI_DataType_F64: return HARK_F64;
-  case XLA_FFI_DataType_S32: return HARK_I32;
-  case XLA_FFI_DataType_S64: return HARK_I64;
-  case XLA_FFI_DataType_PRED:
-  case XLA_FFI_DataType_U8: return HARK_U8;
-  default: return HARK_NONE;
+    case XLA_FFI_DataType_F32: return HARK_F32;
+    case XLA_FFI_DataType_F64: return HARK_F64;
+    case XLA_FFI_DataType_S32: return HARK_I32;
+    case XLA_FFI_DataType_S64: return HARK_I64;
+    case XLA_FFI_DataType_PRED:
+    case XLA_FFI_DataType_U8: return HARK_U8;
+    default: return HARK_NONE;
   }
 }
 

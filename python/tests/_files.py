@@ -1,4 +1,5 @@
 """safetensors files for hark attend, written and read without another package."""
+
 import json
 import os
 import pathlib
@@ -15,7 +16,11 @@ def write(path, tensors) -> None:
     header, data = {}, b""
     for name, array in tensors.items():
         array = numpy.ascontiguousarray(array)
-        header[name] = {"dtype": _NAMES[array.dtype.str[1:]], "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
+        header[name] = {
+            "dtype": _NAMES[array.dtype.str[1:]],
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + array.nbytes],
+        }
         data += array.tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -38,6 +43,8 @@ def attend(folder, tensors, *options):
     """The results of hark attend on these tensors."""
     source, target = folder / "in.safetensors", folder / "out.safetensors"
     write(source, tensors)
-    done = subprocess.run([COMMAND, "attend", "--input", source, "--output", target, "--threads", "1", *options], capture_output=True, text=True)
+    done = subprocess.run(
+        [COMMAND, "attend", "--input", source, "--output", target, "--threads", "1", *options], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return read(target)

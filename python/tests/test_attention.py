@@ -1,4 +1,5 @@
 """hark.attention and its gradients: the bits of hark attend, the definition in float64, and wrong arguments."""
+
 import numpy
 import pytest
 from _files import attend
@@ -34,12 +35,21 @@ CASES = {
     "scale": ({"scale": 0.25}, ["--scale", "0.25"], []),
     "window": ({"structure": "window", "window": 5}, ["--structure", "window", "--window", "5"], []),
     "hierarchical": ({"structure": "hierarchical", "hierarchy_block": 8}, ["--structure", "hierarchical", "--hierarchy-block", "8"], []),
-    "sibling": ({"structure": "hierarchical", "partition": "sibling", "causal": True},
-                ["--structure", "hierarchical", "--partition", "sibling", "--causal"], []),
-    "exact": ({"structure": "hierarchical", "hierarchy_block": 4, "coarse_query": "exact"},
-              ["--structure", "hierarchical", "--hierarchy-block", "4", "--coarse-query", "exact"], []),
-    "levels": ({"structure": "hierarchical", "hierarchy_block": 8, "causal": True},
-               ["--structure", "hierarchical", "--hierarchy-block", "8", "--causal"], ["hierarchical_bias", "log_kernel"]),
+    "sibling": (
+        {"structure": "hierarchical", "partition": "sibling", "causal": True},
+        ["--structure", "hierarchical", "--partition", "sibling", "--causal"],
+        [],
+    ),
+    "exact": (
+        {"structure": "hierarchical", "hierarchy_block": 4, "coarse_query": "exact"},
+        ["--structure", "hierarchical", "--hierarchy-block", "4", "--coarse-query", "exact"],
+        [],
+    ),
+    "levels": (
+        {"structure": "hierarchical", "hierarchy_block": 8, "causal": True},
+        ["--structure", "hierarchical", "--hierarchy-block", "8", "--causal"],
+        ["hierarchical_bias", "log_kernel"],
+    ),
     "rbf": ({"kernel": "rbf", "sigma": 1.5}, ["--kernel", "rbf", "--sigma", "1.5"], []),
     "bias": ({}, [], ["attention_bias", "mask"]),
     "kernel": ({"causal": True}, ["--causal"], ["log_kernel", "forget"]),
@@ -73,8 +83,9 @@ def test_bits_of_hark_attend_with_kernel_ridge(dtype, tmp_path):
     options = ["--normalisation", "cme", "--kernel", "rbf", "--sigma", "1.5", "--ridge", "0.5"]
     expected = attend(tmp_path, given, *options)
     ridge, sigma = numpy.array([0.5], dtype), numpy.array([1.5], dtype)
-    (out, variance), vjp = hark.attention_vjp(given["q"], given["k"], given["v"], normalization="cme", kernel="rbf", sigma=sigma, ridge=ridge,
-                                              return_variance=True)
+    (out, variance), vjp = hark.attention_vjp(
+        given["q"], given["k"], given["v"], normalization="cme", kernel="rbf", sigma=sigma, ridge=ridge, return_variance=True
+    )
     assert numpy.array_equal(out, expected["out"])
     assert numpy.array_equal(variance, expected["variance"])
     for name, gradient in vjp(given["dout"]).items():

@@ -1,4 +1,5 @@
 """The programs of examples/python do what they state."""
+
 import importlib.util
 import pathlib
 
@@ -41,6 +42,20 @@ def test_flax_module():
 def test_train_gpt(tmp_path, attention):
     pytest.importorskip("torch")
     (tmp_path / "book.txt").write_text("the dog sees the cat. " * 500)
-    losses = example("train_gpt").main(["--data", str(tmp_path / "book.txt"), "--attention", attention, "--context", "64", "--layers", "2", "--width",
-                                        "32", "--steps", "40"])
+    losses = example("train_gpt").main(
+        [
+            "--data",
+            str(tmp_path / "book.txt"),
+            "--attention",
+            attention,
+            "--context",
+            "64",
+            "--layers",
+            "2",
+            "--width",
+            "32",
+            "--steps",
+            "40",
+        ]
+    )
     assert losses[-1] < losses[0] / 1.5

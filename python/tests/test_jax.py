@@ -1,4 +1,5 @@
 """hark.jax.attention: gradients, the bits of hark.attention, transformations, wrong arguments."""
+
 import itertools
 
 import numpy
@@ -21,7 +22,11 @@ def random(*shape, seed=5, dtype="f8"):
 
 
 def rows(dtype="f8", key_heads=HKV):
-    return random(B, H, L, D, seed=1, dtype=dtype), random(B, key_heads, L, D, seed=2, dtype=dtype), random(B, key_heads, L, DV, seed=3, dtype=dtype)
+    return (
+        random(B, H, L, D, seed=1, dtype=dtype),
+        random(B, key_heads, L, D, seed=2, dtype=dtype),
+        random(B, key_heads, L, DV, seed=3, dtype=dtype),
+    )
 
 
 STRUCTURES = {
@@ -92,7 +97,9 @@ def test_vmap_folds_and_loops():
     for words in ({"attention_bias": bias}, {"log_kernel": table}, {"key_lengths": [L, 5]}):
         run = lambda q, k, v: attention(q, k, v, causal=True, **words)  # noqa: E731, B023
         numpy.testing.assert_allclose(jax.vmap(run)(q, k, v), jnp.stack([run(*x) for x in zip(q, k, v)]), rtol=1e-12, atol=1e-13)
-        numpy.testing.assert_allclose(jax.vmap(run, (0, None, None))(q, k[0], v[0]), jnp.stack([run(x, k[0], v[0]) for x in q]), rtol=1e-12, atol=1e-13)
+        numpy.testing.assert_allclose(
+            jax.vmap(run, (0, None, None))(q, k[0], v[0]), jnp.stack([run(x, k[0], v[0]) for x in q]), rtol=1e-12, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("name", ["attention_bias", "log_kernel"])
@@ -149,7 +156,9 @@ def test_rows_and_packed_batches():
     expected = hark.attention(*(numpy.asarray(x[:1]) for x in (q, k, v)), offsets=[0, 5, L], return_log_sum_exp=True)
     assert numpy.array_equal(out, expected[0]) and numpy.array_equal(lse, expected[1])
     _, variance = attention(q, k, v, normalisation="cme", ridge=0.5, return_variance=True)
-    assert numpy.array_equal(variance, hark.attention(*map(numpy.asarray, (q, k, v)), normalisation="cme", ridge=0.5, return_variance=True)[1])
+    assert numpy.array_equal(
+        variance, hark.attention(*map(numpy.asarray, (q, k, v)), normalisation="cme", ridge=0.5, return_variance=True)[1]
+    )
 
 
 def test_many_threads_at_once():

@@ -1,4 +1,5 @@
 """hark.train, hark.runs, hark.load: a small run of text and one of labelled examples, against the command."""
+
 import json
 import os
 import signal
@@ -13,7 +14,10 @@ from _files import COMMAND
 import hark
 
 os.environ.setdefault("HARK_COMMAND", COMMAND)
-TEXT = "".join(f"the {a} {b} sees {c}.\n" for a in ("small", "old", "red") for b in ("dog", "cat", "bird", "fish") for c in ("it", "me", "us")) * 20
+TEXT = (
+    "".join(f"the {a} {b} sees {c}.\n" for a in ("small", "old", "red") for b in ("dog", "cat", "bird", "fish") for c in ("it", "me", "us"))
+    * 20
+)
 SMALL = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.context": 32, "train.steps": 10, "train.batch": 4}
 
 
@@ -61,22 +65,43 @@ def test_model_of_a_run(run):
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
 def test_generation_is_that_of_the_command(run, options):
     options = {"seed": 3, **options}
-    flags = [x for name, value in options.items() if not (name == "seed" and options.get("temperature") == 0) for x in (f"--{name.replace('_', '-')}", str(value))]
-    done = subprocess.run([COMMAND, "generate", run.path, "--prompt", "the ", "--max-new-tokens", "90", "--json", *flags], capture_output=True, text=True)
+    flags = [
+        x
+        for name, value in options.items()
+        if not (name == "seed" and options.get("temperature") == 0)
+        for x in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    done = subprocess.run(
+        [COMMAND, "generate", run.path, "--prompt", "the ", "--max-new-tokens", "90", "--json", *flags], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     pieces = list(hark.load(run.path).generate("the ", max_new_tokens=90, **options))
     assert "".join(pieces) == json.loads(done.stdout)["text"]
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"model.positions": "learned", "model.norm": "rms_norm", "model.activation": "gated_silu", "model.bias": True},
-    {"model.positions": "sinusoidal", "model.tie_embeddings": False, "model.attention.structure": "hierarchical",
-     "model.attention.hierarchy_block": 4,
-     "model.attention.hierarchical_bias": True},
-    {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
-    {"model.positional": "decay", "model.attention.structure": ["window", "dense"], "model.attention.window": 5, "model.attention.forget_gate": True},
-    {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
-], ids=["plain", "learned", "hierarchical", "positional", "window", "rotary"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"model.positions": "learned", "model.norm": "rms_norm", "model.activation": "gated_silu", "model.bias": True},
+        {
+            "model.positions": "sinusoidal",
+            "model.tie_embeddings": False,
+            "model.attention.structure": "hierarchical",
+            "model.attention.hierarchy_block": 4,
+            "model.attention.hierarchical_bias": True,
+        },
+        {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
+        {
+            "model.positional": "decay",
+            "model.attention.structure": ["window", "dense"],
+            "model.attention.window": 5,
+            "model.attention.forget_gate": True,
+        },
+        {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
+    ],
+    ids=["plain", "learned", "hierarchical", "positional", "window", "rotary"],
+)
 def test_torch_module_of_a_decoder(text, tmp_path, options):
     torch = pytest.importorskip("torch")
     run = hark.train({**SMALL, **options, "data.paths": [str(text)]}, tmp_path / "run")
@@ -92,8 +117,14 @@ def test_torch_module_of_an_encoder(tmp_path, pooling):
     generator = numpy.random.default_rng(0)
     lines = [f"{int(row.sum() > 10)}\t{''.join('ab'[x] for x in row)}" for row in generator.integers(0, 2, (200, 20))]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
-    config = {**SMALL, "model.architecture": "encoder", "model.pooling": pooling, "data.format": "text", "data.tokenizer": "bytes",
-              "data.paths": [str(tmp_path / "train.tsv")]}
+    config = {
+        **SMALL,
+        "model.architecture": "encoder",
+        "model.pooling": pooling,
+        "data.format": "text",
+        "data.tokenizer": "bytes",
+        "data.paths": [str(tmp_path / "train.tsv")],
+    }
     run = hark.train(config, tmp_path / "run")
     model = run.load()
     texts = ["abba" * 5, "bbba" * 5]
@@ -133,7 +164,8 @@ def test_interrupted_training_continues(text, tmp_path):
     program = f"""
 import hark
 try:
-    hark.train({{**{SMALL!r}, "train.steps": 1000000, "data.paths": [{str(text)!r}]}}, {str(tmp_path / 'run')!r}, progress=lambda line: print(line["step"], flush=True))
+    config = {{**{SMALL!r}, "train.steps": 1000000, "data.paths": [{str(text)!r}]}}
+    hark.train(config, {str(tmp_path / "run")!r}, progress=lambda line: print(line["step"], flush=True))
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -1,4 +1,5 @@
 """hark.op: every record is there, computes, and has gradients; attributes by name."""
+
 import ctypes
 
 import numpy
@@ -62,17 +63,20 @@ def test_adamw_changes_its_inputs():
     numpy.testing.assert_allclose(w, 0.9, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name, inputs, attributes, kind, text", [
-    ("nothing", [], {}, ValueError, "nothing"),
-    ("gelu", [numpy.ones(3)], {"tanh": True}, TypeError, "tanh"),
-    ("gelu", [numpy.ones(3)], {"tanh_approximation": 1.5}, TypeError, "tanh_approximation"),
-    ("gelu", [], {}, TypeError, "inputs"),
-    ("gelu", [numpy.ones(3, "c8")], {}, TypeError, "input 0"),
-    ("pool", [numpy.ones((1, 2, 3))], {"kind": "median"}, ValueError, "median"),
-    ("add", [numpy.ones(3), numpy.ones(4)], {}, ValueError, "add"),
-    ("dropout", [numpy.ones(3)], {"stream": {"key": 1}}, TypeError, "stream"),
-    ("gather_rows", [numpy.ones((3, 2)), numpy.zeros(1, "i4")], {"leading": 2**40}, ValueError, "leading"),
-])
+@pytest.mark.parametrize(
+    "name, inputs, attributes, kind, text",
+    [
+        ("nothing", [], {}, ValueError, "nothing"),
+        ("gelu", [numpy.ones(3)], {"tanh": True}, TypeError, "tanh"),
+        ("gelu", [numpy.ones(3)], {"tanh_approximation": 1.5}, TypeError, "tanh_approximation"),
+        ("gelu", [], {}, TypeError, "inputs"),
+        ("gelu", [numpy.ones(3, "c8")], {}, TypeError, "input 0"),
+        ("pool", [numpy.ones((1, 2, 3))], {"kind": "median"}, ValueError, "median"),
+        ("add", [numpy.ones(3), numpy.ones(4)], {}, ValueError, "add"),
+        ("dropout", [numpy.ones(3)], {"stream": {"key": 1}}, TypeError, "stream"),
+        ("gather_rows", [numpy.ones((3, 2)), numpy.zeros(1, "i4")], {"leading": 2**40}, ValueError, "leading"),
+    ],
+)
 def test_wrong_calls_are_named(name, inputs, attributes, kind, text):
     with pytest.raises(kind, match=text):
         hark.op(name)(*inputs, **attributes)

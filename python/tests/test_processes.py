@@ -1,4 +1,5 @@
 """Contexts in Python threads and in forked processes."""
+
 import os
 import threading
 

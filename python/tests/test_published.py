@@ -1,4 +1,5 @@
 """Values of other programs through Python: scikit-learn's Gaussian process and kernel ridge regression."""
+
 import numpy
 import pytest
 

@@ -1,4 +1,5 @@
 """The ctypes structs have the layout that tests/unit/test_abi.c states for the headers."""
+
 import ctypes
 import pathlib
 import re

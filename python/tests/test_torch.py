@@ -1,4 +1,5 @@
 """hark.torch.attention: gradients, the bits of hark.attention, PyTorch's own attention, transformations, wrong arguments."""
+
 import itertools
 
 import numpy
@@ -113,15 +114,28 @@ def test_bits_of_numpy(structure, dtype):
         assert numpy.array_equal(gradient.numpy(), gradients[name]), name
 
 
-@pytest.mark.parametrize("causal, lengths, mask, grouped, scale", [
-    (False, (L, L), None, False, None), (True, (L, L), None, False, None), (True, (L, L + 4), None, False, None),
-    (True, (L + 4, L), None, False, None), (False, (L, 7), "bool", False, None), (False, (L, L), "float", False, None),
-    (False, (L, L), None, True, None), (False, (L, L), "expanded", True, 0.3), (True, (L, L), None, True, 0.1),
-])
+@pytest.mark.parametrize(
+    "causal, lengths, mask, grouped, scale",
+    [
+        (False, (L, L), None, False, None),
+        (True, (L, L), None, False, None),
+        (True, (L, L + 4), None, False, None),
+        (True, (L + 4, L), None, False, None),
+        (False, (L, 7), "bool", False, None),
+        (False, (L, L), "float", False, None),
+        (False, (L, L), None, True, None),
+        (False, (L, L), "expanded", True, 0.3),
+        (True, (L, L), None, True, 0.1),
+    ],
+)
 def test_equals_sdpa(causal, lengths, mask, grouped, scale):
     q, k, v = rows(torch.float32, length=lengths[0], keys=lengths[1], key_heads=HKV if grouped else H, width=16, values=8)
-    given = {"bool": random(B, 1, *lengths) < 0.8, "float": random(lengths[0], lengths[1]).float().requires_grad_(),
-             "expanded": random(1, H, 1, lengths[1]).float().requires_grad_(), None: None}[mask]
+    given = {
+        "bool": random(B, 1, *lengths) < 0.8,
+        "float": random(lengths[0], lengths[1]).float().requires_grad_(),
+        "expanded": random(1, H, 1, lengths[1]).float().requires_grad_(),
+        None: None,
+    }[mask]
     used = given.expand(B, H, *lengths) if mask == "expanded" else given
     results = []
     for function in (hark.torch.scaled_dot_product_attention, sdpa):
@@ -135,7 +149,9 @@ def test_equals_sdpa(causal, lengths, mask, grouped, scale):
 @pytest.mark.parametrize("shape", [(L, D), (H, L, D), (2, B, H, L, D)])
 def test_sdpa_of_other_ranks(shape):
     q, k, v = (torch.randn(shape, generator=torch.Generator().manual_seed(i)) for i in range(3))
-    torch.testing.assert_close(hark.torch.scaled_dot_product_attention(q, k, v, is_causal=True), sdpa(q, k, v, is_causal=True), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        hark.torch.scaled_dot_product_attention(q, k, v, is_causal=True), sdpa(q, k, v, is_causal=True), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_dropout_of_sdpa_follows_the_generator():
@@ -183,6 +199,7 @@ PLAIN = ("dense", False, "softmax", "exp", None, None, None, 0.0, 0.0, False, No
 def operator_arguments(words=PLAIN, gradients=True, **more):
     q, k, v = rows(torch.float64, key_heads=HKV, values=DV, requires_grad=gradients)
     from hark._attention import HOST, INPUTS
+
     given = {"query": q, "key": k, "value": v, **more}
     return [given.get(name) for name in (*INPUTS, *HOST)] + list(words) + [0, gradients, True]
 
@@ -191,8 +208,15 @@ HIERARCHICAL = ("hierarchical", True, *PLAIN[2:11], 2, *PLAIN[12:])
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck reads it
-@pytest.mark.parametrize("words, more", [(PLAIN, {}), (HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}),
-                                         (PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()})], ids=["dense", "hierarchical", "bias"])
+@pytest.mark.parametrize(
+    "words, more",
+    [
+        (PLAIN, {}),
+        (HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}),
+        (PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()}),
+    ],
+    ids=["dense", "hierarchical", "bias"],
+)
 def test_opcheck_forward(words, more):
     torch.library.opcheck(torch.ops.hark.attention.default, operator_arguments(words, **more))
 
@@ -215,7 +239,9 @@ def test_compile(backend):
 
     compiled = torch.compile(run, fullgraph=True, backend=backend)
     torch.testing.assert_close(compiled(q, k, v, bias), run(q, k, v, bias))
-    for a, b in zip(torch.autograd.grad(compiled(q, k, v, bias).sum(), (q, k, v, bias)), torch.autograd.grad(run(q, k, v, bias).sum(), (q, k, v, bias))):
+    for a, b in zip(
+        torch.autograd.grad(compiled(q, k, v, bias).sum(), (q, k, v, bias)), torch.autograd.grad(run(q, k, v, bias).sum(), (q, k, v, bias))
+    ):
         torch.testing.assert_close(a, b)
 
 
@@ -224,7 +250,9 @@ def test_compile_with_symbolic_lengths():
     for length in (12, 17, 33):
         q, k, v = rows(torch.float32, length=length)
         torch.testing.assert_close(compiled(q, k, v), attention(q, k, v, causal=True))
-        torch.testing.assert_close(torch.autograd.grad(compiled(q, k, v).sum(), q)[0], torch.autograd.grad(attention(q, k, v, causal=True).sum(), q)[0])
+        torch.testing.assert_close(
+            torch.autograd.grad(compiled(q, k, v).sum(), q)[0], torch.autograd.grad(attention(q, k, v, causal=True).sum(), q)[0]
+        )
 
 
 def test_export():

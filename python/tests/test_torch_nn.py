@@ -1,4 +1,5 @@
 """hark.torch.nn: values, gradients, printing, copies."""
+
 import copy
 import pickle
 
@@ -92,8 +93,9 @@ def test_wrong_arguments():
 def test_hugging_face_attention():
     transformers = pytest.importorskip("transformers")
     transformers.AttentionInterface.register("hark", hark.torch.hugging_face_attention())
-    config = transformers.LlamaConfig(vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
-                                      num_key_value_heads=2)
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
     model = transformers.LlamaForCausalLM(config).eval()
     ids = torch.randint(0, 50, (2, 9))
     results = []

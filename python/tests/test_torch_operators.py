@@ -1,4 +1,5 @@
 """hark.torch.op: every record with its own samples, against hark.op and against differences."""
+
 import numpy
 import pytest
 
@@ -54,5 +55,3 @@ def test_wrong_inputs_are_named():
         hark.torch.op("nothing")
     with pytest.raises(TypeError, match="bfloat16"):
         hark.torch.op("gelu")(torch.ones(3, dtype=torch.bfloat16))
-
-

@@ -1,4 +1,5 @@
 """Threads of hark.torch: PyTorch's number of them, its pool, forked workers."""
+
 import os
 
 import pytest

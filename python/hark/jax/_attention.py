@@ -1,4 +1,5 @@
 """hark.jax.attention: checks while tracing, two foreign calls, their gradient and their rule for vmap."""
+
 import functools
 from typing import NamedTuple, Tuple
 
@@ -12,15 +13,28 @@ from .. import _native
 from .. import _structs as s
 
 if _native.xla_forward is None:
-    raise ImportError("hark.jax: libhark_python was built without XLA's headers, which jaxlib has; install the wheel, or build the package again "
-                      "where jaxlib is installed")
+    raise ImportError(
+        "hark.jax: libhark_python was built without XLA's headers, which jaxlib has; install the wheel, or build the package again "
+        "where jaxlib is installed"
+    )
 jax.ffi.register_ffi_target("hark_attention_forward", jax.ffi.pycapsule(_native.xla_forward), platform="cpu")
 jax.ffi.register_ffi_target("hark_attention_backward", jax.ffi.pycapsule(_native.xla_backward), platform="cpu")
 
 TENSOR, MEMORY, WHOLE, NUMBER = range(4)  # kinds of native/xla.c
 TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma")  # of heads, without a batch dimension
-_RANKS = {"query": 4, "key": 4, "value": 4, "mask": 4, "attention_bias": 4, "log_kernel": 2, "forget": 3, "hierarchical_bias": 2,
-          "query_mask": 2, "ridge": 1, "sigma": 1}
+_RANKS = {
+    "query": 4,
+    "key": 4,
+    "value": 4,
+    "mask": 4,
+    "attention_bias": 4,
+    "log_kernel": 2,
+    "forget": 3,
+    "hierarchical_bias": 2,
+    "query_mask": 2,
+    "ridge": 1,
+    "sigma": 1,
+}
 _BYTES = ("mask", "query_mask")
 _KINDS = {"float32": lib.F32, "float64": lib.F64}
 _HALVES = ("float16", "bfloat16")
@@ -47,14 +61,20 @@ def _frame(static, shapes, kind, gradients):
     """Checks the call and knows its sizes; shapes: of the arrays, by name."""
     inputs = [(name, (shapes[name], core.contiguous(shapes[name]))) for name in core.INPUTS if name in shapes]
     sequences = shapes["query_offsets"][0] - 1 if "query_offsets" in shapes else 0
-    return core.Frame(lib.context(), static.options, kind, inputs, [n for n in core.HOST if n in shapes], sequences, not gradients), sequences
+    return core.Frame(
+        lib.context(), static.options, kind, inputs, [n for n in core.HOST if n in shapes], sequences, not gradients
+    ), sequences
 
 
 def _attributes(static, frame, sequences, inputs, results):
     offset = static.options.query_offset
     numbers = (0, core.ATTENTION_PURPOSE, offset is not None, offset or 0, sequences)
-    return {"desc": numpy.frombuffer(bytes(frame.desc), numpy.uint8), "inputs": numpy.array(inputs, numpy.int64).reshape(-1),
-            "results": numpy.array(results, numpy.int64).reshape(-1), "numbers": numpy.array(numbers, numpy.int64)}
+    return {
+        "desc": numpy.frombuffer(bytes(frame.desc), numpy.uint8),
+        "inputs": numpy.array(inputs, numpy.int64).reshape(-1),
+        "results": numpy.array(results, numpy.int64).reshape(-1),
+        "numbers": numpy.array(numbers, numpy.int64),
+    }
 
 
 def _rows_place(static):
@@ -87,8 +107,13 @@ def _backward_call(static, dout, out, rows, saved, *arrays):
         more.append((rows, _rows_place(static)))
     names = _differentiable(static)
     call = jax.ffi.ffi_call("hark_attention_backward", [jax.ShapeDtypeStruct(shapes[name], out.dtype) for name in names])
-    return call(*arrays, *[x for x, _ in more], **_attributes(static, frame, sequences, [_place(n) for n in static.names] + [p for _, p in more],
-                                                              [_place("d" + name) for name in names]))
+    return call(
+        *arrays,
+        *[x for x, _ in more],
+        **_attributes(
+            static, frame, sequences, [_place(n) for n in static.names] + [p for _, p in more], [_place("d" + name) for name in names]
+        ),
+    )
 
 
 # ---- vmap: examples are folded into the batch where that is possible, else computed one by one ----
@@ -136,7 +161,9 @@ def _forward(static, gradients):
         batch = _batch(arrays[0], batched[0])
         results = function(*[_fold(n, x, b, count, batch) for n, x, b in zip(static.names, arrays, batched)])
         last = len(results) - 1 if gradients else len(results)  # what is saved is one for all
-        return [x.reshape(count, batch, *x.shape[1:]) if i < last else x for i, x in enumerate(results)], [i < last for i in range(len(results))]
+        return [x.reshape(count, batch, *x.shape[1:]) if i < last else x for i, x in enumerate(results)], [
+            i < last for i in range(len(results))
+        ]
 
     return function
 
@@ -305,7 +332,11 @@ def call(words, tensors, hosts, seed, return_log_sum_exp, return_variance):
     if "sigma" in tensors:
         words, tensors = _scale_rows(words, tensors)
     numbers = _hosts(hosts, tensors["query"], tensors["key"])
-    arrays = {**{n: tensors[n] for n in core.INPUTS if n in tensors}, **{n: numbers[n] for n in core.HOST if n in numbers}, "seed": _seed(seed)}
+    arrays = {
+        **{n: tensors[n] for n in core.INPUTS if n in tensors},
+        **{n: numbers[n] for n in core.HOST if n in numbers},
+        "seed": _seed(seed),
+    }
     with_rows = return_log_sum_exp or return_variance
     static = Static(core.options(**words), tuple(arrays), with_rows)
     core.check_terms({name: x.shape for name, x in tensors.items()}, static.options)

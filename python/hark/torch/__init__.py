@@ -6,7 +6,6 @@
 Tensors are on the CPU; nothing is copied. Computation takes place in PyTorch's own threads (torch.set_num_threads). Gradients are those of
 autograd; second derivatives are refused. torch.compile, torch.export, torch.func and torch.autocast know the operators.
 """
-import torch
 
 from . import _attention, _frames
 from ._sdpa import hugging_face_attention, scaled_dot_product_attention
@@ -15,11 +14,42 @@ from ._threads import pool
 __all__ = ["attention", "hugging_face_attention", "nn", "op", "pool", "scaled_dot_product_attention"]
 
 
-def attention(query, key, value, *, structure="dense", causal=False, normalisation="softmax", kernel="exp", scale=None, sigma=None, ridge=None,
-              ridge_power=0.0, bound=0.0, unit=False, window=None, hierarchy_block=16, partition="neighbour", coarse_query="default",
-              interpolation="constant", key_lengths=None, segments=None, offsets=None, mask=None, query_mask=None, attention_bias=None,
-              hierarchical_bias=None, log_kernel=None, forget=None, query_offset=None, dropout=0.0, seed=0, return_log_sum_exp=False,
-              return_variance=False, normalization=None):
+def attention(
+    query,
+    key,
+    value,
+    *,
+    structure="dense",
+    causal=False,
+    normalisation="softmax",
+    kernel="exp",
+    scale=None,
+    sigma=None,
+    ridge=None,
+    ridge_power=0.0,
+    bound=0.0,
+    unit=False,
+    window=None,
+    hierarchy_block=16,
+    partition="neighbour",
+    coarse_query="default",
+    interpolation="constant",
+    key_lengths=None,
+    segments=None,
+    offsets=None,
+    mask=None,
+    query_mask=None,
+    attention_bias=None,
+    hierarchical_bias=None,
+    log_kernel=None,
+    forget=None,
+    query_offset=None,
+    dropout=0.0,
+    seed=0,
+    return_log_sum_exp=False,
+    return_variance=False,
+    normalization=None,
+):
     """Attention of queries on keys and values, with gradients. Arguments as of hark.attention, as tensors:
 
         query           [B, H, Lq, d], float32 or float64; float16 and bfloat16 are computed in float32 and returned as they came
@@ -41,8 +71,25 @@ def attention(query, key, value, *, structure="dense", causal=False, normalisati
         ridges, ridge = ridge, None
     if sigma is not None and not isinstance(sigma, (int, float)):
         sigmas, sigma = sigma, None
-    words = (structure, causal, normalisation, kernel, scale, sigma, ridge, ridge_power, bound, unit, window, hierarchy_block, partition,
-             coarse_query, interpolation, query_offset, dropout)
+    words = (
+        structure,
+        causal,
+        normalisation,
+        kernel,
+        scale,
+        sigma,
+        ridge,
+        ridge_power,
+        bound,
+        unit,
+        window,
+        hierarchy_block,
+        partition,
+        coarse_query,
+        interpolation,
+        query_offset,
+        dropout,
+    )
     tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas)
     with_rows = return_log_sum_exp or return_variance
     if with_rows:

@@ -1,4 +1,5 @@
 """hark.torch.attention: from the arguments of a call to the direct path or to the registered operator."""
+
 import torch
 
 from .. import _attention as core
@@ -27,8 +28,10 @@ def _is_nested(x) -> bool:
 def _packed(name, nested):
     """Rows [1, H, total, d] of a jagged tensor [B, H, j, d], and its offsets."""
     if nested.layout is not torch.jagged or nested.dim() != 4 or nested._ragged_idx != 2:
-        raise ValueError(f"attention: {name} is a nested tensor of shape {list(nested.shape)}, expected layout torch.jagged and [B, H, j, d], "
-                         "which transpose(1, 2) makes of [B, j, H, d]")
+        raise ValueError(
+            f"attention: {name} is a nested tensor of shape {list(nested.shape)}, expected layout torch.jagged and [B, H, j, d], "
+            "which transpose(1, 2) makes of [B, j, H, d]"
+        )
     return nested.values().unsqueeze(0), nested.offsets()
 
 

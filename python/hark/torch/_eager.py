@@ -1,4 +1,5 @@
 """The direct path: autograd around a frame, without PyTorch's dispatcher, for plain tensors outside of transformations."""
+
 from typing import NamedTuple, Tuple
 
 import torch
@@ -92,7 +93,9 @@ def run(frame, words, tensors, hosts, seed, with_rows):
     """Output and rows (or None) of a frame that was found for these arguments."""
     if frame.forward_only:
         return _frames.forward(frame, tensors, hosts, seed, with_rows)[:2]
-    present = _THREE if len(frame.uses) == 3 and tensors[_frames.SIGMA] is None else tuple([i for i, x in enumerate(tensors) if x is not None])
+    present = (
+        _THREE if len(frame.uses) == 3 and tensors[_frames.SIGMA] is None else tuple([i for i, x in enumerate(tensors) if x is not None])
+    )
     result = Attention.apply(Call(frame, words, hosts, seed, with_rows, present), *[tensors[i] for i in present])
     return result if with_rows else (result, None)
 

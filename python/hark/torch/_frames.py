@@ -3,6 +3,7 @@
 ``tensors`` is always the tuple of the arguments named in ``core.INPUTS``, ``hosts`` that of those named in ``core.HOST``; absent ones are
 None. ``words`` is the tuple of the other arguments of ``core.options``, in its order.
 """
+
 from typing import Optional
 
 import torch
@@ -45,7 +46,9 @@ def check(tensors, hosts) -> None:
             continue
         name = core.INPUTS[index]
         if tensor.device.type not in ("cpu", "meta"):
-            raise ValueError(f"attention: {name} is on {tensor.device}, expected the CPU: hark computes on processors; {name}.cpu() moves it there")
+            raise ValueError(
+                f"attention: {name} is on {tensor.device}, expected the CPU: hark computes on processors; {name}.cpu() moves it there"
+            )
         if tensor.layout is not torch.strided:
             raise TypeError(f"attention: {name} has the layout {tensor.layout}, expected torch.strided")
         _check_type(index, tensor, dtype)
@@ -87,8 +90,15 @@ def make_frame(context, words, tensors, hosts, gradients: bool) -> core.Frame:
     uses = [i for i, x in enumerate(tensors) if x is not None and not (as_number and i == SIGMA)]
     names = [name for name, host in zip(core.HOST, hosts) if host is not None]
     sequences = 0 if hosts[1] is None else hosts[1].shape[0] - 1
-    frame = core.Frame(context, core.options(*words), KINDS[tensors[0].dtype], [(core.INPUTS[i], _layout(i, tensors[i])) for i in uses],
-                       names, sequences, not gradients)
+    frame = core.Frame(
+        context,
+        core.options(*words),
+        KINDS[tensors[0].dtype],
+        [(core.INPUTS[i], _layout(i, tensors[i])) for i in uses],
+        names,
+        sequences,
+        not gradients,
+    )
     frame.uses, frame.forward_only = uses, not gradients
     frame.dtype = tensors[0].dtype
     frame.out_contiguous = frame.out_strides == core.contiguous(frame.out_shape)
@@ -99,7 +109,7 @@ def _key(words, tensors, hosts, gradients):
     if tensors[SIGMA] is not None and takes_sigma_as_number(words, tensors):
         if tensors[SIGMA].numel() != 1:
             raise ValueError(f"attention: sigma has shape {list(tensors[SIGMA].shape)}; normalisation 'softmax' takes one sigma")
-        words = (*words[:SIGMA_NUMBER], tensors[SIGMA].item(), *words[SIGMA_NUMBER + 1:])
+        words = (*words[:SIGMA_NUMBER], tensors[SIGMA].item(), *words[SIGMA_NUMBER + 1 :])
     of_hosts = None if hosts is _NO_HOSTS else tuple([None if x is None else x.shape for x in hosts])
     return words, layouts_of(tensors), of_hosts, gradients
 
@@ -139,8 +149,14 @@ def forward(frame, tensors, hosts, seed, with_rows):
         out = torch.empty_strided(frame.out_shape, frame.out_strides, dtype=frame.dtype)
     rows = torch.empty(frame.row_shape, dtype=frame.dtype) if with_rows else None
     saved = torch.empty(frame.saved_bytes, dtype=torch.uint8) if frame.saved_bytes else None
-    frame.forward(_addresses(frame, tensors), () if hosts is _NO_HOSTS else _host_addresses(hosts), seed, out.data_ptr(),
-                  0 if rows is None else rows.data_ptr(), 0 if saved is None else saved.data_ptr())
+    frame.forward(
+        _addresses(frame, tensors),
+        () if hosts is _NO_HOSTS else _host_addresses(hosts),
+        seed,
+        out.data_ptr(),
+        0 if rows is None else rows.data_ptr(),
+        0 if saved is None else saved.data_ptr(),
+    )
     return out, rows, saved
 
 
@@ -164,9 +180,20 @@ def backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, needs):
         if index not in BYTES and (needs[index] or (of_sigma and index < 2)):
             result[index] = gradient = empty(frame.gradient_layouts[name], frame.dtype)
             pairs.append((name, gradient.data_ptr()))
-    frame.backward(_addresses(frame, tensors), () if hosts is _NO_HOSTS else _host_addresses(hosts), seed, out.data_ptr(), 0 if rows is None or frame.cme else rows.data_ptr(),
-                   0 if saved is None else saved.data_ptr(), dout.data_ptr(), dout.stride(), pairs)
+    frame.backward(
+        _addresses(frame, tensors),
+        () if hosts is _NO_HOSTS else _host_addresses(hosts),
+        seed,
+        out.data_ptr(),
+        0 if rows is None or frame.cme else rows.data_ptr(),
+        0 if saved is None else saved.data_ptr(),
+        dout.data_ptr(),
+        dout.stride(),
+        pairs,
+    )
     if of_sigma:
         exp = words[KERNEL] != "rbf"
-        result[SIGMA] = torch.zeros_like(tensors[SIGMA]) if exp else sigma_gradient(tensors[SIGMA], tensors[0], result[0], tensors[1], result[1])
+        result[SIGMA] = (
+            torch.zeros_like(tensors[SIGMA]) if exp else sigma_gradient(tensors[SIGMA], tensors[0], result[0], tensors[1], result[1])
+        )
     return result

@@ -1,4 +1,5 @@
 """hark's decoder and encoder as torch modules, made from a trained model (hark.load(...).to_torch())."""
+
 from typing import Dict, Optional
 
 import torch
@@ -7,8 +8,13 @@ from torch import nn
 from . import _operators, attention
 
 TOKEN_CLASS = 3  # src/tokenizers/tokenizer.h
-_ACTIVATIONS = {"gelu": nn.functional.gelu, "gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh"), "relu": torch.relu,
-                "silu": nn.functional.silu, "gated_silu": nn.functional.silu}
+_ACTIVATIONS = {
+    "gelu": nn.functional.gelu,
+    "gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh"),
+    "relu": torch.relu,
+    "silu": nn.functional.silu,
+    "gated_silu": nn.functional.silu,
+}
 # Options that would change the results and are not here.
 _REFUSED = {"rotary.scaling": ("none",), "attention_width": (0,), "rotary.fraction": (1, 1.0)}
 
@@ -86,7 +92,11 @@ class SelfAttention(nn.Module):
         return layer(x).view(*x.shape[:2], heads, -1).transpose(1, 2)
 
     def forward(self, x, table, kernel):
-        q, k, v = self._split(self.query, x, self.heads), self._split(self.key, x, self.key_heads), self._split(self.value, x, self.key_heads)
+        q, k, v = (
+            self._split(self.query, x, self.heads),
+            self._split(self.key, x, self.key_heads),
+            self._split(self.value, x, self.key_heads),
+        )
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
         words = dict(self.words)

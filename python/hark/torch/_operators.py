@@ -1,4 +1,5 @@
 """Every operator of the library on PyTorch's tensors, with autograd where it is differentiable, made by walking the library's table."""
+
 import torch
 
 from .. import _operators
@@ -36,8 +37,10 @@ class _Function(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, *gradients):
         ctx.saved_tensors  # noqa: B018
-        given = [None if g is None or not x.is_floating_point() else g.contiguous().numpy()
-                 for g, x in zip(gradients, _tensors(tuple(ctx.run.outputs)))]
+        given = [
+            None if g is None or not x.is_floating_point() else g.contiguous().numpy()
+            for g, x in zip(gradients, _tensors(tuple(ctx.run.outputs)))
+        ]
         found = ctx.run.backward(given, ctx.needs_input_grad[2:])
         return None, None, *[None if x is None else torch.from_numpy(x) for x in found]
 
@@ -47,7 +50,12 @@ class Operator:
 
     def __init__(self, operator):
         self._operator = operator
-        self.name, self.formula, self.attributes, self.differentiable = operator.name, operator.formula, operator.attributes, operator.differentiable
+        self.name, self.formula, self.attributes, self.differentiable = (
+            operator.name,
+            operator.formula,
+            operator.attributes,
+            operator.differentiable,
+        )
         self.__doc__ = operator.__doc__
 
     def __repr__(self):

@@ -1,8 +1,9 @@
 """The registered operators hark::attention and hark::attention_backward: for torch.compile, torch.export and torch.func.
 
-Their arguments are tensors by name, then the words of hark.torch.attention. The fake kernels check them as the real ones do; where sizes are
-symbols they describe the results only.
+Their arguments are tensors by name, then the words of hark.torch.attention. The fake kernels check them as the real ones do; where sizes
+are symbols they describe the results only.
 """
+
 import torch
 
 from .. import _attention as core
@@ -21,14 +22,19 @@ TABLES = (5, 7, 9, 10)  # of heads, without a batch dimension
 
 library = torch.library.Library("hark", "FRAGMENT")
 _tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-library.define(f"attention({_TENSORS}, {_HOSTS}, {_WORDS}, int seed, bool gradients, bool with_rows) -> (Tensor, Tensor, Tensor)", tags=_tags)
-library.define(f"attention_backward(Tensor dout, Tensor out, Tensor rows, Tensor saved, {_TENSORS}, {_HOSTS}, {_WORDS}, int seed, "
-               "bool[] needs) -> Tensor[]", tags=_tags)
+library.define(
+    f"attention({_TENSORS}, {_HOSTS}, {_WORDS}, int seed, bool gradients, bool with_rows) -> (Tensor, Tensor, Tensor)", tags=_tags
+)
+library.define(
+    f"attention_backward(Tensor dout, Tensor out, Tensor rows, Tensor saved, {_TENSORS}, {_HOSTS}, {_WORDS}, int seed, "
+    "bool[] needs) -> Tensor[]",
+    tags=_tags,
+)
 
 
 def _split(arguments):
     """(tensors, hosts, words) at the beginning of the arguments."""
-    return arguments[:TENSORS], arguments[TENSORS:TENSORS + HOSTS], tuple(arguments[TENSORS + HOSTS:TENSORS + HOSTS + WORDS])
+    return arguments[:TENSORS], arguments[TENSORS : TENSORS + HOSTS], tuple(arguments[TENSORS + HOSTS : TENSORS + HOSTS + WORDS])
 
 
 def _none_as_empty(tensor, dtype):
@@ -49,7 +55,9 @@ def _backward(dout, out, rows, saved, *arguments):
     tensors, hosts, words = _split(arguments)
     seed, needs = arguments[-2:]
     frame = _frames.frame_of(words, tensors, hosts, True)
-    found = _frames.backward(frame, words, tensors, hosts, seed, out, rows if rows.numel() else None, saved if saved.numel() else None, dout, needs)
+    found = _frames.backward(
+        frame, words, tensors, hosts, seed, out, rows if rows.numel() else None, saved if saved.numel() else None, dout, needs
+    )
     return [_none_as_empty(x if needed else None, out.dtype) for x, needed in zip(found, needs)]
 
 
@@ -67,7 +75,7 @@ def _like_query(shape, like):
 def _frame_in_fake(words, tensors, hosts, gradients):
     """The frame of fake tensors, which checks the arguments."""
     if _frames.takes_sigma_as_number(words, tensors):
-        words = (*words[:_frames.SIGMA_NUMBER], 1.0, *words[_frames.SIGMA_NUMBER + 1:])
+        words = (*words[: _frames.SIGMA_NUMBER], 1.0, *words[_frames.SIGMA_NUMBER + 1 :])
     return _frames.make_frame(_frames._threads.context(), words, tensors, hosts, gradients)
 
 
@@ -92,15 +100,17 @@ def _forward_fake(*arguments):
 @torch.library.register_fake("hark::attention_backward", lib=library)
 def _backward_fake(dout, out, rows, saved, *arguments):
     tensors, needs = arguments[:TENSORS], arguments[-1]
-    return [out.new_empty((0,)) if not needed else _like_query(x.shape, x) if i < 3 else out.new_empty(x.shape)
-            for i, (x, needed) in enumerate(zip(tensors, needs))]
+    return [
+        out.new_empty((0,)) if not needed else _like_query(x.shape, x) if i < 3 else out.new_empty(x.shape)
+        for i, (x, needed) in enumerate(zip(tensors, needs))
+    ]
 
 
 def _setup(ctx, inputs, output):
     tensors, hosts, _ = _split(inputs)
     out, rows, saved = output
     ctx.prepared = inputs[-2]
-    ctx.words, ctx.seed = tuple(inputs[TENSORS + HOSTS:TENSORS + HOSTS + WORDS]), inputs[-3]
+    ctx.words, ctx.seed = tuple(inputs[TENSORS + HOSTS : TENSORS + HOSTS + WORDS]), inputs[-3]
     ctx.mark_non_differentiable(rows, saved)
     ctx.save_for_backward(*tensors, *hosts, out, rows, saved)
 
@@ -210,9 +220,11 @@ def _unfold(x, count, batch, shape):
 @torch.library.register_vmap("hark::attention", lib=library)
 def _forward_vmap(info, dims, *arguments):
     tensors, hosts, _ = _split(arguments)
-    count, rest = info.batch_size, arguments[TENSORS + HOSTS:]
+    count, rest = info.batch_size, arguments[TENSORS + HOSTS :]
     if not _foldable(tensors, hosts):
-        results = [torch.ops.hark.attention(*[_example(x, d, i) for x, d in zip(arguments[:TENSORS + HOSTS], dims)], *rest) for i in range(count)]
+        results = [
+            torch.ops.hark.attention(*[_example(x, d, i) for x, d in zip(arguments[: TENSORS + HOSTS], dims)], *rest) for i in range(count)
+        ]
         return tuple(torch.stack(x) for x in zip(*results)), (0, 0, 0)
     folded, batch = _fold_all(arguments, dims, count, rest[-2])
     out, rows, saved = torch.ops.hark.attention(*folded, *rest)
@@ -229,19 +241,23 @@ def _shape_of(x, dim):
 
 @torch.library.register_vmap("hark::attention_backward", lib=library)
 def _backward_vmap(info, dims, *arguments):
-    results, given, rest = arguments[:4], arguments[4:4 + TENSORS + HOSTS], arguments[4 + TENSORS + HOSTS:]
+    results, given, rest = arguments[:4], arguments[4 : 4 + TENSORS + HOSTS], arguments[4 + TENSORS + HOSTS :]
     tensors, hosts = given[:TENSORS], given[TENSORS:]
     count, needs = info.batch_size, rest[-1]
-    of_given = dims[4:4 + TENSORS + HOSTS]
+    of_given = dims[4 : 4 + TENSORS + HOSTS]
     if all(d is None for d in of_given) or not _foldable(tensors, hosts):
-        one_by_one = [torch.ops.hark.attention_backward(*[_example(x, d, i) for x, d in zip(arguments[:4 + TENSORS + HOSTS], dims)], *rest)
-                      for i in range(count)]
+        one_by_one = [
+            torch.ops.hark.attention_backward(*[_example(x, d, i) for x, d in zip(arguments[: 4 + TENSORS + HOSTS], dims)], *rest)
+            for i in range(count)
+        ]
         return [torch.stack(x) for x in zip(*one_by_one)], [0] * TENSORS
     folded, batch = _fold_all(given, of_given, count, True)
     dout, out, rows = [_fold(x, d, count, batch) if x.numel() else x.new_empty(0) for x, d in zip(results[:3], dims)]
     gradients = torch.ops.hark.attention_backward(dout, out, rows, results[3], *folded, *rest)
-    return [_unfold(x, count, batch, _shape_of(tensors[i], of_given[i])) if needed else x.expand(count, 0)
-            for i, (x, needed) in enumerate(zip(gradients, needs))], [0] * TENSORS
+    return [
+        _unfold(x, count, batch, _shape_of(tensors[i], of_given[i])) if needed else x.expand(count, 0)
+        for i, (x, needed) in enumerate(zip(gradients, needs))
+    ], [0] * TENSORS
 
 
 torch.library.register_autocast("hark::attention", "cpu", torch.float32, lib=library)

@@ -1,9 +1,10 @@
 """Contexts that compute in PyTorch's own threads.
 
 PyTorch's intra-op pool is that of an OpenMP runtime, whose entry ``GOMP_parallel`` is found through the library that loaded it. Where there
-is none (a PyTorch built with another pool; a forked process, in which the threads of the runtime do not exist), hark has threads of its own,
-as many as ``torch.get_num_threads()``.
+is none (a PyTorch built with another pool; a forked process, in which the threads of the runtime do not exist), hark has threads of its
+own, as many as ``torch.get_num_threads()``.
 """
+
 import ctypes
 import os
 from typing import Optional
@@ -12,7 +13,6 @@ import torch
 
 from .. import _library as lib
 from .. import _native
-from .. import _structs as s
 
 _LIBRARIES = ("libtorch_cpu.so", "libtorch.so")
 

@@ -1,4 +1,5 @@
 """Modules: attention with projections, learned positional kernels, rotary embeddings with learned rates."""
+
 import math
 from typing import Optional
 
@@ -112,17 +113,30 @@ class Attention(nn.Module):
 
         layer = Attention(256, 8, structure="hierarchical", causal=True, positional=PositionalKernel("decay", heads=8))
 
-    width: features of x; heads, key_heads: of queries, and of keys and values (a divisor); positional: log G is added to the logits; rotary:
-    rotates queries and keys; forget_gates: learned decay (arXiv 2503.02130; needs causal); dropout: of weights, while training.
+    width: features of x; heads, key_heads: of queries, and of keys and values (a divisor); positional: log G is added to the logits;
+    rotary: rotates queries and keys; forget_gates: learned decay (arXiv 2503.02130; needs causal); dropout: of weights, while training.
     **words: further arguments of hark.torch.attention.
     """
 
-    def __init__(self, width: int, heads: int, key_heads: Optional[int] = None, *, bias: bool = True, positional: Optional[PositionalKernel] = None,
-                 rotary: Optional[RotaryEmbedding] = None, forget_gates: bool = False, dropout: float = 0.0, **words):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        key_heads: Optional[int] = None,
+        *,
+        bias: bool = True,
+        positional: Optional[PositionalKernel] = None,
+        rotary: Optional[RotaryEmbedding] = None,
+        forget_gates: bool = False,
+        dropout: float = 0.0,
+        **words,
+    ):
         super().__init__()
         key_heads = key_heads or heads
         if width % heads or heads % key_heads:
-            raise ValueError(f"Attention: width {width}, heads {heads} and key_heads {key_heads}, expected each to be a multiple of the next")
+            raise ValueError(
+                f"Attention: width {width}, heads {heads} and key_heads {key_heads}, expected each to be a multiple of the next"
+            )
         self.heads, self.key_heads, self.head_dim, self.dropout, self.words = heads, key_heads, width // heads, dropout, words
         self.projection = nn.Linear(width, (heads + 2 * key_heads) * self.head_dim, bias)
         self.output = nn.Linear(width, width, bias)
