@@ -7,19 +7,6 @@ import numpy
 from . import _attention as core
 from . import _library as lib
 
-_RANKS = {
-    "query": 4,
-    "key": 4,
-    "value": 4,
-    "mask": 4,
-    "attention_bias": 4,
-    "log_kernel": 2,
-    "forget": 3,
-    "hierarchical_bias": 2,
-    "query_mask": 2,
-    "ridge": 1,
-    "sigma": 1,
-}
 _BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma")
 _UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma")
 _HALVES = ("float16", "bfloat16")
@@ -61,7 +48,7 @@ def _input(name: str, given, dtype) -> _Input:
         array = array.astype(dtype)
     if not array.dtype.isnative:
         raise TypeError(f"attention: {name} is not in the byte order of this machine")
-    rank = _RANKS[name]
+    rank = core.RANKS[name]
     if array.ndim != rank:
         if array.ndim > rank or name not in _BROADCAST:
             raise ValueError(f"attention: {name} has shape {list(shape)}, expected {rank} dimensions")

@@ -23,6 +23,7 @@ _ENUMS = {
 ATTENTION_PURPOSE = 3  # HARK_RANDOM_ATTENTION, layer 0
 INPUTS = ("query", "key", "value", "mask", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "query_mask", "ridge", "sigma")
 GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma")
+RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")
 HOST = ("key_lengths", "query_offsets", "key_offsets", "segments")
 

@@ -22,19 +22,6 @@ jax.ffi.register_ffi_target("hark_attention_backward", jax.ffi.pycapsule(_native
 
 TENSOR, MEMORY, WHOLE, NUMBER = range(4)  # kinds of native/xla.c
 TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma")  # of heads, without a batch dimension
-_RANKS = {
-    "query": 4,
-    "key": 4,
-    "value": 4,
-    "mask": 4,
-    "attention_bias": 4,
-    "log_kernel": 2,
-    "forget": 3,
-    "hierarchical_bias": 2,
-    "query_mask": 2,
-    "ridge": 1,
-    "sigma": 1,
-}
 _BYTES = ("mask", "query_mask")
 _KINDS = {"float32": lib.F32, "float64": lib.F64}
 _HALVES = ("float16", "bfloat16")
@@ -245,7 +232,7 @@ def _array(name, x, dtype):
         x = x.astype(dtype)
     elif x.dtype != dtype:
         raise TypeError(f"attention: {name} is {x.dtype}, expected {dtype}, the type of query")
-    rank = _RANKS[name]
+    rank = core.RANKS[name]
     if x.ndim != rank:
         if x.ndim > rank or name in ("query", "key", "value", "forget"):
             raise ValueError(f"attention: {name} has shape {list(x.shape)}, expected {rank} dimensions")

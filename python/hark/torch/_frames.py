@@ -14,7 +14,7 @@ from . import _threads
 
 KINDS = {torch.float32: lib.F32, torch.float64: lib.F64}
 HALVES = (torch.float16, torch.bfloat16)
-RANKS = (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1)
+RANKS = tuple(core.RANKS.values())
 BYTES = (3, 8)  # mask, query_mask
 UNIT_STRIDE = (0, 1, 2, 5, 7, 9, 10)
 SUMMED = (4, 5, 7, 9, 10)  # floating-point arguments that may have fewer dimensions: attention_bias and the tables of heads
