@@ -24,5 +24,12 @@ cmake -S "$here/python/native" -B "$build/python-native" -DCMAKE_BUILD_TYPE=Rele
 cmake --build "$build/python-native" >/dev/null
 
 cd "$here/python"
-HARK_LIBRARY=$build/libhark.so HARK_PYTHON_LIBRARY=$build/python-native/libhark_python.so HARK_COMMAND=$build/hark PYTHONPATH=. \
-  PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@"
+export HARK_LIBRARY="$build/libhark.so" HARK_PYTHON_LIBRARY="$build/python-native/libhark_python.so" HARK_COMMAND="$build/hark"
+export PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1
+# JAX in processes apart: its types are a global setting, and it warns of forks.
+status=0
+for part in "--ignore=tests/test_jax.py --ignore=tests/test_examples.py" tests/test_jax.py tests/test_examples.py; do
+  # shellcheck disable=SC2086 # several words
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider $part "$@" || [ $? -eq 5 ] || status=1 # 5: none was selected
+done
+exit $status
