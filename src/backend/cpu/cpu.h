@@ -30,6 +30,18 @@ typedef struct hark_cpu_product {
   bool add_to_row_sums;
 } hark_cpu_product;
 
+/* C[n, o] = s[n] scale[o] sum_i q[n, i] W[o, i] + bias[o] for all rows n < m and columns o < n of a piece. The integer sum is exact. */
+typedef struct hark_cpu_product_i8 {
+  int64_t m, n, k;
+  const int16_t *q; /* [m, k] */
+  const double *s;  /* [m] */
+  const int8_t *w;  /* [n, k] */
+  const float *scale;
+  const float *bias; /* [n], or NULL */
+  float *c;
+  int64_t ldc;
+} hark_cpu_product_i8;
+
 typedef struct hark_cpu_isa {
   const char *name;
   int vector_bytes;
@@ -42,6 +54,9 @@ typedef struct hark_cpu_isa {
   const int *product_rows, *product_columns; /* of the register tile: large products are divided at multiples of them */
   /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, without packing. */
   void (*few_rows)(const hark_cpu_product *product);
+  /* The same with B of bf16 or f16 (b is not read), and the product with integers. */
+  void (*few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
+  void (*product_i8)(const hark_cpu_product_i8 *product);
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;

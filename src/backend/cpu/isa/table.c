@@ -12,6 +12,7 @@ extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 
 static const hark_backend_kernel kernels[] = {
     {"linear", hark_cpu_linear_forward, hark_cpu_linear_backward},
+    {"linear_compact", hark_cpu_linear_compact_forward, NULL},
     {"matmul", hark_cpu_matmul_forward, hark_cpu_matmul_backward},
     {"layer_norm", HARK_ISA(hark_cpu_layer_norm_forward), HARK_ISA(hark_cpu_layer_norm_backward)},
     {"rms_norm", HARK_ISA(hark_cpu_rms_norm_forward), HARK_ISA(hark_cpu_rms_norm_backward)},
@@ -48,6 +49,8 @@ const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .product_rows = &HARK_ISA(hark_cpu_product_rows),
     .product_columns = &HARK_ISA(hark_cpu_product_columns),
     .few_rows = HARK_ISA(hark_cpu_few_rows),
+    .few_rows_halves = HARK_ISA(hark_cpu_few_rows_halves),
+    .product_i8 = HARK_ISA(hark_cpu_product_i8),
     .peak_operations = HARK_ISA(hark_cpu_peak_operations),
     .read_memory = HARK_ISA(hark_cpu_read_memory),
 };
