@@ -54,14 +54,19 @@ typedef struct hark_model_options {
   size_t description_bytes;
   const char *vocabulary; /* NULL: the file contains it, or the model has none and only uses tokens */
   size_t vocabulary_bytes;
+  hark_type
+      matrices; /* what weights of linear layers and tables of embeddings are held in: HARK_F32, HARK_BF16, HARK_F16, or HARK_I8 with a
+                         scale for each row; HARK_NONE: as in the file. Other numbers are f32 */
 } hark_model_options;
 
 /* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it) or a safetensors file. Where a
  * manifest.json is in the file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
+ * With `matrices` the weights are rounded to that type, and have the same bits as in a file that was saved with it.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; checked before memory for weights is allocated), HARK_BAD_CONFIGURATION (a description that no model can
- * have), HARK_INVALID_ARGUMENT (struct_size), HARK_UNSUPPORTED (options of a newer hark are set), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When
- * it fails *out is NULL. */
+ * have), HARK_INVALID_ARGUMENT (struct_size, matrices), HARK_NOT_FINITE (a weight that is not finite in the type of the matrices),
+ * HARK_UNSUPPORTED (options of a newer hark are set; no matrix of the model can be HARK_I8), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it
+ * fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *options,
                                                      hark_model **out);
 
@@ -82,12 +87,14 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, cons
 /* How to save. Set struct_size to sizeof(hark_model_save_options); fields that are zero have their defaults. */
 typedef struct hark_model_save_options {
   size_t struct_size;
-  hark_type matrices; /* HARK_NONE or HARK_F32: all numbers in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of embeddings
-                         are rounded to it, which halves the file; biases, norms, rotary rates and parameters of kernels stay f32 */
+  hark_type matrices; /* HARK_NONE: as the model holds them. HARK_F32: in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of
+                         embeddings are rounded to it, which halves the file. HARK_I8: they are rounded to integers with a scale for each
+                         row, which makes it a quarter. Biases, norms, rotary rates and parameters of kernels stay f32 */
 } hark_model_save_options;
 
-/* The same with options, which may be NULL. A file of halves is loaded like any other, into f32. Errors: as hark_model_save;
- * HARK_INVALID_ARGUMENT (struct_size, another type), HARK_NOT_FINITE (a weight that is too large for the type). */
+/* The same with options, which may be NULL. hark_model_load() reads all of these files. Errors: as hark_model_save; HARK_INVALID_ARGUMENT
+ * (struct_size, another type), HARK_NOT_FINITE (a weight that is too large for the type), HARK_UNSUPPORTED (no matrix of the model can be
+ * HARK_I8). */
 HARK_API HARK_MUST_CHECK hark_status hark_model_save_with(hark_context *context, const hark_model *model, const char *path,
                                                           const hark_model_save_options *options);
 
@@ -109,6 +116,7 @@ typedef struct hark_model_info {
   uint64_t fingerprint;     /* of description and weights: equal for equal models. Distinguishes models; no protection against forgery */
   const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
   int64_t begin;            /* models of sentences, which end with "\n": the token before the first token of every text; 0: none */
+  hark_type matrices;       /* HARK_F32, or the type of the matrices that are held in fewer bytes */
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */

@@ -13,6 +13,7 @@ typedef struct generate_values {
   const char *prompt, *stop, *checkpoint;
   int64_t tokens, top_k, context;
   double temperature, top_p;
+  int weights;
 } generate_values;
 
 #define AT(field) offsetof(generate_values, field)
@@ -29,6 +30,7 @@ static const hark_option options[] = {
      "draw from the most likely tokens that together have this probability", "temperature >0"},
     {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
+    HARK_WEIGHTS_OPTION(generate_values, weights),
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
 
@@ -102,17 +104,20 @@ static hark_status open_decoding(generation *g) {
 static hark_status open_model(generation *g) {
   hark_invocation *call = g->call;
   const hark_config *config = call->values[1];
+  const hark_type matrices = hark_command_matrix_type(g->values->weights);
   if (hark_command_names_run(call)) {
     HARK_TRY(hark_command_open_run(call, config, g->values->checkpoint, &g->opened));
     if (g->opened.tokenizer == NULL)
       return hark_fail(call->context, HARK_UNSUPPORTED,
                        "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", g->opened.run.path);
+    g->opened.matrices = matrices;
     HARK_TRY(hark_command_load_run(call, &g->opened, config, &g->model));
     g->source = g->opened.checkpoint;
   } else {
     g->source = hark_options_argument(call->options, 0);
     HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
-    HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
+    const hark_model_options load = {.struct_size = sizeof load, .matrices = matrices};
+    HARK_TRY(hark_model_load(call->context, g->source, &load, &g->model));
   }
   hark_model_info info = {.struct_size = sizeof info};
   HARK_TRY(hark_model_describe(g->model, &info));

@@ -334,9 +334,10 @@ hark_status hark_decoding_create(hark_context *context, const hark_model *model,
     if (options.memory_bytes < skipped || options.memory_bytes - skipped < bytes)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes of memory, expected at least %zu", options.memory_bytes,
                        bytes + skipped);
-    const hark_tensor *weights = &model->network->parameters.weights;
-    HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights->data,
-                              (size_t)hark_tensor_count(weights) * hark_type_bytes(weights->type), false));
+    const hark_tensor *const weights[] = {&model->network->parameters.weights, &model->network->parameters.compact};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+      HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights[i]->data,
+                                (size_t)hark_tensor_count(weights[i]) * hark_type_bytes(weights[i]->type), false));
   }
   hark_decoding *decoding = block != NULL ? block : (void *)((char *)options.memory + skipped);
   *decoding = begin(context, model, &options);

@@ -3,11 +3,23 @@
 
 #include <hark/operators.h>
 
+#include "core/compact.h"
+
 hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
   *out = 0;
   if (id == 0) return HARK_OK;
   const hark_parameter *parameter = hark_parameters_at(forward->parameters, id);
   return hark_tape_leaf(forward->tape, &parameter->weight, forward->training ? &parameter->gradient : NULL, out);
+}
+
+bool hark_forward_is_compact(const hark_forward *forward, hark_parameter_id id) {
+  return hark_type_is_compact(hark_parameters_at(forward->parameters, id)->weight.type);
+}
+
+hark_status hark_forward_scale(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
+  const hark_tensor *scale = &hark_parameters_at(forward->parameters, id)->scale;
+  *out = 0;
+  return scale->type != HARK_NONE ? hark_tape_leaf(forward->tape, scale, NULL, out) : HARK_OK;
 }
 
 hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,

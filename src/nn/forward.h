@@ -44,6 +44,11 @@ typedef struct hark_forward {
 /* The value of a parameter on the tape; 0 for id 0. */
 HARK_MUST_CHECK hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out);
 
+/* Whether the parameter is held in bf16, f16 or i8. */
+bool hark_forward_is_compact(const hark_forward *forward, hark_parameter_id id);
+/* The scales of its rows on the tape; 0 for a parameter that has none. */
+HARK_MUST_CHECK hark_status hark_forward_scale(const hark_forward *forward, hark_parameter_id id, hark_value *out);
+
 /* Places of dropout in a model: each has its own random numbers. */
 typedef enum hark_dropout_place {
   HARK_DROPOUT_EMBEDDING,

@@ -54,7 +54,8 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
                                       .shape = {spec->heads, spec->width},
                                       .initial = HARK_INITIAL_NORMAL,
                                       .value = hark_deviation_for(spec->deviation, spec->width, spec->heads),
-                                      .decays = true};
+                                      .decays = true,
+                                      .compact = true};
   const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = FORGET_INITIAL};
   HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->forget.weight, "%s.forget.weight", prefix));
   return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);

@@ -34,9 +34,9 @@ static const layout_row layout[] = {
     SIZE(hark_attention_desc, 200),
     SIZE(hark_attention_args, 3768),
     SIZE(hark_attention_report, 40),
-    SIZE(hark_model_options, 56),
+    SIZE(hark_model_options, 64),
     SIZE(hark_model_save_options, 16),
-    SIZE(hark_model_info, 120),
+    SIZE(hark_model_info, 128),
     SIZE(hark_decoding_options, 48),
     SIZE(hark_sampling, 40),
     SIZE(hark_positional_start, 32),
@@ -158,6 +158,7 @@ static const layout_row layout[] = {
     FIELD(hark_model_options, description_bytes, 32),
     FIELD(hark_model_options, vocabulary, 40),
     FIELD(hark_model_options, vocabulary_bytes, 48),
+    FIELD(hark_model_options, matrices, 56),
     FIELD(hark_model_save_options, struct_size, 0),
     FIELD(hark_model_save_options, matrices, 8),
     FIELD(hark_model_info, struct_size, 0),
@@ -175,6 +176,7 @@ static const layout_row layout[] = {
     FIELD(hark_model_info, fingerprint, 96),
     FIELD(hark_model_info, architecture, 104),
     FIELD(hark_model_info, begin, 112),
+    FIELD(hark_model_info, matrices, 120),
     FIELD(hark_decoding_options, struct_size, 0),
     FIELD(hark_decoding_options, capacity, 8),
     FIELD(hark_decoding_options, cancel, 16),
@@ -305,6 +307,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_U8,
                            HARK_F16,
                            HARK_BF16,
+                           HARK_I8,
                            HARK_STRUCTURE_DENSE,
                            HARK_STRUCTURE_WINDOW,
                            HARK_KERNEL_EXP,
@@ -324,7 +327,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_MAX_OUTPUTS,
                            HARK_MAX_SAVED,
                            HARK_ATTENTION_PLAN_BYTES};
-  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
+  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
   assert_int_equal(sizeof is / sizeof is[0], sizeof was / sizeof was[0]);
   for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
     if (is[i] != was[i]) fail_msg("number %zu of the list is %d, was %d", i, is[i], was[i]);
