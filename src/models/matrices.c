@@ -47,7 +47,9 @@ hark_status hark_matrices_hold_stored(hark_context *context, const char *name, c
   for (int32_t i = 0; i < parameters->count; i++) {
     hark_parameter *const parameter = &parameters->list[i];
     const hark_stored_tensor *const stored = hark_safetensors_find(file, parameter->name);
-    if (!parameter->spec.compact || stored == NULL || !hark_type_is_compact(stored->type)) continue;
+    if (stored == NULL || !hark_type_is_compact(stored->type)) continue;
+    if (!parameter->spec.compact && parameter->spec.decays) parameter->rounded = stored->type; /* a half, and exact */
+    if (!parameter->spec.compact) continue;
     const hark_status status = hark_parameter_hold(context, parameter, stored->type);
     if (status != HARK_OK) {
       hark_fail_prefix(context, "%s: ", name);
@@ -77,8 +79,7 @@ static hark_status read_numbers(hark_context *context, const hark_safetensors *f
 }
 
 /* Through f32 on the host. */
-static hark_status read_rounded(hark_context *context, const char *name, const hark_safetensors *file, const hark_parameters *parameters,
-                                hark_parameter *parameter) {
+static hark_status read_rounded(hark_context *context, const char *name, const hark_safetensors *file, hark_parameter *parameter) {
   const size_t numbers = hark_align_up((size_t)parameter->count * sizeof(float)),
                scales = hark_align_up((size_t)parameter->spec.shape[0] * sizeof(float)),
                stored = (size_t)hark_safetensors_find(file, parameter->name)->bytes;
@@ -86,13 +87,12 @@ static hark_status read_rounded(hark_context *context, const char *name, const h
   HARK_TRY(hark_allocate(context, numbers + scales + stored, &memory));
   char *const at = memory;
   hark_status status = read_numbers(context, file, parameter, at + numbers + scales, (float *)(void *)(at + numbers), (float *)memory);
-  if (status == HARK_OK) status = hark_parameter_store(context, name, parameters, parameter, memory);
+  if (status == HARK_OK) status = hark_parameter_store(context, name, parameter, memory);
   hark_release(context, memory, numbers + scales + stored);
   return status;
 }
 
-hark_status hark_matrix_read(hark_context *context, const char *name, const hark_safetensors *file, const hark_parameters *parameters,
-                             hark_parameter *parameter) {
+hark_status hark_matrix_read(hark_context *context, const char *name, const hark_safetensors *file, hark_parameter *parameter) {
   char scale[HARK_PARAMETER_NAME_BYTES + 8];
   const bool same = hark_safetensors_find(file, parameter->name)->type == parameter->weight.type;
   const bool integers = is_stored_i8(file, parameter), compact = hark_type_is_compact(parameter->weight.type);
@@ -100,9 +100,9 @@ hark_status hark_matrix_read(hark_context *context, const char *name, const hark
     scale_name(parameter, scale);
     HARK_TRY(hark_safetensors_load_into(context, file, scale, &parameter->scale));
   }
-  if ((same && compact) || (!integers && !hark_parameter_is_rounded(parameters, parameter)))
+  if ((same && compact) || (!integers && !hark_parameter_is_rounded(parameter)))
     return hark_safetensors_load_into(context, file, parameter->name, &parameter->weight);
-  return read_rounded(context, name, file, parameters, parameter);
+  return read_rounded(context, name, file, parameter);
 }
 
 hark_type hark_matrices_type(const hark_parameters *parameters) {
@@ -116,7 +116,7 @@ hark_type hark_matrices_type(const hark_parameters *parameters) {
 /* The type of a parameter in a file whose matrices have type `matrices`. */
 static hark_type type_in_file(const hark_parameter *parameter, hark_type matrices) {
   const hark_type held = parameter->weight.type;
-  if (matrices == HARK_NONE) return held;
+  if (matrices == HARK_NONE) return parameter->rounded != HARK_NONE ? parameter->rounded : held;
   if (parameter->spec.compact) return matrices;
   return parameter->spec.decays && hark_type_is_half(matrices) ? matrices : held;
 }

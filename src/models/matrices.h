@@ -15,7 +15,7 @@ HARK_MUST_CHECK hark_status hark_matrix_check(hark_context *context, const char 
                                               const hark_parameters *parameters, const hark_parameter *parameter, int64_t *tensors);
 /* Reads a parameter that was checked, rounded to the type in which it is held. Errors: HARK_NOT_FINITE, those of files. */
 HARK_MUST_CHECK hark_status hark_matrix_read(hark_context *context, const char *name, const hark_safetensors *file,
-                                             const hark_parameters *parameters, hark_parameter *parameter);
+                                             hark_parameter *parameter);
 /* Holds every matrix in the type that it has in the file. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_matrices_hold_stored(hark_context *context, const char *name, const hark_safetensors *file,
                                                       hark_parameters *parameters);

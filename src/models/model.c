@@ -167,7 +167,7 @@ hark_status hark_model_check_weights(hark_context *context, const char *name, co
 }
 
 hark_status hark_model_read_weights(hark_context *context, const char *name, const hark_safetensors *file, hark_parameters *parameters) {
-  for (int32_t i = 0; i < parameters->count; i++) HARK_TRY(hark_matrix_read(context, name, file, parameters, &parameters->list[i]));
+  for (int32_t i = 0; i < parameters->count; i++) HARK_TRY(hark_matrix_read(context, name, file, &parameters->list[i]));
   return HARK_OK;
 }
 

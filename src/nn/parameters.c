@@ -198,8 +198,7 @@ static hark_status initialise_part(hark_context *context, hark_parameter *parame
 }
 
 /* The same for a parameter that is rounded: all of its numbers in f32 first. */
-static hark_status initialise_rounded(hark_context *context, const hark_parameters *parameters, hark_parameter *parameter, uint64_t seed,
-                                      double *values) {
+static hark_status initialise_rounded(hark_context *context, hark_parameter *parameter, uint64_t seed, double *values) {
   void *memory = NULL;
   size_t bytes = 0;
   HARK_TRY(hark_size_multiply(context, (size_t)parameter->count, sizeof(float), &bytes));
@@ -207,7 +206,7 @@ static hark_status initialise_rounded(hark_context *context, const hark_paramete
   float *numbers = memory;
   for (int64_t first = 0; first < parameter->count; first += INITIAL_ELEMENTS)
     initial_part(parameter, seed, first, hark_min(INITIAL_ELEMENTS, parameter->count - first), values, numbers + first);
-  const hark_status status = hark_parameter_store(context, "initial weights", parameters, parameter, numbers);
+  const hark_status status = hark_parameter_store(context, "initial weights", parameter, numbers);
   hark_release(context, memory, bytes);
   return status;
 }
@@ -220,8 +219,8 @@ hark_status hark_parameters_initialise(hark_context *context, hark_parameters *p
   hark_status status = HARK_OK;
   for (int32_t i = 0; i < parameters->count; i++) {
     hark_parameter *parameter = &parameters->list[i];
-    if (hark_parameter_is_rounded(parameters, parameter)) {
-      if (status == HARK_OK) status = initialise_rounded(context, parameters, parameter, seed, values);
+    if (hark_parameter_is_rounded(parameter)) {
+      if (status == HARK_OK) status = initialise_rounded(context, parameter, seed, values);
       continue;
     }
     for (int64_t first = 0; first < parameter->count && status == HARK_OK; first += INITIAL_ELEMENTS)

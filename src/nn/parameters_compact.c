@@ -24,23 +24,18 @@ hark_status hark_parameter_hold(hark_context *context, hark_parameter *parameter
 
 hark_status hark_parameters_hold(hark_context *context, hark_parameters *parameters, hark_type type) {
   bool any = false;
-  parameters->matrices = type;
   for (int32_t i = 0; i < parameters->count; i++) {
-    if (!parameters->list[i].spec.compact) continue;
-    HARK_TRY(hark_parameter_hold(context, &parameters->list[i], type));
-    any = true;
+    hark_parameter *const parameter = &parameters->list[i];
+    if (parameter->spec.compact) HARK_TRY(hark_parameter_hold(context, parameter, type));
+    if (!parameter->spec.compact && parameter->spec.decays && hark_type_is_half(type)) parameter->rounded = type;
+    any = any || parameter->spec.compact;
   }
   if (any || type != HARK_I8) return HARK_OK;
   return hark_fail(context, HARK_UNSUPPORTED, "no matrix of this model can be int8: expected f32, bf16 or f16");
 }
 
-/* Matrices that are not compact have the precision of halves in f32. */
-static bool is_widened(const hark_parameters *parameters, const hark_parameter *parameter) {
-  return hark_type_is_half(parameters->matrices) && parameter->spec.decays && parameter->weight.type == HARK_F32;
-}
-
-bool hark_parameter_is_rounded(const hark_parameters *parameters, const hark_parameter *parameter) {
-  return hark_type_is_compact(parameter->weight.type) || is_widened(parameters, parameter);
+bool hark_parameter_is_rounded(const hark_parameter *parameter) {
+  return hark_type_is_compact(parameter->weight.type) || parameter->rounded != HARK_NONE;
 }
 
 /* ---- memory ---- */
@@ -101,11 +96,10 @@ static hark_status narrow_and_write(hark_context *context, const hark_narrowing 
   return parameter->scale.type != HARK_NONE ? hark_tensor_write(context, &parameter->scale, scales) : HARK_OK;
 }
 
-hark_status hark_parameter_store(hark_context *context, const char *place_name, const hark_parameters *parameters,
-                                 hark_parameter *parameter, const float *numbers) {
-  if (!hark_parameter_is_rounded(parameters, parameter)) return hark_tensor_write(context, &parameter->weight, numbers);
-  const bool widened = is_widened(parameters, parameter);
-  const hark_narrowing to = {.path = place_name, .name = parameter->name, .type = widened ? parameters->matrices : parameter->weight.type};
+hark_status hark_parameter_store(hark_context *context, const char *place_name, hark_parameter *parameter, const float *numbers) {
+  if (!hark_parameter_is_rounded(parameter)) return hark_tensor_write(context, &parameter->weight, numbers);
+  const bool widened = parameter->rounded != HARK_NONE;
+  const hark_narrowing to = {.path = place_name, .name = parameter->name, .type = widened ? parameter->rounded : parameter->weight.type};
   const size_t first = hark_align_up((size_t)parameter->count * hark_type_bytes(to.type)),
                second = (size_t)(widened ? parameter->count : parameter->spec.shape[0]) * sizeof(float);
   void *host = NULL;
@@ -135,11 +129,11 @@ static hark_status take_numbers(hark_context *context, const hark_parameter *fro
 
 hark_status hark_parameter_convert(hark_context *context, const char *place_name, const hark_parameter *from, hark_type type,
                                    hark_parameter *out) {
-  const hark_parameters plain = {.type = HARK_F32};
   const size_t bytes = (size_t)from->count * sizeof(float);
   void *numbers = NULL;
   *out = *from;
   out->weight = out->scale = out->gradient = (hark_tensor){0};
+  out->rounded = HARK_NONE;
   HARK_TRY(hark_parameter_hold(context, out, type));
   hark_tensor weight = out->weight, scale = out->scale;
   out->weight = out->scale = (hark_tensor){0};
@@ -147,7 +141,7 @@ hark_status hark_parameter_convert(hark_context *context, const char *place_name
   if (scale.type != HARK_NONE) HARK_TRY(hark_tensor_create(context, scale.type, scale.rank, scale.shape, &out->scale));
   HARK_TRY(hark_allocate(context, bytes, &numbers));
   hark_status status = take_numbers(context, from, numbers);
-  if (status == HARK_OK) status = hark_parameter_store(context, place_name, &plain, out, numbers);
+  if (status == HARK_OK) status = hark_parameter_store(context, place_name, out, numbers);
   hark_release(context, numbers, bytes);
   return status;
 }

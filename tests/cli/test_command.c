@@ -337,7 +337,7 @@ static void a_run_becomes_one_file(void **state) {
   free(test_file_read(test_path(folder, "half.safetensors"), &of_halves));
   assert_true(of_halves < bytes);
   expect("generate half.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
-  expect_error("export run --output half.safetensors --type f8", HARK_EXIT_USAGE, "expected one of f32, bf16, f16");
+  expect_error("export run --output half.safetensors --type f8", HARK_EXIT_USAGE, "expected one of f32, bf16, f16, int8");
   expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
   expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
   expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");

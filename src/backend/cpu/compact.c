@@ -1,7 +1,8 @@
 /* compact.c - the kernel of the record linear_compact: y = x W^T + b with W of bf16, f16 or i8.
  *
- * Few rows of x: W is read once, in the order of memory, in pieces of columns of y. Many rows: of a matrix of halves, a part is widened into
- * the workspace and multiplied as f32; integers are multiplied as they are, in pieces of rows and columns. Pieces depend on sizes alone.
+ * Few rows of x: W is read once, in the order of memory, in pieces of columns of y. Many rows: of a matrix of halves, a part is widened
+ * into the workspace and multiplied as f32; integers are multiplied as they are, in pieces of rows and columns. Pieces depend on sizes
+ * alone.
  */
 #include "core/compact.h"
 

@@ -1,8 +1,8 @@
 /* few_rows.c - C = A B^T + 1 bias^T for few rows of A: inner products that read B once, in the order of memory.
  *
- * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves), so
- * memory limits the speed. Each inner product has its partial sums in lanes, which are added in the order of a tree: one order whatever m
- * is. Halves become f32 in registers, exactly.
+ * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves),
+ * so memory limits the speed. Each inner product has its partial sums in lanes, which are added in the order of a tree: one order whatever
+ * m is. Halves become f32 in registers, exactly.
  */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
