@@ -229,6 +229,42 @@ HARK_API int64_t hark_decoding_capacity(const hark_decoding *decoding);
  * created, including forgotten ones: equal keys with a ridge that is too small for the type. 0 with other attention. */
 HARK_API int64_t hark_decoding_mended_pivots(const hark_decoding *decoding);
 
+/* ---- several decodings in one call ---- */
+
+/* Made by hark_decoding_batch_create(). */
+typedef struct hark_decoding_batch hark_decoding_batch;
+
+/* Set struct_size to sizeof(hark_decoding_batch_options); fields that are zero have their defaults. */
+typedef struct hark_decoding_batch_options {
+  size_t struct_size;
+  int64_t decodings; /* at most in a call; 0: 8 */
+  int64_t capacity;  /* of the largest of them, in tokens; 0: the model's context */
+} hark_decoding_batch_options;
+
+/* Makes what calls for several decodings of a model need. `options` may be NULL. It belongs to the context, as the decodings do; the model
+ * must outlive it. It contains no state of a text: any decodings of the context and the model can be given to any call, and be used alone
+ * between calls. Errors: HARK_INVALID_ARGUMENT (struct_size, numbers out of range, a context of another backend than the model's),
+ * HARK_UNSUPPORTED (a model that is not a decoder, options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. When it fails *out
+ * is NULL. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_create(hark_context *context, const hark_model *model,
+                                                                const hark_decoding_batch_options *options, hark_decoding_batch **out);
+/* Frees it, and no decoding, and sets *batch to NULL. NULL and a pointer to NULL are allowed. */
+HARK_API void hark_decoding_batch_destroy(hark_decoding_batch **batch);
+
+/* Reads one token into each of `count` different decodings: tokens[i] into decodings[i]. It does what hark_decoding_step() does for each of
+ * them, and reads the weights only once. With fewer than 16 decodings, or in a context made with `deterministic`, the logits have the same
+ * bits as those of single steps; otherwise they agree up to rounding. Models whose rotary rates depend on the length of the text
+ * (model.rotary.scaling dynamic, longrope) read one after the other. Allocates nothing.
+ * Errors: HARK_INVALID_ARGUMENT (more decodings than the batch has room for, one that occurs twice, has another context or model, a larger
+ * capacity, or no room; a token outside the vocabulary), HARK_CANCELLED (by any of them). HARK_INVALID_ARGUMENT changes nothing. After
+ * another error every decoding has read what it had before the call, and has no logits. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_step(hark_decoding_batch *batch, hark_decoding *const *decodings,
+                                                              const int32_t *tokens, int64_t count);
+/* The same with counts[i] >= 1 tokens for decodings[i]: prompts, which are read in passes of at most 128 tokens together. The logits agree
+ * with those of hark_decoding_prefill() up to rounding. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_prefill(hark_decoding_batch *batch, hark_decoding *const *decodings,
+                                                                 const int32_t *const *tokens, const int64_t *counts, int64_t count);
+
 /* The state of a decoding as bytes that can be stored: currently hark_decoding_saved_bytes() of them. After restoring them, later results
  * have the same bits as without the interruption, if the model, the capacity, the instruction set and the version of hark are the same.
  * They can be restored into any capacity that has room for the tokens. A model of structure hierarchical whose new capacity has another
