@@ -29,7 +29,7 @@ static float largest_magnitude(const float *from, int64_t count) {
   return value;
 }
 
-double hark_i8_quantise(const float *from, int64_t count, int16_t *to) {
+double hark_i8_quantise(const float *from, int64_t count, int8_t *to) {
   const double largest = (double)largest_magnitude(from, count);
   if (!(largest > 0 && isfinite(largest))) {
     if (count > 0) memset(to, 0, (size_t)count * sizeof *to);
@@ -37,7 +37,7 @@ double hark_i8_quantise(const float *from, int64_t count, int16_t *to) {
   }
   for (int64_t i = 0; i < count; i++) {
     const double quotient = (double)from[i] * HARK_I8_LARGEST / largest;
-    to[i] = (int16_t)(int32_t)((quotient + ROUND) - ROUND);
+    to[i] = (int8_t)(int32_t)((quotient + ROUND) - ROUND);
   }
   return largest / HARK_I8_LARGEST;
 }

@@ -31,6 +31,6 @@ float hark_i8_narrow(const float *from, int64_t count, int8_t *to);
 
 /* to[i] = from[i] 127 / m rounded to the nearest integer, ties to even, with m = max |from|; the quotient is exact enough in double that no
  * result depends on its rounding. Returns m / 127; NaN, and zeros, if a number is not finite. */
-double hark_i8_quantise(const float *from, int64_t count, int16_t *to);
+double hark_i8_quantise(const float *from, int64_t count, int8_t *to);
 
 #endif

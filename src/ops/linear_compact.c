@@ -28,14 +28,14 @@ static hark_status check(hark_context *context, const hark_tensor *inputs, int i
   return hark_check_vector(context, &hark_op_linear_compact, "bias", &inputs[INPUT_BIAS], features, "the rows of weight");
 }
 
-/* i8: s in double, then q in 16 bits; halves: a part of the weight in f32 for a kernel that needs it. */
+/* i8: s in double, then q; halves: a part of the weight in f32 for a kernel that needs it. */
 static hark_status workspace(hark_context *context, const hark_tensor *x, const hark_tensor *weight, size_t *bytes) {
   const int64_t rows = hark_row_count(x), length = hark_row_length(x);
   size_t scales = 0;
   *bytes = 0;
   if (weight->type == HARK_I8) {
     HARK_TRY(hark_size_multiply(context, (size_t)rows, sizeof(double), &scales));
-    HARK_TRY(hark_size_multiply(context, (size_t)hark_tensor_count(x), sizeof(int16_t), bytes));
+    HARK_TRY(hark_size_multiply(context, (size_t)hark_tensor_count(x), sizeof(int8_t), bytes));
     return hark_size_add(context, *bytes, scales, bytes);
   }
   if (rows < HARK_COMPACT_FEW_ROWS && !context->deterministic) return HARK_OK;
@@ -64,7 +64,7 @@ static void quantise_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers numbers = hark_numbers_of(x);
   const int64_t length = hark_row_length(x);
   double *s = call->workspace;
-  int16_t *q = (int16_t *)(s + hark_row_count(x));
+  int8_t *q = (int8_t *)(s + hark_row_count(x));
   for (int64_t n = first; n < last; n++) {
     double largest = 0, sum = 0; /* the sum is NaN if a number is not finite */
     for (int64_t i = 0; i < length; i++) {
@@ -74,7 +74,7 @@ static void quantise_rows(const hark_call *call, int64_t first, int64_t last) {
     s[n] = largest / HARK_I8_LARGEST + sum;
     for (int64_t i = 0; i < length; i++) {
       const double quotient = s[n] > 0 ? hark_get(numbers, n * length + i) * HARK_I8_LARGEST / largest : 0;
-      q[n * length + i] = (int16_t)nearbyint(quotient);
+      q[n * length + i] = (int8_t)nearbyint(quotient);
     }
   }
 }
@@ -87,7 +87,7 @@ static void forward_outputs(const hark_call *call, int64_t first, int64_t last) 
   const int64_t features = weight->shape[0], length = weight->shape[1];
   const bool whole = weight->type == HARK_I8;
   const double *s = call->workspace;
-  const int16_t *q = whole ? (const int16_t *)(s + hark_row_count(x)) : NULL;
+  const int8_t *q = whole ? (const int8_t *)(s + hark_row_count(x)) : NULL;
   for (int64_t at = first; at < last; at++) {
     const int64_t n = at / features, o = at % features;
     double sum = 0;

@@ -152,7 +152,7 @@ static void ties_go_to_the_even_integer(void **state) {
   static const float x[] = {127, .5f, 1.5f, 2.5f, -.5f, -1.5f, -2.5f, 126.5f, 0};
   static const int32_t expected[] = {127, 0, 2, 2, 0, -2, -2, 126, 0};
   enum { LENGTH = sizeof x / sizeof *x };
-  int16_t q[LENGTH];
+  int8_t q[LENGTH];
   assert_true(hark_i8_quantise(x, LENGTH, q) == 1);
   for (int i = 0; i < LENGTH; i++) assert_int_equal(q[i], expected[i]);
   const float scale = 1;

@@ -38,6 +38,7 @@ static const layout_row layout[] = {
     SIZE(hark_model_save_options, 16),
     SIZE(hark_model_info, 128),
     SIZE(hark_decoding_options, 48),
+    SIZE(hark_decoding_batch_options, 24),
     SIZE(hark_sampling, 40),
     SIZE(hark_positional_start, 32),
     SIZE(hark_prediction_shape, 56),
@@ -183,6 +184,9 @@ static const layout_row layout[] = {
     FIELD(hark_decoding_options, cancel_user, 24),
     FIELD(hark_decoding_options, memory, 32),
     FIELD(hark_decoding_options, memory_bytes, 40),
+    FIELD(hark_decoding_batch_options, struct_size, 0),
+    FIELD(hark_decoding_batch_options, decodings, 8),
+    FIELD(hark_decoding_batch_options, capacity, 16),
     FIELD(hark_sampling, struct_size, 0),
     FIELD(hark_sampling, temperature, 8),
     FIELD(hark_sampling, top_k, 16),
@@ -289,6 +293,7 @@ static void growing_structs_begin_with_their_size(void **state) {
   assert_int_equal(offsetof(hark_model_save_options, struct_size), 0);
   assert_int_equal(offsetof(hark_model_info, struct_size), 0);
   assert_int_equal(offsetof(hark_decoding_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_decoding_batch_options, struct_size), 0);
   assert_int_equal(offsetof(hark_sampling, struct_size), 0);
   assert_int_equal(offsetof(hark_positional_start, struct_size), 0);
   assert_int_equal(offsetof(hark_prediction_shape, struct_size), 0);

@@ -12,7 +12,6 @@
 enum { INPUT_X, INPUT_WEIGHT, INPUT_SCALE, INPUT_BIAS };
 
 #define PIECE_BYTES (128 << 10)       /* of the matrix */
-#define PIECE_ROWS 64                 /* of x, for integers */
 #define OPERATIONS_A_NANOSECOND 200.0 /* of one thread */
 
 typedef struct compact_work {
@@ -20,7 +19,7 @@ typedef struct compact_work {
   const float *x, *scale, *bias;
   float *y, *panel;
   double *s;
-  int16_t *q;
+  int8_t *q;
   const hark_tensor *weight;
   int64_t rows, outputs, inputs;
   int64_t columns, pieces; /* of one piece, and of all columns */
@@ -43,7 +42,7 @@ static compact_work work_of(hark_context *context, const hark_call *call) {
   const int64_t bytes = (int64_t)hark_type_bytes(weight->type) * hark_max(w.inputs, 1);
   w.columns = hark_max(4, PIECE_BYTES / bytes / 4 * 4);
   w.pieces = hark_ceil_div(w.outputs, w.columns);
-  if (weight->type == HARK_I8) w.q = (int16_t *)(w.s + w.rows);
+  if (weight->type == HARK_I8) w.q = (int8_t *)(w.s + w.rows);
   return w;
 }
 
@@ -108,8 +107,8 @@ static void quantise_row(void *data, int64_t row, int worker) {
 static void i8_piece(void *data, int64_t index, int worker) {
   (void)worker;
   const compact_work *w = data;
-  const int64_t column = index % w->pieces * w->columns, row = index / w->pieces * PIECE_ROWS;
-  const hark_cpu_product_i8 piece = {.m = hark_min(PIECE_ROWS, w->rows - row),
+  const int64_t column = index % w->pieces * w->columns, row = index / w->pieces * HARK_CPU_I8_ROWS;
+  const hark_cpu_product_i8 piece = {.m = hark_min(HARK_CPU_I8_ROWS, w->rows - row),
                                      .n = hark_min(w->columns, w->outputs - column),
                                      .k = w->inputs,
                                      .q = w->q + row * w->inputs,
@@ -127,7 +126,7 @@ hark_status hark_cpu_linear_compact_forward(hark_context *context, const hark_ca
   compact_work w = work_of(context, call);
   if (w.weight->type == HARK_I8) {
     hark_parallel_for_work(context, w.rows, 4.0 * (double)(w.rows * w.inputs), quantise_row, &w);
-    hark_parallel_for_work(context, w.pieces * hark_ceil_div(w.rows, PIECE_ROWS), nanoseconds(&w), i8_piece, &w);
+    hark_parallel_for_work(context, w.pieces * hark_ceil_div(w.rows, HARK_CPU_I8_ROWS), nanoseconds(&w), i8_piece, &w);
   } else if (w.rows < HARK_COMPACT_FEW_ROWS && !context->deterministic) {
     hark_parallel_for_work(context, w.pieces, nanoseconds(&w), few_rows_piece, &w);
   } else {

@@ -30,12 +30,14 @@ typedef struct hark_cpu_product {
   bool add_to_row_sums;
 } hark_cpu_product;
 
+#define HARK_CPU_I8_ROWS 64 /* most rows of a piece of a product of integers */
+
 /* C[n, o] = s[n] scale[o] sum_i q[n, i] W[o, i] + bias[o] for all rows n < m and columns o < n of a piece. The integer sum is exact. */
 typedef struct hark_cpu_product_i8 {
   int64_t m, n, k;
-  const int16_t *q; /* [m, k] */
-  const double *s;  /* [m] */
-  const int8_t *w;  /* [n, k] */
+  const int8_t *q; /* [m, k], from -127 to 127 */
+  const double *s; /* [m] */
+  const int8_t *w; /* [n, k] */
   const float *scale;
   const float *bias; /* [n], or NULL */
   float *c;

@@ -10,6 +10,7 @@ extern const int HARK_ISA(hark_cpu_product_rows), HARK_ISA(hark_cpu_product_colu
 void HARK_ISA(hark_cpu_few_rows)(const hark_cpu_product *product);
 void HARK_ISA(hark_cpu_few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
 void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *product);
+void HARK_ISA(hark_cpu_product_i8_vnni)(const hark_cpu_product_i8 *product); /* defined with AVX-512 only */
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count);
 
