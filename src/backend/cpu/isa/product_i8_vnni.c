@@ -8,8 +8,8 @@
 
 #ifdef HARK_SIMD_AVX512
 
-#define ROWS_W 3 /* rows of W at a time: 24 sums, 3 rows of W and one of q are in registers */
-#define ROWS_Q 8 /* rows of q against them */
+#define ROWS_W 4 /* rows of W at a time */
+#define ROWS_Q 4 /* rows of q against them */
 #define STEP 64
 #define FETCH_AHEAD (8 * 1024) /* bytes: distance of prefetched reads */
 
@@ -52,6 +52,29 @@ VNNI_SIMD int32_t total_of(const int8_t *q, int64_t k) {
   return _mm512_reduce_add_epi32(sum);
 }
 
+/* The totals of four sums. */
+VNNI_SIMD __m128i totals(const __m512i sum[ROWS_W]) {
+  __m256i half[ROWS_W];
+  HARK_UNROLL
+  for (int j = 0; j < ROWS_W; j++) half[j] = _mm256_add_epi32(_mm512_castsi512_si256(sum[j]), _mm512_extracti64x4_epi64(sum[j], 1));
+  const __m256i four = _mm256_hadd_epi32(_mm256_hadd_epi32(half[0], half[1]), _mm256_hadd_epi32(half[2], half[3]));
+  return _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+}
+
+/* Columns [column, column + ROWS_W) of a row of C. */
+VNNI_SIMD void finish_columns(const hark_cpu_product_i8 *x, int64_t row, int64_t column, __m128i total) {
+  const __m256d scale = _mm256_cvtps_pd(_mm_loadu_ps(x->scale + column));
+  const __m256d product = _mm256_mul_pd(_mm256_mul_pd(_mm256_set1_pd(x->s[row]), scale), _mm256_cvtepi32_pd(total));
+  __m128 y = _mm256_cvtpd_ps(product);
+  if (x->bias != NULL) y = _mm_add_ps(y, _mm_loadu_ps(x->bias + column));
+  _mm_storeu_ps(x->c + row * x->ldc + column, y);
+}
+
+static inline void finish_one(const hark_cpu_product_i8 *x, int64_t row, int64_t column, int32_t total) {
+  const float product = (float)(x->s[row] * (double)x->scale[column] * (double)total);
+  x->c[row * x->ldc + column] = x->bias != NULL ? product + x->bias[column] : product;
+}
+
 /* C[0..rows, 0..columns]; `shift`: 128 times the sum of each row of q. */
 VNNI_SIMD void inner_products(const int rows, const int columns, const hark_cpu_product_i8 *x, int64_t row, int64_t column,
                               const uint32_t *shift) {
@@ -59,7 +82,7 @@ VNNI_SIMD void inner_products(const int rows, const int columns, const hark_cpu_
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) sum[i][j] = _mm512_setzero_si512();
+    for (int j = 0; j < ROWS_W; j++) sum[i][j] = _mm512_setzero_si512();
   }
   const int8_t *q = x->q + row * x->k, *w = x->w + column * x->k;
   int64_t p = 0;
@@ -68,16 +91,15 @@ VNNI_SIMD void inner_products(const int rows, const int columns, const hark_cpu_
   if (p < x->k) step(rows, columns, sum, q + p, w + p, x->k, ((__mmask64)1 << (x->k - p)) - 1);
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
-    HARK_UNROLL
-    for (int j = 0; j < columns; j++) {
-      const int32_t total = (int32_t)((uint32_t)_mm512_reduce_add_epi32(sum[i][j]) - shift[row + i]);
-      const float product = (float)(x->s[row + i] * (double)x->scale[column + j] * (double)total);
-      x->c[(row + i) * x->ldc + column + j] = x->bias != NULL ? product + x->bias[column + j] : product;
-    }
+    const uint32_t shifted = shift[row + i];
+    if (columns == ROWS_W)
+      finish_columns(x, row + i, column, _mm_sub_epi32(totals(sum[i]), _mm_set1_epi32((int)shifted)));
+    else
+      finish_one(x, row + i, column, (int32_t)((uint32_t)_mm512_reduce_add_epi32(sum[i][0]) - shifted));
   }
 }
 
-/* All rows of q against `columns` rows of W. */
+/* All rows of q against `columns` rows of W: ROWS_W or one. */
 VNNI_SIMD void all_rows(const int columns, const hark_cpu_product_i8 *x, int64_t column, const uint32_t *shift) {
   int64_t row = 0;
   for (; row + ROWS_Q <= x->m; row += ROWS_Q) inner_products(ROWS_Q, columns, x, row, column, shift);
