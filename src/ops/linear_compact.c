@@ -117,12 +117,16 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 }
 
 static const hark_sample samples[] = {
-    {"one", NULL, {{HARK_F32, 2, {1, 1}, -2, 2}, {HARK_BF16, 2, {1, 1}, -1, 1}, {HARK_NONE}, {HARK_F32, 1, {1}, -1, 1}}},
-    {"row", NULL, {{HARK_F32, 1, {19}, -2, 2}, {HARK_BF16, 2, {23, 19}, -1, 1}, {HARK_NONE}, {HARK_F32, 1, {23}, -1, 1}}},
-    {"few_rows", NULL, {{HARK_F32, 2, {7, 401}, -2, 2}, {HARK_BF16, 2, {530, 401}, -1, 1}, {HARK_NONE}, {HARK_F32, 1, {530}, -1, 1}}},
+    {"one", NULL, {{HARK_F32, 2, {1, 1}, -2, 2}, {HARK_BF16, 2, {1, 1}, -1, 1}, {HARK_NONE, 0, {0}, 0, 0}, {HARK_F32, 1, {1}, -1, 1}}},
+    {"row", NULL, {{HARK_F32, 1, {19}, -2, 2}, {HARK_BF16, 2, {23, 19}, -1, 1}, {HARK_NONE, 0, {0}, 0, 0}, {HARK_F32, 1, {23}, -1, 1}}},
+    {"few_rows",
+     NULL,
+     {{HARK_F32, 2, {7, 401}, -2, 2}, {HARK_BF16, 2, {530, 401}, -1, 1}, {HARK_NONE, 0, {0}, 0, 0}, {HARK_F32, 1, {530}, -1, 1}}},
     {"many_rows", NULL, {{HARK_F32, 3, {2, 33, 67}, -2, 2}, {HARK_BF16, 2, {129, 67}, -1, 1}}},
-    {"panels", NULL, {{HARK_F32, 2, {17, 1031}, -2, 2}, {HARK_BF16, 2, {1100, 1031}, -1, 1}, {HARK_NONE}, {HARK_F32, 1, {1100}, -1, 1}}},
-    {"f16", NULL, {{HARK_F32, 2, {3, 37}, -2, 2}, {HARK_F16, 2, {41, 37}, -1, 1}, {HARK_NONE}, {HARK_F32, 1, {41}, -1, 1}}},
+    {"panels",
+     NULL,
+     {{HARK_F32, 2, {17, 1031}, -2, 2}, {HARK_BF16, 2, {1100, 1031}, -1, 1}, {HARK_NONE, 0, {0}, 0, 0}, {HARK_F32, 1, {1100}, -1, 1}}},
+    {"f16", NULL, {{HARK_F32, 2, {3, 37}, -2, 2}, {HARK_F16, 2, {41, 37}, -1, 1}, {HARK_NONE, 0, {0}, 0, 0}, {HARK_F32, 1, {41}, -1, 1}}},
     {"f16_small", NULL, {{HARK_F32, 2, {5, 67}, -2, 2}, {HARK_F16, 2, {13, 67}, -1e-5, 1e-5}}},
     {"f16_many_rows", NULL, {{HARK_F32, 2, {19, 37}, -2, 2}, {HARK_F16, 2, {41, 37}, -1, 1}}},
     {"i8_one", NULL, {{HARK_F32, 2, {1, 1}, -2, 2}, {HARK_I8, 2, {1, 1}, -127, 127}, {HARK_F32, 1, {1}, .01, .02}}},
