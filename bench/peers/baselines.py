@@ -4,6 +4,7 @@
     baselines.py image TRAINING.bin[,MORE.bin...] TEST.bin
     baselines.py pathfinder TRAINING.bin TEST.bin
     baselines.py listops TRAINING.tsv TEST.tsv
+    baselines.py labels TRAINING.tsv TEST.tsv [--window 16]
 
 Files are those of `hark data` (docs/tasks.md). Every classifier is scikit-learn's logistic regression; its strength of regularisation is chosen on a
 tenth of the training examples, which then join the others. One line of JSON a baseline: accuracy on the test examples.
@@ -11,6 +12,8 @@ tenth of the training examples, which then join the others. One line of JSON a b
     majority     the most frequent class of the training examples
     histogram    how often each byte, grey value or symbol occurs in an example
     linear       a weight for each pixel and class (image, pathfinder)
+    bag          labels only: how often each word occurs in the whole sequence
+    window       labels only: the word at each of the last --window places, up to the labelled word
     length       the number of bytes or symbols
     words        text only: tf-idf of words, and of pairs of words, in the whole text, whatever --length is
 """
@@ -28,6 +31,7 @@ from sklearn.preprocessing import StandardScaler
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 CIFAR_RECORD = 1 + 3 * 1024
 IMAGES_HEADER = 32
+LABELS = 20000  # labels of each part that are used, of hundreds of thousands that resemble each other
 
 
 def read_lines(path):
@@ -51,6 +55,18 @@ def read_listops(path):
             labels.append(int(value))
             expressions.append([word for word in expression.split() if word not in "()"])
     return np.array(labels), expressions
+
+
+def read_labelled(path):
+    """Words and {place: label} of every line `words<TAB>place:label ...`, after the header."""
+    sequences, targets = [], []
+    with open(path, encoding="ascii") as file:
+        next(file)
+        for line in file:
+            words, _, answers = line.rstrip("\n").partition("\t")
+            sequences.append(words.split())
+            targets.append({int(place): label for place, label in (answer.split(":") for answer in answers.split())})
+    return sequences, targets
 
 
 def read_cifar(paths):
@@ -142,7 +158,36 @@ def listops(a):
     classify("first operator", both[: len(training)], labels, both[len(training) :], test_labels)
 
 
-TASKS = {"text": text, "image": images(read_cifar), "pathfinder": images(read_images), "listops": listops}
+def places_of_labels(targets, limit):
+    """(sequence, place) of at most `limit` labels, drawn without replacement."""
+    places = [(i, place) for i, answers in enumerate(targets) for place in answers]
+    order = np.random.default_rng(1).permutation(len(places))[:limit]
+    return [places[i] for i in order]
+
+
+def one_of_each(rows, columns):
+    """A sparse matrix with a column for each word or pair in `columns` and the number of its occurrences in every row."""
+    entries = [(i, columns[item]) for i, row in enumerate(rows) for item in row if item in columns]
+    where = tuple(np.array(entries).T)
+    return sparse.csr_matrix((np.ones(len(entries)), where), shape=(len(rows), len(columns)))
+
+
+def labels(a):
+    parts = [(sequences, targets, places_of_labels(targets, LABELS)) for sequences, targets in map(read_labelled, (a.training, a.test))]
+    names = {label: i for i, label in enumerate(sorted({label for answers in parts[0][1] for label in answers.values()}))}
+    answers, test_answers = (np.array([names[targets[i][place]] for i, place in places]) for _, targets, places in parts)
+    majority(answers, test_answers)
+    features = {
+        "bag": lambda words, place: words,
+        "window": lambda words, place: [(place - at, words[at]) for at in range(max(0, place - a.window + 1), place + 1)],
+    }
+    for name, of in features.items():
+        rows, test_rows = ([of(sequences[i], place) for i, place in places] for sequences, _, places in parts)
+        columns = {item: i for i, item in enumerate(sorted({item for row in rows for item in row}))}
+        classify(name, one_of_each(rows, columns), answers, one_of_each(test_rows, columns), test_answers)
+
+
+TASKS = {"labels": labels, "text": text, "image": images(read_cifar), "pathfinder": images(read_images), "listops": listops}
 
 
 def main():
@@ -151,6 +196,7 @@ def main():
     parser.add_argument("training")
     parser.add_argument("test")
     parser.add_argument("--length", type=int, default=1000, help="bytes of a text that count (1000)")
+    parser.add_argument("--window", type=int, default=16, help="words that the window of labels sees (16)")
     a = parser.parse_args()
     TASKS[a.task](a)
 

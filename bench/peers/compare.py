@@ -105,12 +105,14 @@ def spread(values):
 def compare_attention(arguments, report, cases, name):
     print(f"\n{'attention, forward + backward':44} {'hark ms':>9} {'of peak':>15} {name + ' ms':>19} {'of peak':>8}  ratio (least-most of the rounds)")
     peer = Peer(arguments)
-    for case in cases:
-        peer.ask(do="attention", case=case, repetitions=1)
+    for case, precision in ((case, precision) for case in cases for precision in (arguments.precision if name == "PyTorch" else ["f32"])):
+        request = {"do": "attention", "case": case, "precision": precision}
+        own_case = case if precision == "f32" else f"{case},{precision}"
+        peer.ask(**request, repetitions=1)
         ours, theirs, fractions, other_fractions, ratios = [], [], [], [], []
         for _ in range(arguments.rounds):
-            mine = hark(arguments, "attention", case, "--rounds", "3")
-            other = peer.ask(do="attention", case=case, repetitions=3)
+            mine = hark(arguments, "attention", own_case, "--rounds", "3")
+            other = peer.ask(**request, repetitions=3)
             ours.append(mine["forward_ms"] + mine["backward_ms"])
             theirs.append(statistics.median(map(sum, zip(other["forward_ms"], other["backward_ms"]))))
             fractions.append((mine["forward_peak_fraction"], mine["backward_peak_fraction"]))
@@ -120,43 +122,84 @@ def compare_attention(arguments, report, cases, name):
         forward, backward = (statistics.median(f[i] for f in fractions) for i in (0, 1))
         ratio = statistics.median(ratios)
         report.line(
-            f"{case:44} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):19.1f}"
+            f"{own_case:44} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):19.1f}"
             f" {100 * statistics.median(other_fractions):6.0f} %  {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-            what="attention", case=case, hark_ms=statistics.median(ours), forward_peak_fraction=forward, backward_peak_fraction=backward,
+            what="attention", case=own_case, hark_ms=statistics.median(ours), forward_peak_fraction=forward, backward_peak_fraction=backward,
             peer=name, peer_ms=statistics.median(theirs), peer_peak_fraction=statistics.median(other_fractions), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
         )  # fmt: skip
     peer.close()
 
 
+class Sides:
+    """The programs that take turns on one training step: hark's variants, and PyTorch in each precision, eager and compiled. `ours`: flags by
+    name; `request`: what a worker is asked for."""
+
+    def __init__(self, arguments, label, ours, request):
+        self.arguments, self.label, self.ours = arguments, label, ours
+        self.times = {name: [] for name in ours}
+        self.last, self.peers = {}, {}
+        for precision in arguments.precision:
+            for way in ("eager", "compiled") if arguments.compile else ("eager",):
+                self.begin(f"PyTorch {precision}, {way}", {**request, "precision": precision, "compiled": way == "compiled"})
+
+    def begin(self, name, request):
+        peer = Peer(self.arguments)
+        answer = peer.ask(**request, repetitions=2)
+        if answer is None:
+            print(f"{self.label}: {name}: failed, see above")
+            peer.close()
+            return
+        self.peers[name] = peer, request
+        self.times[name] = []
+        self.last[name] = answer
+
+    def measure(self):
+        for _ in range(self.arguments.rounds):
+            for name, flags in self.ours.items():
+                self.last[name] = hark(self.arguments, "step", *flags)
+                self.times[name].append(self.last[name]["step_ms"])
+            for name, (peer, request) in self.peers.items():
+                self.last[name] = peer.ask(**request, repetitions=3)
+                self.times[name].append(statistics.median(self.last[name]["step_ms"]))
+        for peer, _ in self.peers.values():
+            peer.close()
+
+    def best(self, precision):
+        """The faster of PyTorch eager and compiled in this precision."""
+        names = [name for name in self.peers if name.startswith(f"PyTorch {precision},")]
+        return min(names, key=lambda name: statistics.median(self.times[name])) if names else None
+
+    def ratios(self, name, other):
+        """How many times as fast `name` is as `other`, round by round."""
+        return [b / a for a, b in zip(self.times[name], self.times[other])]
+
+
+def precision_flags(precision):
+    return [] if precision == "f32" else ["--precision", precision]
+
+
+def shown_ratio(ratios):
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+
 def compare_step(arguments, report):
     flags = ["--layers", "4", "--heads", "4", "--width", "512", "--context", "256", "--batch", str(arguments.batch)]
     flags += ["--vocabulary", str(arguments.vocabulary), "--steps", "3"]
-    print(f"\n{'training step, ' + str(arguments.batch) + ' x 256 tokens':36} {'ms':>9} {'of peak':>9} {'peak memory':>12}  hark is faster by")
-    for compiled in (False, True):
-        peer = Peer(arguments)
-        if peer.ask(do="step", compiled=compiled, repetitions=3) is None:
-            print(f"PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
-            peer.close()
-            continue
-        ours, theirs, fractions = [], [], []
-        for _ in range(arguments.rounds):
-            mine = hark(arguments, "step", *flags)
-            other = peer.ask(do="step", compiled=compiled, repetitions=3)
-            ours.append(mine["step_ms"])
-            fractions.append(mine["peak_fraction"])
-            theirs.append(statistics.median(other["step_ms"]))
-        peer.close()
-        name = f"PyTorch, {'compiled' if compiled else 'eager'}"
-        ratios = [b / a for a, b in zip(ours, theirs)]
-        ratio = statistics.median(ratios)
-        memory, other_memory = mine["peak_memory_bytes"], other["peak_memory_bytes"]
-        print(f"{'hark':36} {statistics.median(ours):9.1f} {100 * statistics.median(fractions):7.0f} % {memory / 2**20:9.0f} MiB  ({spread(ours)} ms)")
+    ours = {f"hark {precision}": flags + precision_flags(precision) for precision in arguments.precision}
+    label = f"training step, {arguments.batch} x 256 tokens"
+    sides = Sides(arguments, label, ours, {"do": "step"})
+    sides.measure()
+    print(f"\n{label:36} {'ms':>9} {'of peak':>9} {'peak memory':>12}  hark in the same precision is faster by; than hark f32")
+    for name, times in sides.times.items():
+        precision = name.split()[1].rstrip(",")
+        last, mine = sides.last[name], f"hark {precision}"
+        share = f"{100 * last['peak_fraction']:7.0f} %" if name in ours else f"{'':9}"
+        more = shown_ratio(sides.ratios(mine, name)) if name not in ours else f"{'':18} {shown_ratio(sides.ratios(name, next(iter(ours))))}"
         report.line(
-            f"{name:36} {statistics.median(theirs):9.1f} {'':9} {other_memory / 2**20:9.0f} MiB  {ratio:.2f}"
-            f" ({min(ratios):.2f}-{max(ratios):.2f}); {other['beyond_import_bytes'] / 2**20:.0f} MiB of the memory beyond what importing takes",
-            what="step", compiled=compiled, hark_ms=statistics.median(ours), torch_ms=statistics.median(theirs), ratio=ratio,
-            hark_peak_fraction=statistics.median(fractions), hark_peak_memory_bytes=memory, torch_peak_memory_bytes=other_memory,
-            torch_beyond_import_bytes=other["beyond_import_bytes"],
+            f"{name:36} {statistics.median(times):9.1f} {share} {last['peak_memory_bytes'] / 2**20:9.0f} MiB  {more}  ({spread(times)} ms)",
+            what="step", name=name, ms=statistics.median(times), least_ms=min(times), most_ms=max(times),
+            peak_memory_bytes=last["peak_memory_bytes"], peak_fraction=last.get("peak_fraction"),
+            beyond_import_bytes=last.get("beyond_import_bytes"), ratio=statistics.median(sides.ratios(mine, name)),
         )  # fmt: skip
 
 
@@ -171,7 +214,7 @@ def encoder_flags(layers, heads, width, feed_forward, context, batch):
 
 def compare_encoder(arguments, report):
     """Steps of the same encoder: hark's, dense and hierarchical, in turn with PyTorch's, which is dense; the better of eager and compiled."""
-    print(f"\n{'training step of an encoder':34} {'dense ms':>9} {'of peak':>8} {'tokens/s':>9} {'hierarchical ms':>16} {'of peak':>8} {'tokens/s':>9} {'PyTorch ms':>17}  dense, hierarchical are faster by")
+    print(f"\n{'training step of an encoder':40} {'hark ms':>9} {'of peak':>8} {'tokens/s':>9}  {'PyTorch ms':>20}  hark is faster by")
     for name, sizes in ENCODERS.items():
         if arguments.case and name not in arguments.case:
             continue
@@ -179,45 +222,25 @@ def compare_encoder(arguments, report):
         shape = {
             "vocabulary": BYTES, "classes": CLASSES, "layers": layers, "heads": heads, "width": width, "feed_forward": feed_forward, "context": context,
         }  # fmt: skip
-        flags = encoder_flags(*sizes)
-        peers = {}
-        for compiled in (False, True) if arguments.compile else (False,):
-            peer = Peer(arguments)
-            answer = peer.ask(do="encoder", shape=shape, batch=batch, compiled=compiled, repetitions=2)
-            if answer is None:
-                print(f"{name}: PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
-                peer.close()
+        variants = {f"{s} {p}": encoder_flags(*sizes) + words + precision_flags(p) for p in arguments.precision for s, words in STRUCTURES.items()}
+        sides = Sides(arguments, name, variants, {"do": "encoder", "shape": shape, "batch": batch})
+        sides.measure()
+        for variant in variants:
+            best = sides.best(variant.split()[1])
+            if best is None:
                 continue
-            peers["compiled" if compiled else "eager"] = peer
-            parameters = answer["parameters"]
-        if not peers:
-            continue
-        ours, fractions = {s: [] for s in STRUCTURES}, {s: [] for s in STRUCTURES}
-        theirs = {p: [] for p in peers}
-        for _ in range(arguments.rounds):
-            for structure, words in STRUCTURES.items():
-                mine = hark(arguments, "step", *flags, *words)
-                if mine["parameters"] != parameters:
-                    raise SystemExit(f"{name}: hark's {structure} encoder has {mine['parameters']} parameters, PyTorch's {parameters}")
-                ours[structure].append(mine["step_ms"])
-                fractions[structure].append(mine["peak_fraction"])
-            for which, peer in peers.items():
-                other = peer.ask(do="encoder", shape=shape, batch=batch, compiled=which == "compiled", repetitions=3)
-                theirs[which].append(statistics.median(other["step_ms"]))
-        for peer in peers.values():
-            peer.close()
-        best = min(theirs, key=lambda which: statistics.median(theirs[which]))
-        middle, share = ({s: statistics.median(v[s]) for s in STRUCTURES} for v in (ours, fractions))
-        speed = {s: 1e3 * batch * (context + 1) / middle[s] for s in STRUCTURES}
-        ratios = {s: [b / a for a, b in zip(ours[s], theirs[best])] for s in STRUCTURES}
-        shown = ", ".join(f"{statistics.median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for r in ratios.values())
-        own = " ".join(f"{middle[s]:{w}.1f} {100 * share[s]:6.0f} % {speed[s]:9.0f}" for s, w in (("dense", 9), ("hierarchical", 16)))
-        label = f"{name}, batch {batch}"
-        report.line(
-            f"{label:34} {own} {statistics.median(theirs[best]):8.1f} {best:8}  {shown}",
-            what="encoder", shape=shape, batch=batch, hark_ms=middle, hark_peak_fraction=share, hark_tokens_per_second=speed,
-            torch_ms={p: statistics.median(v) for p, v in theirs.items()}, ratio={s: statistics.median(r) for s, r in ratios.items()},
-        )  # fmt: skip
+            mine, other = sides.last[variant], sides.last[best]
+            if mine["parameters"] != other["parameters"]:
+                raise SystemExit(f"{name}: hark's {variant} encoder has {mine['parameters']} parameters, PyTorch's {other['parameters']}")
+            middle, theirs = statistics.median(sides.times[variant]), statistics.median(sides.times[best])
+            speed = 1e3 * batch * (context + 1) / middle
+            ratios = sides.ratios(variant, best)
+            report.line(
+                f"{f'{name}, {variant}, batch {batch}':40} {middle:9.1f} {100 * mine['peak_fraction']:6.0f} % {speed:9.0f}  {theirs:9.1f} {best.split()[-1]:10}  {shown_ratio(ratios)}",
+                what="encoder", case=name, variant=variant, shape=shape, batch=batch, hark_ms=middle, hark_peak_fraction=mine["peak_fraction"],
+                hark_tokens_per_second=speed, peer=best, torch_ms={p: statistics.median(sides.times[p]) for p in sides.peers},
+                ratio=statistics.median(ratios), least_ratio=min(ratios), most_ratio=max(ratios),
+            )  # fmt: skip
 
 
 def main():
@@ -227,11 +250,13 @@ def main():
     parser.add_argument("--results", type=Path, required=True, help="where results.jsonl is written")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", action="append", choices=("f32", "bf16"), help="of both sides; may be repeated (f32)")
     parser.add_argument("--case", action="append", help="an attention case instead of the built-in list, or one of the encoders; may be repeated")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="encoders: PyTorch as it is, not compiled too")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="steps and encoders: PyTorch as it is, not compiled too")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--vocabulary", type=int, default=96)
     arguments = parser.parse_args()
+    arguments.precision = arguments.precision or ["f32"]
     asked = {"encoder:"} if "encoder" in arguments.what else set()
     asked |= {head + ":" for what, (head, _, _) in ATTENTIONS.items() if what in arguments.what}
     for case in arguments.case or []:

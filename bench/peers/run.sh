@@ -1,5 +1,6 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness ...]
+# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness ...] [-- OPTIONS]
+# OPTIONS are those of compare.py, as --precision f32 --precision bf16.
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
 set -eu
@@ -21,13 +22,16 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-[ $# -gt 0 ] || set -- attention hierarchical step encoder parity published correctness
+case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness "$@" ;; esac
 parity=no
 correctness=no
 published=no
 compare=
-for what in "$@"; do
+while [ $# -gt 0 ]; do
+  what=$1
+  shift
   case "$what" in
+    --) break ;;
     attention | hierarchical | step | encoder) compare="$compare $what" ;;
     parity) parity=yes ;;
     correctness) correctness=yes ;;
@@ -40,7 +44,7 @@ for what in "$@"; do
 done
 if [ -n "$compare" ]; then
   # shellcheck disable=SC2086 # words
-  "$venv/bin/python" "$here/compare.py" $compare --hark "$build/hark" --results "$build/peers/results.jsonl"
+  "$venv/bin/python" "$here/compare.py" $compare "$@" --hark "$build/hark" --results "$build/peers/results.jsonl"
 fi
 if [ "$parity" = yes ]; then
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity"

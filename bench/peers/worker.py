@@ -1,9 +1,9 @@
 """Measures PyTorch. Reads one request a line (JSON) from standard input, answers with one line, so that the caller can take turns.
 
     {"do": "about"}
-    {"do": "attention", "case": "dense:B1,H8,L4096,D64,causal", "repetitions": 3}  -> forward_ms, backward_ms: lists
+    {"do": "attention", "case": "dense:B1,H8,L4096,D64,causal", "precision": "f32", "repetitions": 3}  -> forward_ms, backward_ms: lists
     {"do": "attention", "case": "hierarchical:B1,H8,L16384,D64,N16,mean", ...}     the same, of the package h-transformer-1d
-    {"do": "step", "compiled": false, "repetitions": 3}                           -> step_ms: list, memory_bytes
+    {"do": "step", "compiled": false, "precision": "bf16", "repetitions": 3}      -> step_ms: list, memory_bytes; bf16: autocast
     {"do": "encoder", "shape": {"vocabulary": 261, ...}, "batch": 4, "compiled": false, "repetitions": 3}   the same of Long Range Arena's encoder
 """
 
@@ -50,10 +50,13 @@ def read_case(text):
     return extents
 
 
+PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
 def dense(e):
     """scaled_dot_product_attention: what to call, and the tensors that have gradients."""
     shapes = [(e["H"], e["L"], e["D"]), (e["K"], e["M"], e["D"]), (e["K"], e["M"], e["E"])]
-    tensors = [torch.randn(e["B"], *s, requires_grad=True) for s in shapes]
+    tensors = [torch.randn(e["B"], *s).to(e["type"]).requires_grad_() for s in shapes]
     grouped = {"enable_gqa": True} if e["K"] != e["H"] else {}
     return lambda: F.scaled_dot_product_attention(*tensors, is_causal=e["causal"], **grouped), tensors
 
@@ -88,9 +91,9 @@ class Worker:
         }
 
     def attention(self, request):
-        name = request["case"]
+        name = request["case"], request.get("precision", "f32")
         if name not in self.cases:
-            e = read_case(name)
+            e = {**read_case(name[0]), "type": PRECISIONS[name[1]]}
             self.cases = {}  # one case's tensors at a time
             call, tensors = (dense if e["head"] == "dense" else hierarchical)(e)
             self.cases[name] = call, tensors, torch.randn_like(call())
@@ -109,7 +112,7 @@ class Worker:
         a = self.arguments
         if self.model is None:
             shape = Shape(a.vocabulary, a.layers, a.heads, a.width, a.context)
-            self.begin(GPT(shape), request["compiled"])
+            self.begin(GPT(shape), request)
             tokens = torch.randint(a.vocabulary, (a.batch, a.context + 1))
             self.batch = tokens[:, :-1], tokens[:, 1:]
         return self.measure(request["repetitions"])
@@ -117,14 +120,15 @@ class Worker:
     def encoder(self, request):
         if self.model is None:
             shape = encoder.Shape(**request["shape"])
-            self.begin(encoder.Encoder(shape), request["compiled"])
+            self.begin(encoder.Encoder(shape), request)
             self.batch = torch.randint(shape.vocabulary, (request["batch"], shape.context)), torch.randint(shape.classes, (request["batch"],))
         return {**self.measure(request["repetitions"]), "parameters": sum(p.numel() for p in self.model.parameters())}
 
-    def begin(self, model, compiled):
+    def begin(self, model, request):
         self.model = model
         self.optimizer = model.optimizer()
-        self.run = torch.compile(model) if compiled else model
+        self.run = torch.compile(model) if request["compiled"] else model
+        self.half = request.get("precision", "f32") == "bf16"
 
     def measure(self, repetitions):
         """Whole training steps on the same batch again and again."""
@@ -132,7 +136,8 @@ class Worker:
         for _ in range(repetitions):
             start = time.perf_counter()
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.run(*self.batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+                loss = self.run(*self.batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()

@@ -12,7 +12,7 @@
 #define PREFIX "ahca/"
 #define LABEL_BYTES 48
 
-/* "4-7: 12.5 %" for every share that there is; `label` writes what it is of. */
+/* "4-7: 12.5 %" for every fraction that is not NaN; `label` writes its name. */
 static void append_shares(const char *what, const double *shares, int count, void (*label)(int index, char out[LABEL_BYTES]),
                           hark_text *text) {
   bool begun = false;

@@ -11,17 +11,18 @@
 #include "cli/common.h"
 #include "io/temporary.h"
 
+hark_temporaries hark_process_temporaries;
+
 static void open_standard_streams(void) {
   for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++) {
     if (fcntl(i, F_GETFD) >= 0 || errno != EBADF) continue;
+    hark_process_temporaries.closed_streams |= 1u << i;
     const int descriptor = open("/dev/null", O_RDWR); /* the lowest free number: this one */
     if (descriptor == i) continue;
     if (descriptor > STDERR_FILENO) (void)close(descriptor);
     _exit(HARK_EXIT_DISK); /* it cannot be reported anywhere */
   }
 }
-
-hark_temporaries hark_process_temporaries;
 
 static void on_signal(int number) {
   hark_temporary_remove_all(&hark_process_temporaries);

@@ -128,13 +128,17 @@ const char *hark_option_argument(const hark_option *option) {
   return option->argument != NULL ? option->argument : words[option->type];
 }
 
+/* Is what the flag says the opposite of the option? Its flag is then printed with "no-". */
+static bool negated(const hark_option *option) {
+  return option->type == HARK_OPTION_BOOL && option->initial != NULL && strcmp(option->initial, "true") == 0;
+}
+
 bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION_WORD_BYTES]) {
-  const bool negatable = option->type == HARK_OPTION_BOOL && option->initial != NULL && strcmp(option->initial, "true") == 0;
   size_t length;
   for (const char *at = option->flags != NULL ? option->flags : option->name, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;
        index--) {
     if (index > 0) continue;
-    snprintf(out, HARK_OPTION_WORD_BYTES, "%s%s%.*s", length == 1 ? "-" : "--", negatable ? "no-" : "", (int)length, word);
+    snprintf(out, HARK_OPTION_WORD_BYTES, "%s%s%.*s", length == 1 ? "-" : "--", negated(option) ? "no-" : "", (int)length, word);
     for (char *c = out; *c != 0; c++) {
       if (*c == '_') *c = '-';
     }
@@ -146,7 +150,7 @@ bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION
 void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
   const hark_option *const option = view->option;
   char word[HARK_OPTION_WORD_BYTES];
-  hark_text_append(text, "%s", option->help);
+  hark_text_append(text, "%s%s", negated(option) ? "turn off: " : "", option->help);
   for (int i = 0; hark_option_has_choices(option) && hark_option_choice_at(option->range, i, word); i++) {
     hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
   }

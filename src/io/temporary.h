@@ -27,6 +27,7 @@ typedef struct hark_temporary_slot {
 } hark_temporary_slot;
 typedef struct hark_temporaries {
   hark_temporary_slot slots[HARK_TEMPORARY_SLOTS];
+  unsigned closed_streams; /* bit i: the program began without standard descriptor i; files that name it cannot be written */
 } hark_temporaries;
 
 /* Notes a temporary file or folder of this process. Returns its note; NULL, without a note, if the context has no notes or no free slot. */

@@ -77,8 +77,14 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
   return hark_system_fail(context, errno, writer->path, "cannot be written");
 }
 
+/* True for a standard descriptor that is open only so that no file gets its number. */
+static bool was_closed(const hark_context *context, int descriptor) {
+  return context->temporaries != NULL && descriptor <= STDERR_FILENO && (context->temporaries->closed_streams >> descriptor & 1u) != 0;
+}
+
 /* Opens a copy of a descriptor, which can be closed separately. */
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
+  if (was_closed(context, descriptor)) return hark_system_fail(context, EBADF, writer->path, "cannot be written");
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
   if ((flags & O_ACCMODE) == O_RDONLY)

@@ -1,13 +1,16 @@
 /* ahca_tasks.h - three tasks, each of which one part of adaptive hierarchical compressed attention is for.
  *
- *   needle   M = 512 tokens, one of which, anywhere, is one of 16 labels, the target of all 32 chunks. What passes between chunks
- *   maps     a chunk is a flag and a map f of 8 symbols: unflagged ones (3 of 4) have target f(0), flagged ones f(f(f(0))). Depth
- *   runs     runs of 3 to 13 tokens of one of 16 topics, four tokens a topic; every token has its topic as target. Boundaries
+ *   needle   M = 512 tokens, one of which, anywhere, is one of 16 labels: the last token of each of 32 chunks predicts which. What passes
+ *            between chunks
+ *   maps     a chunk is a flag and a map f of 8 symbols; its last token predicts f(0) where it is not flagged (3 of 4), and f(f(f(f(0))))
+ *            where it is. Depth
+ *   runs     runs of 3 to 13 tokens of one of 16 topics, four tokens a topic; the topic of every token is predicted from its chunk alone.
+ *            Boundaries
  */
 #ifndef HARK_LAB_AHCA_TASKS_H
 #define HARK_LAB_AHCA_TASKS_H
 
-#include "lab/ahca_network.h"
+#include "lab/ahca_trained.h"
 #include "lab/lab_text.h"
 
 /* How long a network learns and how much is tested. `run` as in hark_lab_ahca_open(). */
@@ -21,8 +24,12 @@ typedef struct hark_lab_study {
 #define HARK_LAB_MAPS_STEPS 1500
 #define HARK_LAB_RUNS_STEPS 1200
 
-/* What experiments begin with: learned selection; learned depth of capacity 1/4 of 4 layers; learned boundaries, smoothed, with token
- * outputs that carry their gradient. */
+#define HARK_LAB_MAPS_LAYERS 4
+#define HARK_LAB_MAPS_SYMBOLS 8
+#define HARK_LAB_MAPS_HOPS 4
+
+/* What experiments begin with: learned selection; learned depth, layers 2 to 4 for a quarter of the chunks; learned boundaries. Maps and
+ * runs have no global tokens. */
 hark_lab_ahca_config hark_lab_needle_config(void);
 hark_lab_ahca_config hark_lab_maps_config(void);
 hark_lab_ahca_config hark_lab_runs_config(void);

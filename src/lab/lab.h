@@ -13,7 +13,7 @@
 #include "config/options.h"
 #include "io/text.h"
 
-/* X(name in C, name of the command line, table of its own options or NULL), in the order of `hark lab --list`. Flags of different
+/* X(name in C, name of the command line, table of its options or NULL), in the order of `hark lab --list`. Flags of different
  * experiments are different. */
 #define HARK_EXPERIMENTS(X)                                                                                                                \
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
@@ -123,14 +123,14 @@ typedef struct hark_lab {
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
   const char *given;   /* those that were given, as the document prints them: " --reviews FILE"; NULL: none */
-  int64_t most_steps;  /* of a training, where tests want what is around it alone; 0: as many as the experiment wants */
+  int64_t most_steps;  /* of a training, for tests of everything else; 0: as many as the experiment needs */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];
   hark_lab_criterion criteria[HARK_LAB_CRITERIA];
   hark_lab_panel panels[HARK_LAB_PANELS];
-  struct hark_lab_block *blocks; /* memory of its own, see hark_lab_numbers() */
-  /* Called now and then while work goes on, for whoever shows it; NULL: nobody does. `all` more than 0: `done` of so many steps of what is
-   * at work, which an experiment may have many of. */
+  struct hark_lab_block *blocks; /* separate memory, see hark_lab_numbers() */
+  /* Called from time to time during work, to show progress; NULL: it is not shown. `all` more than 0: `done` of that many steps of the
+   * current training, of which an experiment may have several. */
   void (*tick)(void *user, const struct hark_lab *lab, int64_t done, int64_t all);
   void *tick_user;
 } hark_lab;
@@ -189,8 +189,8 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* Work goes on. Whatever draws, allocates, trains or fills a table does this already: experiments call it where they compute for seconds
- * without. */
+/* Reports progress. Functions that draw, allocate, train or fill a table do this already; experiments call it where they compute for
+ * seconds without these. */
 void hark_lab_tick(const hark_lab *lab, int64_t done, int64_t all);
 
 /* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has

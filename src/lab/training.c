@@ -26,6 +26,7 @@ hark_status hark_lab_training_open(hark_lab *lab, hark_lab_training *out) {
   const hark_status made = hark_context_create(&options, &out->context);
   if (made != HARK_OK) return hark_fail(lab->context, made, "%s", hark_status_text(made));
   hark_parameters_open(&out->parameters, HARK_F32);
+  out->trained = &out->parameters;
   return hark_lab_training_failed(out, hark_tape_create(out->context, &out->tape));
 }
 
@@ -38,10 +39,10 @@ void hark_lab_training_close(hark_lab_training *training) {
 }
 
 static hark_status begin(hark_lab_training *training, uint32_t run) {
-  HARK_TRY(hark_parameters_finish(training->context, &training->parameters, true));
+  HARK_TRY(hark_parameters_finish(training->context, training->trained, true));
   for (int i = 0; i < 2; i++)
-    HARK_TRY(hark_tensor_create(training->context, HARK_F32, 1, training->parameters.weights.shape, &training->moments[i]));
-  return hark_parameters_initialise(training->context, &training->parameters, training->lab->seed + (uint64_t)run * RUN_SEEDS);
+    HARK_TRY(hark_tensor_create(training->context, HARK_F32, 1, training->trained->weights.shape, &training->moments[i]));
+  return hark_parameters_initialise(training->context, training->trained, training->lab->seed + (uint64_t)run * RUN_SEEDS);
 }
 
 hark_status hark_lab_training_begin(hark_lab_training *training, uint32_t run) {
@@ -49,7 +50,7 @@ hark_status hark_lab_training_begin(hark_lab_training *training, uint32_t run) {
 }
 
 static hark_status record(hark_lab_training *training, bool recording, hark_lab_pass *pass, void *user, hark_value *loss) {
-  const hark_forward forward = {.tape = training->tape, .parameters = &training->parameters, .training = recording};
+  const hark_forward forward = {.tape = training->tape, .parameters = training->trained, .training = recording};
   hark_tape_reset(training->tape);
   hark_tape_set_recording(training->tape, recording);
   return pass(user, &forward, loss);
@@ -78,7 +79,7 @@ static double rate_of(int64_t step, int64_t steps, double peak) {
 }
 
 static hark_status update(hark_lab_training *training, double rate) {
-  hark_parameters *const p = &training->parameters;
+  hark_parameters *const p = training->trained;
   const hark_adamw_attributes attributes = {
       .rate = rate, .beta1 = BETA1, .beta2 = BETA2, .epsilon = EPSILON, .gradient_scale = 1, .step = training->step};
   const hark_call call = {.op = &hark_op_adamw,
@@ -96,7 +97,7 @@ static hark_status take_step(hark_lab_training *training, int64_t steps, double 
     HARK_TRY(measure(training, true, pass, user, &needs));
     HARK_TRY(hark_tape_reserve(training->tape));
   }
-  HARK_TRY(hark_tensor_zero(training->context, &training->parameters.gradients));
+  HARK_TRY(hark_tensor_zero(training->context, &training->trained->gradients));
   HARK_TRY(record(training, true, pass, user, &value));
   HARK_TRY(hark_tensor_read(training->context, hark_tape_tensor(training->tape, value), &number));
   *loss = (double)number;

@@ -15,6 +15,7 @@ typedef struct hark_lab_training {
   hark_lab *lab;
   hark_context *context; /* of its own: backend cpu */
   hark_parameters parameters;
+  hark_parameters *trained; /* what is trained: `parameters`, or those of a network, which the caller puts here before begin and destroys */
   hark_tensor moments[2];
   hark_tape *tape;
   int64_t step; /* done so far */

@@ -1,8 +1,8 @@
 /* ahca.c - the configuration and parameters of adaptive hierarchical compressed attention; ahca_pass.c has the pass. See ahca.h.
  *
- * Initial weights, those of the laboratory's networks (lab/ahca_network.c): linear layers keep the size of what they read, deviation 1 /
- * sqrt(in), and 1 / sqrt(2 layers) of that where they write into the residual stream; learned queries have deviation 1, boundaries begin at
- * the identity. Tables of positions are as large as what they are added to. docs/mathematics/ahca.md has the reasons.
+ * Initial weights: linear layers preserve the size of their input, deviation 1 / sqrt(in), and 1 / sqrt(2 layers) of that where they write
+ * into the residual stream; learned queries have deviation 1, boundaries begin at the identity. Tables of positions are as large as what
+ * they are added to. docs/mathematics/ahca.md has the reasons.
  */
 #include "models/ahca.h"
 
@@ -97,7 +97,7 @@ static hark_status declare_join(hark_context *context, hark_network *network, in
   return hark_ahca_declare_attention(context, network, name, &widths, &join->attention);
 }
 
-/* A selected token is alone in its layers: it would attend to itself, so that nobody has to ask. */
+/* A selected token is alone in its layers: it would attend to itself, so that no query and key are needed. */
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t number, hark_ahca_layer *layer) {
   const hark_network_config *config = &network->config;
   const int64_t width = hark_ahca_sizes_of(config).primary_width;
@@ -119,7 +119,8 @@ static hark_status declare_layer(hark_context *context, hark_network *network, i
   const hark_network_config *config = &network->config;
   const int64_t width = hark_ahca_sizes_of(config).primary_width;
   char name[HARK_PARAMETER_NAME_BYTES];
-  if (number == 0 || config->ahca.join == HARK_AHCA_JOIN_EVERY) HARK_TRY(declare_join(context, network, number, &layer->join));
+  const bool joins = number == 0 || config->ahca.join == HARK_AHCA_JOIN_EVERY;
+  if (joins && hark_ahca_has_global(config)) HARK_TRY(declare_join(context, network, number, &layer->join));
   if (config->ahca.layer == HARK_AHCA_LAYER_BLOCK) return declare_block(context, network, number, layer);
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".linear", number);
   return hark_linear_declare(context, &network->parameters, width, width, true, sqrt(2.0 / (double)width), name, &layer->linear);
@@ -138,10 +139,11 @@ static hark_status declare_compressor(hark_context *context, hark_network *netwo
 /* Query and key of a boundary begin as x plus one constant, as large as x: q_t = x_t + e, k_{t-1} = x_{t-1} + e. Of elements that are
  * independent and of deviation e, q . k is about d e^2 and |q|^2 and |k|^2 about 2 d e^2, so that the cosine of neighbours is 1/2, within
  * 0.7 / sqrt(d), and p about 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is
- * about 0 and p about 1/2, every other token begins a chunk, and a network that cuts everywhere labels everything right. These two layers
- * have their bias in every model therefore. */
+ * about 0 and p about 1/2, every other token begins a chunk, and a network that cuts everywhere labels every token correctly. Therefore
+ * these two layers have their bias in every model. */
 static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
-  const int64_t width = network->config.width;
+  const bool compressed = network->config.ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED; /* which keeps the size of elements */
+  const int64_t width = compressed ? hark_ahca_sizes_of(&network->config).primary_width : network->config.width;
   const hark_parameter_spec weight = {
       .rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true, .compact = true};
   const hark_parameter_spec bias = {
@@ -172,14 +174,15 @@ static hark_status declare_positions(hark_context *context, hark_network *networ
                  &ahca->in_chunk_table},
                 {"embedding.chunk", sizes.chunks, sizes.secondary_width, slot_deviation(config), &ahca->chunk_table},
                 {"embedding.slot", config->ahca.primary_slots, sizes.secondary_width, slot_deviation(config), &ahca->slot_table}};
+  const size_t count = hark_ahca_has_global(config) ? sizeof tables / sizeof *tables : 1; /* the others are of the second level */
   if (config->positions != HARK_POSITIONS_LEARNED) return HARK_OK;
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+  for (size_t i = 0; i < count; i++)
     HARK_TRY(
         hark_ahca_declare_table(context, network, tables[i].name, tables[i].rows, tables[i].width, tables[i].deviation, tables[i].table));
   return HARK_OK;
 }
 
-/* Learned queries of deviation 1 and the keys that they ask. */
+/* Learned queries of deviation 1 and the keys of what they pool. */
 static hark_status declare_pool(hark_context *context, hark_network *network, const char *prefix, int64_t slots, int64_t width,
                                 hark_parameter_id *queries, hark_linear *key) {
   char name[HARK_PARAMETER_NAME_BYTES];
@@ -189,26 +192,36 @@ static hark_status declare_pool(hark_context *context, hark_network *network, co
   return hark_ahca_declare_linear(context, network, name, width, width, hark_ahca_deviation(width), key);
 }
 
+/* Scores and norms of the second level. */
+static hark_status declare_selection(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
+  const hark_network_config *config = &network->config;
+  const hark_ahca_config *options = &config->ahca;
+  const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
+  HARK_TRY(hark_ahca_declare_norm(context, network, "secondary_norm", sizes.secondary_width, &ahca->secondary_norm));
+  if (options->select == HARK_AHCA_SELECT_SCORE) HARK_TRY(declare_score(context, network, "select", sizes.secondary_width, &ahca->select));
+  if (options->output != HARK_AHCA_OUTPUT_SELECTED) return HARK_OK;
+  return hark_ahca_declare_linear(context, network, "from_selected", sizes.secondary_width, sizes.primary_width,
+                                  hark_ahca_deviation(sizes.secondary_width), &ahca->from_selected);
+}
+
 static hark_status declare_compression(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
   const hark_network_config *config = &network->config;
   const hark_ahca_config *options = &config->ahca;
   const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
+  const bool global = hark_ahca_has_global(config);
   if (options->chunk == HARK_AHCA_CHUNK_LEARNED) HARK_TRY(declare_boundary(context, network, ahca));
   HARK_TRY(declare_compressor(context, network, "primary", config->width, sizes.primary_width, options->primary_depth, &ahca->primary));
-  HARK_TRY(declare_compressor(context, network, "secondary", sizes.primary_width, sizes.secondary_width, options->secondary_depth,
-                              &ahca->secondary));
+  if (global)
+    HARK_TRY(declare_compressor(context, network, "secondary", sizes.primary_width, sizes.secondary_width, options->secondary_depth,
+                                &ahca->secondary));
   HARK_TRY(declare_positions(context, network, ahca));
   if (options->primary_pool == HARK_AHCA_POOL_ATTENTION)
     HARK_TRY(
         declare_pool(context, network, "primary", options->primary_slots, sizes.primary_width, &ahca->primary_queries, &ahca->primary_key));
-  if (options->secondary_pool == HARK_AHCA_POOL_ATTENTION)
+  if (global && options->secondary_pool == HARK_AHCA_POOL_ATTENTION)
     HARK_TRY(declare_pool(context, network, "secondary", options->secondary_slots, sizes.secondary_width, &ahca->secondary_queries,
                           &ahca->secondary_key));
-  HARK_TRY(hark_ahca_declare_norm(context, network, "secondary_norm", sizes.secondary_width, &ahca->secondary_norm));
-  if (options->select == HARK_AHCA_SELECT_SCORE) HARK_TRY(declare_score(context, network, "select", sizes.secondary_width, &ahca->select));
-  if (options->output == HARK_AHCA_OUTPUT_SELECTED)
-    HARK_TRY(hark_ahca_declare_linear(context, network, "from_selected", sizes.secondary_width, sizes.primary_width,
-                                      hark_ahca_deviation(sizes.secondary_width), &ahca->from_selected));
+  if (global) HARK_TRY(declare_selection(context, network, ahca));
   if (config->layers > 1 && options->depth == HARK_AHCA_DEPTH_CAPACITY && options->depth_score == HARK_AHCA_DEPTH_SCORE_CHUNK) {
     HARK_TRY(hark_ahca_declare_norm(context, network, "depth_norm", sizes.primary_width, &ahca->depth_norm));
     HARK_TRY(declare_score(context, network, "depth", sizes.primary_width, &ahca->depth));

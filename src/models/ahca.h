@@ -9,12 +9,14 @@
  *   h_k += F_1(h_k);  l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)      F: pre-norm self-attention of a chunk's slots and feed-forward
  *   logits = W2 relu(W1 mean(norm(h)) + b1) + b2        of sequences; ahca_heads.c has those of tokens
  *
- * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence, or ceil(c_l K)
- * where every layer has a capacity of its own. In training all have all layers for the first 40 % of the steps, and the capacity falls
- * until 70 %. Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected
- * the Cs selected tokens take the chunks' place: they attend to all of C2 and have layers.
+ * With Cs = 0 there is no second level: no C2 and no A, so that a chunk sees itself alone.
  *
- * It is no decoder: through pools, selection, ranks and maxima over a sequence, later tokens leak into earlier ones.
+ * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence, or ceil(c_l K)
+ * where every layer has its own capacity. In training all have all layers for the first 40 % of the steps, and the capacity falls until 70
+ * %. Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected the Cs
+ * selected tokens take the chunks' place: they attend to all of C2 and have layers.
+ *
+ * It is no decoder: pools, selection, ranks and maxima over a sequence make a token depend on those after it.
  */
 #ifndef HARK_MODELS_AHCA_H
 #define HARK_MODELS_AHCA_H
@@ -31,6 +33,7 @@ typedef struct hark_ahca_trace {
   hark_value global_offsets;   /* i64 [S + 1]: a sequence's first row of C2 */
   hark_value units;            /* i64 [S + 1]: a sequence's first unit: chunks, or selected tokens */
   hark_value depth;            /* i32 [units] */
+  hark_value score;            /* learned scores of the rows of C2 */
   hark_value probability;      /* [T], of learned boundaries, settled */
 } hark_ahca_trace;
 
@@ -50,9 +53,14 @@ typedef struct hark_ahca_given {
   const hark_tensor
       *reference; /* [T]: what the straight-through estimator takes for the settled probabilities without their gradient, which makes
                                    an ordinary function of it (operators.h). NULL: these themselves */
+  const hark_tensor
+      *depth_scores;      /* f32, at least one number for each unit: with depth capacity, units are ranked by these in place of their own
+                                      scores, and layers have no gates. NULL: by their own */
+  bool without_smoothing; /* slots of learned chunks stay as they were pooled */
+  bool without_straight_through; /* outputs of tokens have no gradient with respect to the boundaries' probabilities */
 } hark_ahca_given;
 
-/* As the architecture's logits, and reports the decisions where `trace` is not NULL: its values are then the caller's to release. */
+/* As the architecture's logits, and with `trace` not NULL returns what was decided; the caller then releases its values. */
 HARK_MUST_CHECK hark_status hark_ahca_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              const hark_network_input *input, hark_value *logits, hark_ahca_trace *trace);
 

@@ -10,10 +10,15 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
   const struct {
     const char *name;
     int64_t value, least;
-  } numbers[] = {
-      {"chunk_size", ahca->chunk_size, 1}, {"chunk_minimum", ahca->chunk_minimum, 0}, {"chunk_maximum", ahca->chunk_maximum, 0},
-      {"window", ahca->window, 1},         {"primary_slots", ahca->primary_slots, 1}, {"secondary_slots", ahca->secondary_slots, 1},
-      {"selected", ahca->selected, 1},     {"primary_width", ahca->primary_width, 0}, {"secondary_width", ahca->secondary_width, 0}};
+  } numbers[] = {{"chunk_size", ahca->chunk_size, 1},
+                 {"chunk_minimum", ahca->chunk_minimum, 0},
+                 {"chunk_maximum", ahca->chunk_maximum, 0},
+                 {"window", ahca->window, 1},
+                 {"primary_slots", ahca->primary_slots, 1},
+                 {"secondary_slots", ahca->secondary_slots, hark_ahca_has_global(config)},
+                 {"selected", ahca->selected, 0},
+                 {"primary_width", ahca->primary_width, 0},
+                 {"secondary_width", ahca->secondary_width, 0}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].value < numbers[i].least || numbers[i].value > INT32_MAX / 4)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected %" PRId64 " to %d", numbers[i].name,

@@ -1,4 +1,4 @@
-/* ahca_config.h - what an AHCA model may be, apart from what all networks have. The words stand in the order of the operators' enums. */
+/* ahca_config.h - what an AHCA model may be, apart from what all networks have. The words are in the order of the operators' enums. */
 #ifndef HARK_MODELS_AHCA_CONFIG_H
 #define HARK_MODELS_AHCA_CONFIG_H
 
@@ -7,6 +7,8 @@
 #include "core/string_list.h"
 
 #define HARK_AHCA_CHUNK_WORDS "fixed|delimiter|semantic|learned"
+#define HARK_AHCA_BOUNDARY_WORDS "tokens|compressed"
+#define HARK_AHCA_STRAIGHT_WORDS "before_norm|after_norm"
 #define HARK_AHCA_POOL_WORDS "average|max|attention"
 #define HARK_AHCA_SELECT_WORDS "score|norm|query|medoids"
 #define HARK_AHCA_JOIN_WORDS "once|every"
@@ -22,6 +24,8 @@ typedef enum hark_ahca_chunk {
   HARK_AHCA_CHUNK_SEMANTIC,
   HARK_AHCA_CHUNK_LEARNED
 } hark_ahca_chunk;
+typedef enum hark_ahca_boundary { HARK_AHCA_BOUNDARY_TOKENS, HARK_AHCA_BOUNDARY_COMPRESSED } hark_ahca_boundary;
+typedef enum hark_ahca_straight { HARK_AHCA_STRAIGHT_BEFORE_NORM, HARK_AHCA_STRAIGHT_AFTER_NORM } hark_ahca_straight;
 typedef enum hark_ahca_pool { HARK_AHCA_POOL_AVERAGE, HARK_AHCA_POOL_MAX, HARK_AHCA_POOL_ATTENTION } hark_ahca_pool;
 typedef enum hark_ahca_select {
   HARK_AHCA_SELECT_SCORE,
@@ -32,12 +36,12 @@ typedef enum hark_ahca_select {
 typedef enum hark_ahca_join { HARK_AHCA_JOIN_ONCE, HARK_AHCA_JOIN_EVERY } hark_ahca_join;
 typedef enum hark_ahca_depth { HARK_AHCA_DEPTH_CAPACITY, HARK_AHCA_DEPTH_PAPER } hark_ahca_depth;
 typedef enum hark_ahca_depth_score { HARK_AHCA_DEPTH_SCORE_CHUNK, HARK_AHCA_DEPTH_SCORE_ATTENTION } hark_ahca_depth_score;
-/* What is predicted. DATA: numbers where there are real vectors, else classes; the trainer puts what its data ask for in its place. */
+/* What is predicted. DATA: numbers where there are real vectors, else classes; the trainer replaces it with what its data need. */
 typedef enum hark_ahca_head {
   HARK_AHCA_HEAD_DATA,
   HARK_AHCA_HEAD_CLASSES,        /* logits [S, classes] of sequences */
-  HARK_AHCA_HEAD_LABELS,         /* logits [1, T, V] of tokens that ask with themselves */
-  HARK_AHCA_HEAD_RECONSTRUCTION, /* of tokens that ask with their place alone, for themselves */
+  HARK_AHCA_HEAD_LABELS,         /* logits [1, T, V] of tokens; each is its own query */
+  HARK_AHCA_HEAD_RECONSTRUCTION, /* of the input tokens; queries have places alone */
   HARK_AHCA_HEAD_REGRESSION      /* numbers of sequences: [S, responses] from real vectors, [S, classes] from tokens */
 } hark_ahca_head;
 typedef enum hark_ahca_output { HARK_AHCA_OUTPUT_CHUNKS, HARK_AHCA_OUTPUT_SELECTED } hark_ahca_output;
@@ -51,6 +55,8 @@ typedef struct hark_ahca_config {
   int64_t chunk_size;                             /* of fixed chunks; what learned ones are to have on average */
   int64_t chunk_minimum;                          /* rows, of the other rules; 0: a quarter of chunk_size */
   int64_t chunk_maximum;                          /* 0: four times chunk_size */
+  int boundary;                                   /* hark_ahca_boundary: what learned boundaries are predicted from */
+  int straight_through;                           /* hark_ahca_straight: where the head of tokens has the straight-through factor */
   int64_t delimiter;                              /* id */
   hark_string_list more_delimiters;               /* other ids, as they are written */
   int32_t other_delimiters[HARK_AHCA_DELIMITERS]; /* no option: what was read of them */
@@ -63,8 +69,8 @@ typedef struct hark_ahca_config {
   int select;                                    /* hark_ahca_select */
   int join;                                      /* hark_ahca_join */
   int depth, depth_score;                        /* hark_ahca_depth, hark_ahca_depth_score */
-  double capacity;                               /* part of the chunks that goes on to the next layer */
-  hark_string_list capacities;                   /* parts of the chunks that have layers 2 .., in the place of powers of capacity */
+  double capacity;                               /* fraction of the chunks that continues to the next layer */
+  hark_string_list capacities;                   /* fractions of the chunks that have layers 2 .., in place of powers of capacity */
   double layer_capacities[HARK_AHCA_CAPACITIES]; /* no option: what was read of them */
   int32_t capacity_count;                        /* 0: powers of capacity; else layers - 1 */
   double ratio_weight, ponder_weight;

@@ -1,4 +1,4 @@
-/* ahca_depth.c - units join what they attend to, and go through as many layers as their depth says. See ahca_pass.h.
+/* ahca_depth.c - units add what they attend to, and go through as many layers as their depth. See ahca_pass.h.
  *
  *   h = begin + A,  A = attention(norm(begin), asked) Wo;   h += F_1(h);   l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)
  *   F(h) = a + f,   a = attention(norm(h)) among a unit's slots, f = feed_forward(norm(h + a));   or  F(h) = relu(W h + b) - h
@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "models/ahca_pass.h"
 
-/* Parts of the training: all units have all layers until the first, and the capacity is reached at the second. */
+/* Fractions of the training: all units have all layers until the first, and the capacity is reached at the second. */
 #define FULL_DEPTH_UNTIL 0.4
 #define CAPACITY_FROM 0.7
 
@@ -38,7 +38,7 @@ static hark_status join(const hark_ahca_pass *p, const hark_ahca_join_layer *lay
   return HARK_OK;
 }
 
-/* The part of the units of a sequence that has layer `number`, from 0. */
+/* The fraction of the units of a sequence that has layer `number`, from 0. */
 static double capacity_of(const hark_ahca_pass *p, int64_t number) {
   const double done = 1 - p->input->remaining;
   double reached = (done - FULL_DEPTH_UNTIL) / (CAPACITY_FROM - FULL_DEPTH_UNTIL);
@@ -49,7 +49,7 @@ static double capacity_of(const hark_ahca_pass *p, int64_t number) {
   return 1 + reached * (capacity - 1);
 }
 
-/* How many units have each layer: counted where there are data, else the most that may be. */
+/* How many units have each layer: counted if there are data, else the maximum. */
 static hark_status count_depths(hark_ahca_pass *p) {
   enum { PIECE = 256 };
   const hark_tensor *depth = hark_tape_tensor(p->tape, p->depth);
@@ -87,18 +87,33 @@ static hark_status score_depth(hark_ahca_pass *p, hark_value begin, hark_value a
   return HARK_OK;
 }
 
+/* The caller's scores, where units are ranked by these. */
+static const hark_tensor *given_scores(const hark_ahca_pass *p) {
+  if (p->input->given == NULL || p->options->depth == HARK_AHCA_DEPTH_PAPER) return NULL;
+  return p->input->given->depth_scores;
+}
+
+static hark_status take_scores(hark_ahca_pass *p) {
+  const hark_tensor *scores = given_scores(p);
+  if (scores->rank != 1 || scores->shape[0] < p->units)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "ahca: scores of depth are given for %lld units, expected %lld or more",
+                     scores->rank == 1 ? (long long)scores->shape[0] : 0, (long long)p->units);
+  const hark_tensor front = hark_tensor_front(scores, 1, &p->units);
+  return hark_tape_leaf(p->tape, &front, NULL, &p->depth_score);
+}
+
 /* Scores and depths of units, from what went into the join or came out of it. */
 static hark_status settle_depth(hark_ahca_pass *p, hark_value begin, hark_value attended) {
   const hark_network_config *config = &p->network->config;
-  const bool paper = p->options->depth == HARK_AHCA_DEPTH_PAPER;
+  const bool paper = p->options->depth == HARK_AHCA_DEPTH_PAPER, given = given_scores(p) != NULL;
   if (config->layers < 2) return HARK_OK;
-  HARK_TRY(score_depth(p, begin, attended));
+  HARK_TRY(given ? take_scores(p) : score_depth(p, begin, attended));
   hark_chunk_depth_attributes attributes = {.rule = paper ? HARK_DEPTH_PAPER : HARK_DEPTH_CAPACITY, .layers = config->layers};
   for (int64_t l = 0; l < config->layers; l++) attributes.capacity[l] = capacity_of(p, l);
   const hark_value inputs[] = {p->depth_score, p->unit_offsets};
   HARK_TRY(hark_ahca_apply(p, &hark_op_chunk_depth, &attributes, 2, inputs, &p->depth));
   HARK_TRY(count_depths(p));
-  if (paper || p->input->penalty == NULL || p->options->ponder_weight == 0) return HARK_OK;
+  if (paper || given || p->input->penalty == NULL || p->options->ponder_weight == 0) return HARK_OK;
   const hark_ponder_loss_attributes ponder = {p->options->ponder_weight * p->input->weight};
   hark_value loss = 0;
   HARK_TRY(hark_ahca_apply(p, &hark_op_ponder_loss, &ponder, 2, inputs, &loss));
@@ -179,7 +194,8 @@ static hark_status deep_layer(const hark_ahca_pass *p, int64_t number, hark_valu
   HARK_TRY(hark_ahca_gather(p, 1, *h, index, &gathered));
   HARK_TRY(layer_branch(p, number, gathered, &branch));
   hark_tape_release(p->tape, gathered);
-  const hark_value inputs[] = {*h, branch, index, p->options->depth == HARK_AHCA_DEPTH_PAPER ? 0 : p->depth_score};
+  const bool gated = p->options->depth != HARK_AHCA_DEPTH_PAPER && given_scores(p) == NULL;
+  const hark_value inputs[] = {*h, branch, index, gated ? p->depth_score : 0};
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_scatter_gated, NULL, 4, inputs, 1u << 0 | 1u << 1 | 1u << 2, &out));
   *h = out;
   return HARK_OK;
@@ -190,15 +206,16 @@ hark_status hark_ahca_run_layers(hark_ahca_pass *p, hark_value begin, hark_value
   hark_value h = 0, attended = 0, branch = 0;
   static const hark_scale_attributes same = {1};
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_scale, &same, begin, &h)); /* `begin` stays for the depth's score */
-  HARK_TRY(join(p, &p->layers->layers[0].join, &h, &attended));
+  const bool global = hark_ahca_has_global(config);
+  if (global) HARK_TRY(join(p, &p->layers->layers[0].join, &h, &attended));
   HARK_TRY(settle_depth(p, begin, attended));
-  hark_tape_release(p->tape, attended);
+  if (global) hark_tape_release(p->tape, attended);
   HARK_TRY(layer_branch(p, 0, h, &branch));
   HARK_TRY(hark_forward_add(p->forward, h, branch, &h));
   for (int64_t number = 1; number < config->layers; number++) {
     if (p->forward->cancel != NULL && p->forward->cancel(p->forward->cancel_user))
       return hark_fail(p->context, HARK_CANCELLED, "cancelled");
-    if (p->options->join == HARK_AHCA_JOIN_EVERY) HARK_TRY(join(p, &p->layers->layers[number].join, &h, NULL));
+    if (global && p->options->join == HARK_AHCA_JOIN_EVERY) HARK_TRY(join(p, &p->layers->layers[number].join, &h, NULL));
     HARK_TRY(deep_layer(p, number, &h));
   }
   *out = h;

@@ -2,11 +2,12 @@
  *
  *   classes, numbers  logits = W2 relu(W1 mean(norm(H)) + b1) + b2 over a sequence's rows
  *   tokens            y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo',   k the chunk of t
- *                     logits = W2 relu(W1 norm(y_t) + b1) + b2
+ *                     logits = W2 relu(W1 norm(y_t) + b1) + b2            (without selected tokens y_t has no second attention)
  *
- * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed, q_t is made of its place in its chunk and its
- * chunk's number alone, since x_t would give the token away. Of learned chunks the attention's outputs go through the straight-through
- * estimator of how certain the boundaries are.
+ * q_t is the embedded token if the token is to be labelled. If it is to be reconstructed, q_t has only its place in its chunk and the
+ * number of its chunk, because x_t would be copied. With learned chunks the straight-through factor c_t is applied to both attentions, y_t
+ * = q_t + STE(c_t) a_t, or to norm(y_t) (model.ahca.straight_through). A norm removes a factor of its input, norm(c y) = norm(y), and with
+ * it the gradient: with the factor before the norm only what q_t adds keeps a part of it.
  */
 #include <hark/experimental.h>
 
@@ -26,7 +27,7 @@ static hark_status declare_token_head(hark_context *context, hark_network *netwo
                                      &head->chunk_table));
   }
   HARK_TRY(hark_ahca_declare_attention(context, network, "head.slots", &slots, &head->slots));
-  HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
+  if (hark_ahca_has_global(config)) HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
   return hark_ahca_declare_norm(context, network, "head.norm", config->width, &head->norm);
 }
 
@@ -66,8 +67,8 @@ static hark_status predict_sequences(const hark_ahca_pass *p, hark_value normed,
   return HARK_OK;
 }
 
-/* What tokens ask with [1, T, D]. */
-static hark_status ask_tokens(const hark_ahca_pass *p, hark_value x, hark_value *out) {
+/* The queries of tokens q [1, T, D]. */
+static hark_status query_tokens(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   const hark_ahca_token_head *head = &p->layers->token;
   static const hark_scale_attributes same = {1};
   if (p->network->config.ahca.head == HARK_AHCA_HEAD_LABELS) return hark_ahca_apply_one(p, &hark_op_scale, &same, x, out);
@@ -84,12 +85,25 @@ static hark_status ask_tokens(const hark_ahca_pass *p, hark_value x, hark_value 
   return hark_forward_add(p->forward, *out, numbers, out);
 }
 
+/* *x <- STE(c_t) x_t with learned boundaries: the same numbers, with a gradient with respect to the probabilities. */
+static hark_status pass_straight_through(const hark_ahca_pass *p, hark_value *x) {
+  const hark_ahca_given *given = p->input->given;
+  const hark_tensor *reference = given != NULL ? given->reference : NULL;
+  hark_value inputs[] = {*x, p->probability, p->chunk_rows, 0}, through = 0;
+  if (p->probability == 0 || (given != NULL && given->without_straight_through)) return HARK_OK;
+  if (reference != NULL) HARK_TRY(hark_tape_leaf(p->tape, reference, NULL, &inputs[3]));
+  HARK_TRY(hark_ahca_apply(p, &hark_op_straight_through, NULL, 4, inputs, &through));
+  hark_tape_release(p->tape, *x);
+  *x = through;
+  return HARK_OK;
+}
+
 /* normed: H's norm. */
 static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_value normed, hark_value *out) {
   const hark_ahca_token_head *head = &p->layers->token;
   const int64_t slots = p->options->primary_slots;
   hark_value q = 0, query = 0, of_chunk = 0, of_sequence = 0, a = 0, y = 0;
-  HARK_TRY(ask_tokens(p, x, &q));
+  HARK_TRY(query_tokens(p, x, &q));
   HARK_TRY(hark_norm_apply(p->forward, &head->query_norm, q, &query));
   const hark_ahca_ragged chunk = {.query = query,
                                   .key = normed,
@@ -102,21 +116,17 @@ static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_va
                                      .query_offsets = p->offsets,
                                      .key_offsets = p->asked_offsets,
                                      .keys_of_a_query = p->asked_rows};
+  const bool after_norm = p->options->straight_through == HARK_AHCA_STRAIGHT_AFTER_NORM;
   HARK_TRY(hark_ahca_ask(p, &head->slots, &chunk, &of_chunk));
-  HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
+  a = of_chunk;
+  if (hark_ahca_has_global(&p->network->config)) HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
   hark_tape_release(p->tape, query);
-  HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
-  if (p->probability != 0) {
-    const hark_tensor *reference = p->input->given != NULL ? p->input->given->reference : NULL;
-    hark_value inputs[] = {a, p->probability, p->chunk_rows, 0}, through = 0;
-    if (reference != NULL) HARK_TRY(hark_tape_leaf(p->tape, reference, NULL, &inputs[3]));
-    HARK_TRY(hark_ahca_apply(p, &hark_op_straight_through, NULL, 4, inputs, &through));
-    hark_tape_release(p->tape, a);
-    a = through;
-  }
+  if (of_sequence != 0) HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
+  if (!after_norm) HARK_TRY(pass_straight_through(p, &a));
   HARK_TRY(hark_forward_add(p->forward, q, a, &y));
   HARK_TRY(hark_norm_apply(p->forward, &head->norm, y, &query));
   hark_tape_release(p->tape, y);
+  if (after_norm) HARK_TRY(pass_straight_through(p, &query));
   HARK_TRY(predict(p, query, out));
   hark_tape_release(p->tape, query);
   return HARK_OK;

@@ -6,7 +6,7 @@
 
 #include "models/network.h"
 
-/* What follows from a configuration. */
+/* Sizes that follow from a configuration. */
 typedef struct hark_ahca_sizes {
   int64_t primary_width, secondary_width; /* d', d'' */
   int64_t minimum, maximum;               /* rows of a chunk */
@@ -14,7 +14,7 @@ typedef struct hark_ahca_sizes {
 } hark_ahca_sizes;
 hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config);
 
-/* HARK_AHCA_HEAD_DATA put in its place. */
+/* The head, with HARK_AHCA_HEAD_DATA replaced by what it means. */
 static inline hark_ahca_head hark_ahca_head_of(const hark_network_config *config) {
   if (config->ahca.head != HARK_AHCA_HEAD_DATA) return (hark_ahca_head)config->ahca.head;
   return config->features > 0 ? HARK_AHCA_HEAD_REGRESSION : HARK_AHCA_HEAD_CLASSES;
@@ -23,11 +23,14 @@ static inline bool hark_ahca_has_token_head(const hark_network_config *config) {
   return config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
+/* Chunks attend to selected tokens; without any there is no second level. */
+static inline bool hark_ahca_has_global(const hark_network_config *config) { return config->ahca.selected > 0; }
+
 typedef struct hark_ahca_attention {
   hark_linear query, key, value, output;
 } hark_ahca_attention;
 
-/* A chunk's slots ask the selected tokens. */
+/* A chunk's slots attend to the selected tokens. */
 typedef struct hark_ahca_join_layer {
   hark_norm_layer norm;
   hark_ahca_attention attention;
@@ -46,9 +49,9 @@ typedef struct hark_ahca_compressor {
   hark_linear first, second; /* the latter absent in one of one */
 } hark_ahca_compressor;
 
-/* Tokens ask the slots of their chunk and the selected tokens of their sequence. */
+/* Tokens attend to the slots of their chunk and to the selected tokens of their sequence. */
 typedef struct hark_ahca_token_head {
-  hark_norm_layer query_norm, norm; /* norm: of what came of it */
+  hark_norm_layer query_norm, norm; /* norm: of the sum */
   hark_parameter_id position_table, chunk_table;
   hark_ahca_attention slots, selected;
 } hark_ahca_token_head;
@@ -66,11 +69,11 @@ typedef struct hark_ahca_layers {
 /* Refuses what does not fit together. Errors: HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_ahca_check(hark_context *context, const hark_network_config *config);
 
-/* Deviations of initial weights: of a linear layer that keeps the size of what it reads, and of tables that tokens ask with. */
+/* Deviations of initial weights: of a linear layer that preserves the size of its input, and of tables in queries of tokens. */
 double hark_ahca_deviation(int64_t in);
 #define HARK_AHCA_TABLE_DEVIATION 0.1
 
-/* What ahca.c declares of positional kernel and head, and what these share. */
+/* Declarations of the positional kernel and the head, which ahca.c calls, and functions that these share. */
 HARK_MUST_CHECK hark_status hark_ahca_declare_positional(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_head(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows,
@@ -79,11 +82,11 @@ HARK_MUST_CHECK hark_status hark_ahca_declare_linear(hark_context *context, hark
                                                      int64_t out, double deviation, hark_linear *layer);
 HARK_MUST_CHECK hark_status hark_ahca_declare_norm(hark_context *context, hark_network *network, const char *name, int64_t width,
                                                    hark_norm_layer *layer);
-/* Features of what asks, of what is asked, and of what comes of it; between them lie those of a slot. */
+/* Features of queries, of keys and values, and of the output; inside attention has those of a slot. */
 typedef struct hark_ahca_widths {
   int64_t query, key, output;
 } hark_ahca_widths;
-/* A query of width 0 is left out with the key: nobody asks where there is one key. */
+/* With a query of width 0, query and key are left out: with one key there is nothing to weigh. */
 HARK_MUST_CHECK hark_status hark_ahca_declare_attention(hark_context *context, hark_network *network, const char *prefix,
                                                         const hark_ahca_widths *widths, hark_ahca_attention *attention);
 

@@ -1,4 +1,4 @@
-/* ahca_parts.c - what the parts of a pass share. See ahca_pass.h. */
+/* ahca_parts.c - functions that the parts of a pass share. See ahca_pass.h. */
 #include <hark/experimental.h>
 
 #include "backend/backend.h"
@@ -32,7 +32,7 @@ hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_penalty kind, hark_val
     p->penalty = penalty;
     return HARK_OK;
   }
-  const unsigned consumed = p->input->penalties != NULL ? 0 : 3; /* summands that are asked for stay */
+  const unsigned consumed = p->input->penalties != NULL ? 0 : 3; /* requested summands stay */
   return hark_tape_apply(p->tape, &hark_op_add, NULL, 2, both, consumed, &p->penalty);
 }
 
@@ -49,8 +49,8 @@ hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, hark_segm
   return hark_ahca_apply(p, &hark_op_segment_pool, &attributes, 2, inputs, out);
 }
 
-/* The list itself is not released: the shorter one lies in its memory. It is a value of its own also where it is as long, or the run has no
- * data: all passes have as many values. */
+/* The list itself is not released: the shorter one is in its memory. It is a separate value also if it is as long, or if the run has no
+ * data: all passes have the same number of values. */
 hark_status hark_ahca_shorten(const hark_ahca_pass *p, int64_t count, hark_value *list) {
   hark_tensor part = *hark_tape_tensor(p->tape, *list);
   if (part.data != NULL && count < part.shape[0]) part.shape[0] = count;
@@ -104,7 +104,7 @@ hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r,
   return hark_ahca_apply(p, &hark_op_attention, &attributes, INPUTS, inputs, out);
 }
 
-/* *x <- the rows of it that `place` names. */
+/* *x <- those of its rows that `place` lists. */
 static hark_status take_places(const hark_ahca_pass *p, hark_value place, hark_value *x) {
   hark_value taken = 0;
   if (place == 0) return HARK_OK;

@@ -1,15 +1,15 @@
 /* ahca_pass.c - a pass of adaptive hierarchical compressed attention, recorded on a tape: chunks, both compressions, selection, and what
  * follows in their order. See ahca.h and ahca_pass.h.
  *
- * Lists of chunks and of selected tokens are made as long as the most that may occur. Where there are data, how long they are is read, and
- * everything after them is of that extent: work and its count are those of the chunks that there are, memory that of the most.
+ * Lists of chunks and of selected tokens have the maximum possible length. If there are data, their length is read, and everything
+ * after has that extent: work and its count are those of the actual chunks, memory is that of the maximum.
  */
 #include "models/ahca_pass.h"
 
 #include <hark/experimental.h>
 #include <inttypes.h>
 
-/* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2. */
+/* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2, x the tokens as they are embedded or compressed. */
 static hark_status boundary_probability(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   hark_value inputs[3] = {0, 0, p->offsets};
   HARK_TRY(hark_linear_apply(p->forward, &p->layers->boundary_query, x, &inputs[0]));
@@ -42,7 +42,7 @@ static hark_status check_given_numbers(const hark_ahca_pass *p) {
   return HARK_OK;
 }
 
-/* Chunks by their rule; *score is what a learned one goes by. */
+/* Chunks by their rule; *score is the probability of learned ones. */
 static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   enum { IDS = 1, SCORE, STARTS, INPUTS };
   static const hark_chunk_rule rules[] = {HARK_CHUNK_FIXED, HARK_CHUNK_DELIMITER, HARK_CHUNK_PEAK, HARK_CHUNK_SCORE};
@@ -79,7 +79,7 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   return hark_ahca_shorten(p, p->chunks + 1, &p->chunk_rows);
 }
 
-/* What learned boundaries leave: their probability, settled, and the loss that keeps them apart. */
+/* Of learned boundaries: their settled probability, and the loss of their number. */
 static hark_status settle_boundaries(hark_ahca_pass *p, hark_value score) {
   const hark_ahca_config *options = p->options;
   const hark_value settle[] = {score, p->chunk_rows};
@@ -93,7 +93,7 @@ static hark_status settle_boundaries(hark_ahca_pass *p, hark_value score) {
   return hark_ahca_add_penalty(p, HARK_PENALTY_RATIO, loss);
 }
 
-/* Where the slots of chunks lie, for ragged attention and for tables. */
+/* Offsets and numbers of the slots of chunks, for ragged attention and for tables. */
 static hark_status number_slots(hark_ahca_pass *p) {
   const int64_t slots = p->options->primary_slots;
   const hark_segment_slots_attributes of_chunk = {slots, 0, false}, of_sequence = {INT32_MAX, slots, true}; /* all that it has */
@@ -132,16 +132,15 @@ static hark_status compress(const hark_ahca_pass *p, const hark_ahca_compressor 
   return HARK_OK;
 }
 
-/* Rows of a segment on average, rounded up, and at most `most`: what a query that asks its own segment meets. */
+/* Rows of a segment on average, rounded up, and at most `most`: the keys that a query of that segment meets. */
 static int64_t keys_of_segment(int64_t rows, int64_t segments, int64_t most) {
   return hark_max(1, hark_min(most, hark_ceil_div(rows, hark_max(1, segments))));
 }
 
-/* C1 [K, C1, d'] */
-static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *out) {
+/* C1 [K, C1, d'] of u, the compressed tokens, which are consumed. */
+static hark_status compress_chunks(hark_ahca_pass *p, hark_value u, hark_value *out) {
   const hark_ahca_layers *layers = p->layers;
-  hark_value u = 0, c = 0;
-  HARK_TRY(compress(p, &layers->primary, x, &u));
+  hark_value c = 0;
   if (layers->in_chunk_table != 0) {
     const int64_t limit = hark_min(p->sizes.maximum, p->network->config.context);
     const hark_segment_index_attributes rows = {p->tokens, 0, limit, true};
@@ -158,7 +157,7 @@ static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *
                                      p->chunk_rows, &c));
   }
   hark_tape_release(p->tape, u);
-  if (p->probability != 0) {
+  if (p->probability != 0 && !(p->input->given != NULL && p->input->given->without_smoothing)) {
     const hark_value inputs[] = {c, p->probability, p->chunk_rows, p->chunk_offsets};
     hark_value smooth = 0;
     HARK_TRY(hark_ahca_apply(p, &hark_op_smooth_chunks, NULL, 4, inputs, &smooth));
@@ -250,7 +249,11 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   if (options->output == HARK_AHCA_OUTPUT_CHUNKS) HARK_TRY(hark_ahca_gather(p, leading, score, p->index, &chosen));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_log_sigmoid, NULL, chosen, &p->term));
   hark_tape_release(p->tape, chosen);
-  hark_tape_release(p->tape, score);
+  if (p->traced && chosen != score) {
+    p->score = score;
+  } else {
+    hark_tape_release(p->tape, score);
+  }
   return HARK_OK;
 }
 
@@ -292,18 +295,24 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
                       .sizes = hark_ahca_sizes_of(&network->config),
                       .tape = forward->tape,
                       .tokens = hark_tensor_count(hark_tape_tensor(forward->tape, input->tokens)),
-                      .sequences = input->ranges->shape[0]};
-  hark_value ranges = 0, x = 0, score = 0, c = 0, begin = 0, h = 0;
+                      .sequences = input->ranges->shape[0],
+                      .traced = trace != NULL};
+  hark_value ranges = 0, x = 0, u = 0, score = 0, c = 0, begin = 0, h = 0;
   HARK_TRY(hark_tape_leaf(p.tape, input->ranges, NULL, &ranges));
   HARK_TRY(hark_ahca_apply_one(&p, &hark_op_range_offsets, NULL, ranges, &p.offsets));
   HARK_TRY(embed(&p, &x));
-  HARK_TRY(cut(&p, x, &score));
+  const bool first = p.options->chunk == HARK_AHCA_CHUNK_LEARNED && p.options->boundary == HARK_AHCA_BOUNDARY_COMPRESSED;
+  if (first) HARK_TRY(compress(&p, &p.layers->primary, x, &u));
+  HARK_TRY(cut(&p, first ? u : x, &score));
   HARK_TRY(settle_boundaries(&p, score));
   HARK_TRY(number_slots(&p));
-  HARK_TRY(compress_chunks(&p, x, &c));
+  if (!first) HARK_TRY(compress(&p, &p.layers->primary, x, &u));
+  HARK_TRY(compress_chunks(&p, u, &c));
   if (network->config.ahca.head != HARK_AHCA_HEAD_LABELS) hark_tape_release(p.tape, x);
-  HARK_TRY(compress_sequences(&p, c));
-  HARK_TRY(select_tokens(&p, c));
+  if (hark_ahca_has_global(&network->config)) {
+    HARK_TRY(compress_sequences(&p, c));
+    HARK_TRY(select_tokens(&p, c));
+  }
   HARK_TRY(hark_ahca_place_selected(&p));
   HARK_TRY(take_units(&p, c, &begin));
   HARK_TRY(hark_ahca_run_layers(&p, begin, &h));
@@ -314,7 +323,14 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   hark_tape_release(p.tape, x);
   if (input->penalty != NULL) *input->penalty = p.penalty;
   if (trace != NULL)
-    *trace = (hark_ahca_trace){p.chunk_rows,     p.chunk_offsets, p.index, p.selected_offsets,
-                               p.global_offsets, p.unit_offsets,  p.depth, p.probability};
+    *trace = (hark_ahca_trace){.chunks = p.chunk_rows,
+                               .sequences = p.chunk_offsets,
+                               .selected = p.index,
+                               .selected_offsets = p.selected_offsets,
+                               .global_offsets = p.global_offsets,
+                               .units = p.unit_offsets,
+                               .depth = p.depth,
+                               .score = p.score,
+                               .probability = p.probability};
   return HARK_OK;
 }

@@ -1,4 +1,5 @@
-/* ahca_pass.h - a pass of adaptive hierarchical compressed attention while it is recorded, and what its parts share. See ahca.h.
+/* ahca_pass.h - a pass of adaptive hierarchical compressed attention while it is recorded, and the functions that its parts share. See
+ * ahca.h.
  *
  * Legend: T tokens of the pass, S sequences, K chunks, C1 and C2 slots of both levels, Cs selected tokens, I units that a layer runs on. A
  * unit is what goes through the layers: a chunk with its C1 slots, or a selected token alone. Extents are those that the data have; in a
@@ -22,6 +23,7 @@ typedef struct hark_ahca_pass {
   const hark_ahca_layers *layers;
   hark_ahca_sizes sizes;
   hark_tape *tape;
+  bool traced;                           /* the decisions are requested */
   int64_t tokens, sequences, chunks;     /* T, S, K */
   hark_value offsets;                    /* of sequences in tokens */
   hark_value chunk_rows, chunk_offsets;  /* of chunks in tokens, of sequences in chunks */
@@ -33,6 +35,7 @@ typedef struct hark_ahca_pass {
   hark_value global, global_offsets;     /* its norm, and offsets of sequences in its rows */
   hark_value selected, selected_offsets; /* Cs of C2 [S Cs, d''], of sequences */
   hark_value index;                      /* of the selected */
+  hark_value score;                      /* learned, of the rows of C2; kept where the pass is traced */
   /* What units attend to: the selected tokens, or for these all of C2. */
   hark_value asked, asked_offsets, term; /* log sigmoid of their scores; 0: they have none */
   int64_t asked_rows;                    /* of a sequence, at most */
@@ -81,7 +84,7 @@ typedef struct hark_ahca_ragged {
 HARK_MUST_CHECK hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r, hark_value *out);
 /* What attention within units, or of ragged rows, begins with. */
 hark_attention_desc hark_ahca_describe(const hark_ahca_pass *p, int64_t width, int64_t value_width);
-/* Who asks whom by the projections of `attention`: r's key names the rows asked, and its query those that ask. *out: the output
+/* Attention with the projections of `attention`: r's query has the rows that attend, its key the rows attended to. *out: the output
  * projection. */
 HARK_MUST_CHECK hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
                                           hark_value *out);
@@ -97,7 +100,7 @@ HARK_MUST_CHECK hark_status hark_ahca_place_selected(hark_ahca_pass *p);
 
 /* ---- ahca_heads.c ---- */
 
-/* What the model predicts from H [units, slots, d'], and from the embedded tokens x where it predicts tokens. Both stay. */
+/* Predictions from H [units, slots, d'], and from the embedded tokens x if tokens are predicted. Both stay. */
 HARK_MUST_CHECK hark_status hark_ahca_head_apply(const hark_ahca_pass *p, hark_value x, hark_value h, hark_value *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* ahca_positional.c - positional kernels of the distance in chunks. See ahca_pass.h.
  *
- *   chunks that ask selected tokens   logit += log G(|k - c|), c: middle of the token's bin of the second pooling, in chunks
+ *   chunks to selected tokens         logit += log G(|k - c|),        c the middle of the token's bin of the second pooling, in chunks
  *   slots of a chunk                  logit += log G(|i - j| / C1)
  *
- * One kernel for the model, whose parameters start for as many chunks as the context has. Every chunk sees the selected tokens at distances
- * of its own, so that their keys and values are gathered once for each chunk: K Cs rows.
+ * One kernel for the model, whose parameters start for as many chunks as the context has. The selected tokens have other distances from
+ * every chunk, so that their keys and values are gathered once for each chunk: K Cs rows.
  */
 #include <hark/experimental.h>
 
@@ -55,6 +55,7 @@ hark_status hark_ahca_place_selected(hark_ahca_pass *p) {
   hark_chunk_bias_attributes attributes = {.chunks = p->chunks};
   hark_value table = 0, outputs[HARK_MAX_OUTPUTS] = {0};
   HARK_TRY(table_of(p, hark_self_attention_distances(&within, slots), slots, &p->slot_kernel));
+  if (!hark_ahca_has_global(config)) return HARK_OK;
   HARK_TRY(table_of(p, p->sizes.chunks, 1, &table));
   HARK_TRY(count_pairs(p, &attributes.pairs));
   const hark_value inputs[] = {table, p->chunk_offsets, p->index, p->selected_offsets, p->global_offsets, p->term};

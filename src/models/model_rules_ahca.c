@@ -6,6 +6,7 @@
 #include "models/model_rules.h"
 
 static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_AHCA; }
+static bool has_global(const hark_network_config *config) { return is_ahca(config) && hark_ahca_has_global(config); }
 
 /* ---- sizes ---- */
 
@@ -31,7 +32,7 @@ static bool primary_width_of_heads(const hark_network_config *config, char *mess
 }
 
 static bool secondary_width_of_heads(const hark_network_config *config, char *message) {
-  const int64_t width = is_ahca(config) ? hark_ahca_sizes_of(config).secondary_width : 0;
+  const int64_t width = has_global(config) ? hark_ahca_sizes_of(config).secondary_width : 0;
   return config->ahca.secondary_pool == HARK_AHCA_POOL_ATTENTION && width % config->heads != 0 &&
          hark_rule_violated(message,
                             "model.ahca.secondary_width %" PRId64 " is not divisible by model.heads %" PRId64
@@ -40,7 +41,7 @@ static bool secondary_width_of_heads(const hark_network_config *config, char *me
 }
 
 static bool widths_of_query(const hark_network_config *config, char *message) {
-  if (!is_ahca(config) || config->ahca.select != HARK_AHCA_SELECT_QUERY) return false;
+  if (!has_global(config) || config->ahca.select != HARK_AHCA_SELECT_QUERY) return false;
   const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
   return sizes.primary_width != sizes.secondary_width &&
          hark_rule_violated(message,
@@ -58,6 +59,18 @@ static bool number_of_layers(const hark_network_config *config, char *message) {
   return is_ahca(config) && config->layers > HARK_MAX_DEPTH &&
          hark_rule_violated(message, "model.layers is %" PRId64 ", expected at most %d with model.architecture ahca", config->layers,
                             HARK_MAX_DEPTH);
+}
+
+/* ---- without selected tokens there is no second level, and nothing that is made of it ---- */
+
+static bool output_of_selected(const hark_network_config *config, char *message) {
+  return is_ahca(config) && !has_global(config) && config->ahca.output == HARK_AHCA_OUTPUT_SELECTED &&
+         hark_rule_violated(message, "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected");
+}
+
+static bool depth_of_selected(const hark_network_config *config, char *message) {
+  return is_ahca(config) && !has_global(config) && config->ahca.depth_score == HARK_AHCA_DEPTH_SCORE_ATTENTION &&
+         hark_rule_violated(message, "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention");
 }
 
 /* ---- capacities ---- */
@@ -177,7 +190,7 @@ static bool positional_of_slots(const hark_network_config *config, char *message
 }
 
 static bool positional_of_places(const hark_network_config *config, char *message) {
-  return has_positional(config) && config->ahca.secondary_pool == HARK_AHCA_POOL_ATTENTION &&
+  return has_positional(config) && has_global(config) && config->ahca.secondary_pool == HARK_AHCA_POOL_ATTENTION &&
          hark_rule_violated(message,
                             "model.positional needs the chunk of a global token, and with model.ahca.secondary_pool attention it is of the "
                             "whole sequence, expected average or max");
@@ -222,10 +235,12 @@ static const hark_model_rule rules[] = {
     {AHCA "selected " AHCA "secondary_slots", selected_of_secondary},
     {AHCA "chunk_minimum " AHCA "chunk_maximum " AHCA "chunk_size", lengths_of_chunks},
     {AHCA "primary_width model.width model.heads", primary_width_of_heads},
-    {AHCA "secondary_width model.width model.heads " AHCA "secondary_pool", secondary_width_of_heads},
-    {AHCA "select " AHCA "primary_width " AHCA "secondary_width", widths_of_query},
+    {AHCA "secondary_width model.width model.heads " AHCA "secondary_pool " AHCA "selected", secondary_width_of_heads},
+    {AHCA "select " AHCA "primary_width " AHCA "secondary_width " AHCA "selected", widths_of_query},
     {AHCA "chunk_size " AHCA "chunk", size_of_learned},
     {"model.layers" IN_AHCA, number_of_layers},
+    {AHCA "selected " AHCA "output", output_of_selected},
+    {AHCA "selected " AHCA "depth_score", depth_of_selected},
     {AHCA "capacities model.layers", capacities_of_layers},
     {AHCA "capacities", capacities_fall},
     {AHCA "head model.features", numbers_of_vectors},
@@ -242,7 +257,7 @@ static const hark_model_rule rules[] = {
     {ATTENTION "normalisation" IN_AHCA, one_normalisation},
     {ATTENTION "structure " AHCA "output " AHCA "layer", structure_of_slots},
     {"model.positional " AHCA "output " AHCA "layer", positional_of_slots},
-    {"model.positional " AHCA "secondary_pool", positional_of_places},
+    {"model.positional " AHCA "secondary_pool " AHCA "selected", positional_of_places},
     {"model.positional_scope" IN_AHCA, positional_of_model},
     {"model.positions" IN_AHCA, positions_of_slots},
     {ATTENTION "unbiased" IN_AHCA, biases},

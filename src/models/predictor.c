@@ -93,6 +93,8 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "predictor: chunks and a selection can be given only for ahca models, and this model has architecture %s",
                      model->network->architecture->name);
+  if (out->select != NULL && shape.selected == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: a selection is decided, and the model selects no global tokens");
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: the context's backend is %s, the model's %s", context->backend->name,
                      model->backend->name);

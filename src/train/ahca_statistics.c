@@ -67,6 +67,7 @@ static hark_status add_chunks(hark_context *context, const hark_tape *tape, cons
 }
 
 static hark_status add_selected(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
+  if (trace->selected == 0) return HARK_OK;
   list_reader index = reader_of(context, tape, trace->selected), offsets = reader_of(context, tape, trace->selected_offsets),
               globals = reader_of(context, tape, trace->global_offsets);
   for (int64_t b = 0; b + 1 < offsets.list->shape[0]; b++) {
@@ -140,20 +141,32 @@ static hark_status list_chunks(list_reader *chunks, int64_t begin, int64_t end, 
   return HARK_OK;
 }
 
+/* Rows of C2 of sequence `at`, and those selected of them; none if the model has no second level. */
+static hark_status list_selected(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, int64_t at, hark_text *text) {
+  list_reader none = {0};
+  int64_t begin = 0, end = 0, first = 0, last = 0;
+  const bool global = trace->selected != 0;
+  list_reader selected = global ? reader_of(context, tape, trace->selected) : none;
+  if (global) {
+    list_reader selected_of = reader_of(context, tape, trace->selected_offsets),
+                global_of = reader_of(context, tape, trace->global_offsets);
+    HARK_TRY(read_bounds(&global_of, at, &first, &last));
+    HARK_TRY(read_bounds(&selected_of, at, &begin, &end));
+  }
+  hark_text_append(text, ", \"global\": %" PRId64, last - first);
+  return list_numbers(&selected, "selected", begin, end, first, text);
+}
+
 static hark_status list_sequences(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
   list_reader chunks = reader_of(context, tape, trace->chunks), sequences = reader_of(context, tape, trace->sequences);
-  list_reader selected = reader_of(context, tape, trace->selected), selected_of = reader_of(context, tape, trace->selected_offsets);
-  list_reader global_of = reader_of(context, tape, trace->global_offsets), unit_of = reader_of(context, tape, trace->units);
+  list_reader unit_of = reader_of(context, tape, trace->units);
   list_reader depth = reader_of(context, tape, trace->depth != 0 ? trace->depth : trace->chunks);
   for (int64_t b = 0; b + 1 < sequences.list->shape[0] && s->listed > 0; b++, s->listed--) {
-    int64_t begin = 0, end = 0, first = 0, last = 0;
+    int64_t begin = 0, end = 0;
     if (hark_text_get(s->list)[0] != '\0') hark_text_append(s->list, ", ");
     HARK_TRY(read_bounds(&sequences, b, &begin, &end));
     HARK_TRY(list_chunks(&chunks, begin, end, s->list));
-    HARK_TRY(read_bounds(&global_of, b, &first, &last));
-    HARK_TRY(read_bounds(&selected_of, b, &begin, &end));
-    hark_text_append(s->list, ", \"global\": %" PRId64, last - first);
-    HARK_TRY(list_numbers(&selected, "selected", begin, end, first, s->list));
+    HARK_TRY(list_selected(context, tape, trace, b, s->list));
     if (trace->depth != 0) {
       HARK_TRY(read_bounds(&unit_of, b, &begin, &end));
       HARK_TRY(list_numbers(&depth, "depth", begin, end, 0, s->list));

@@ -1,5 +1,5 @@
-/* ahca_statistics.h - what models of compressed chunks decided over many sequences: chunks and their lengths, which global tokens were
- * selected, how deep units went. Collected by evaluations, kept in metrics.jsonl under the names below, printed by eval and info.
+/* ahca_statistics.h - decisions of models of compressed chunks over many sequences: chunks and their lengths, which global tokens were
+ * selected, how deep units went. Collected by evaluations, stored in metrics.jsonl under the names below, printed by eval and info.
  */
 #ifndef HARK_TRAIN_AHCA_STATISTICS_H
 #define HARK_TRAIN_AHCA_STATISTICS_H
@@ -19,18 +19,18 @@ typedef struct hark_ahca_statistics {
   int64_t lengths[HARK_AHCA_LENGTHS];
   int64_t selected, places[HARK_AHCA_PLACES];
   int64_t units, depths[HARK_MAX_DEPTH + 1]; /* units of each depth; a model of one layer has none */
-  /* The first `listed` sequences are reported one by one, as members of a JSON list that are appended to `list`; NULL: none is.
+  /* The first `listed` sequences are described one by one, as members of a JSON list, which are appended to `list`; NULL: none.
    *     {"tokens": 9, "chunks": [4, 5], "global": 8, "selected": [0, 3], "depth": [1, 2]}
    * tokens of the chunks, rows of C2, those selected of them (from 0), layers of the units (absent: there is one). */
   hark_text *list;
   int64_t listed;
 } hark_ahca_statistics;
 
-/* Adds what a pass over `tokens` tokens found out. Errors: those of the backend. */
+/* Adds the decisions of a pass over `tokens` tokens. Errors: those of the backend. */
 HARK_MUST_CHECK hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace,
                                                      int64_t tokens, hark_ahca_statistics *statistics);
 
-/* Means and shares, NaN where there is nothing to report. */
+/* Means and fractions, NaN without data. */
 typedef struct hark_ahca_report {
   double chunks, tokens;    /* chunks of a sequence, tokens of a chunk, on average */
   double shortest, longest; /* tokens of a chunk */

@@ -72,7 +72,7 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
                              const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
   const bool hides = engine->network->architecture->predicts_masked;
-  int64_t real = 0, right = 0;
+  int64_t real = 0, correct = 0;
   double part = 0;
   HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
   if (hides) {
@@ -82,10 +82,10 @@ static hark_status add_batch(hark_context *context, hark_engine *engine, const h
   }
   HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows, batch->length));
   HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
-  if (hides) HARK_TRY(hark_engine_correct(context, engine, batch->targets, batch->some, &right));
+  if (hides) HARK_TRY(hark_engine_correct(context, engine, batch->targets, batch->some, &correct));
   *sum += part;
   out->targets += real;
-  out->right += right;
+  out->correct += correct;
   return task->positions ? add_positions(context, engine, batch, out->positions) : HARK_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct hark_position_loss {
 typedef struct hark_evaluation_result {
   double loss; /* nats per target (a token, or a masked token); NaN: there was no target */
   int64_t targets;
-  int64_t right;                                       /* correct predictions of a model that predicts masked or its own tokens; else 0 */
+  int64_t correct;                                     /* predictions of masked tokens, or of tokens of its input; else 0 */
   bool complete;                                       /* false: stopped, and the loss is that of the evaluated part */
   hark_position_loss positions[HARK_POSITION_BUCKETS]; /* zeros where they are not requested */
 } hark_evaluation_result;

@@ -61,7 +61,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
 static void count_batch(const hark_example_batch *batch, const hark_pass_result *pass, const int32_t *predicted, int64_t classes,
                         int64_t *confusion, hark_examples_result *out) {
   out->loss += pass->loss;
-  out->right += pass->correct;
+  out->correct += pass->correct;
   out->targets += batch->real;
   out->examples += batch->rows;
   out->tokens += batch->tokens;

@@ -29,7 +29,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
 
 typedef struct hark_examples_result {
   double loss; /* nats per target; of vectors the squared error per example; NaN where there are no targets */
-  int64_t examples, tokens, targets, right;
+  int64_t examples, tokens, targets, correct;
   bool complete;
 } hark_examples_result;
 

@@ -266,6 +266,6 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   pass->parts = engine->parts;
   if (material->examples == NULL) return HARK_OK;
   pass->targets = material->task.features > 0 ? 0 : batch->real;
-  pass->right = result.correct;
+  pass->correct = result.correct;
   return HARK_OK;
 }

@@ -66,10 +66,10 @@ HARK_MUST_CHECK hark_status hark_material_targets(hark_context *context, hark_ma
 
 /* Loss and gradients of one micro-batch. */
 typedef struct hark_material_pass {
-  double loss;                    /* of the targets alone, as in an evaluation */
-  hark_loss_parts parts;          /* the terms added to it */
-  int64_t tokens, targets, right; /* the last two for examples only, 0 for vectors */
-  int64_t real;                   /* number of targets of any kind */
+  double loss;                      /* of the targets alone, as in an evaluation */
+  hark_loss_parts parts;            /* the terms added to it */
+  int64_t tokens, targets, correct; /* the last two for examples only, 0 for vectors */
+  int64_t real;                     /* number of targets of any kind */
 } hark_material_pass;
 HARK_MUST_CHECK hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
                                                 uint32_t micro_step, double weight, hark_material_pass *pass);

@@ -67,7 +67,7 @@ hark_status hark_evaluate_own(hark_context *context, hark_engine *engine, const 
     HARK_TRY(read_windows(context, &evaluation, first, here, &room->batch));
     HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
     sum += pass.loss;
-    out->right += pass.correct;
+    out->correct += pass.correct;
     out->targets += room->batch.real;
     if (progress == NULL || progress(user, (double)done / (double)evaluation.windows)) continue;
     out->complete = done >= evaluation.windows;

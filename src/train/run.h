@@ -48,13 +48,13 @@ typedef struct hark_run_state {
   double loss_sum;                                            /* of the steps since the last line of metrics */
   double objective_sum, smoothing_sum, ratio_sum, ponder_sum; /* the same for runs whose loss has further terms */
   int64_t loss_count;
-  int64_t line_targets, line_right; /* of examples, in those steps: targets, and correct predictions */
-  double operations;                /* of steps with examples */
-  int64_t empty_steps;              /* without a target; the model learned nothing from them */
-  double rate;                      /* of the last step; 0: none yet */
-  hark_schedule_plan plan;          /* zeros in checkpoints of versions without plans */
-  double gradient_norm;             /* of the last step that was not skipped; 0: none yet */
-  double best_loss;                 /* validation; infinity before the first */
+  int64_t line_targets, line_correct; /* of examples, in those steps: targets, and correct predictions */
+  double operations;                  /* of steps with examples */
+  int64_t empty_steps;                /* without a target; the model learned nothing from them */
+  double rate;                        /* of the last step; 0: none yet */
+  hark_schedule_plan plan;            /* zeros in checkpoints of versions without plans */
+  double gradient_norm;               /* of the last step that was not skipped; 0: none yet */
+  double best_loss;                   /* validation; infinity before the first */
   int64_t best_step;
   int64_t evaluated_step; /* of the last evaluation; 0: none yet */
   int64_t evaluations_without_improvement;

@@ -284,7 +284,7 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
     for (int term = 0; term < HARK_LOSS_TERMS; term++) step->parts.terms[term] += part.parts.terms[term];
     step->tokens += part.tokens;
     step->targets += part.targets;
-    step->right += part.right;
+    step->correct += part.correct;
     step->real += part.real;
     trainer->pass_operations = hark_engine_operations(trainer->engine);
     trainer->line_operations += trainer->pass_operations;
@@ -349,7 +349,7 @@ static hark_status record_line(training_run *trainer) {
   hark_jsonl_number(&trainer->metrics, "train/loss", trainer->state.loss_sum / (double)trainer->state.loss_count);
   record_parts(trainer);
   if (trainer->state.line_targets > 0)
-    hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_right / (double)trainer->state.line_targets);
+    hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_correct / (double)trainer->state.line_targets);
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
   hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->state.gradient_norm);
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
@@ -360,7 +360,7 @@ static hark_status record_line(training_run *trainer) {
   trainer->state.loss_sum = trainer->state.objective_sum = 0;
   trainer->state.smoothing_sum = trainer->state.ratio_sum = trainer->state.ponder_sum = 0;
   trainer->state.loss_count = 0;
-  trainer->state.line_targets = trainer->state.line_right = 0;
+  trainer->state.line_targets = trainer->state.line_correct = 0;
   trainer->line_clock = hark_training_now(trainer);
   trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
@@ -399,7 +399,7 @@ static hark_status run_step(training_run *trainer) {
   state->ponder_sum += step.parts.terms[HARK_TERM_PONDER];
   state->loss_count++;
   state->line_targets += step.targets;
-  state->line_right += step.right;
+  state->line_correct += step.correct;
   trainer->progress.loss = loss;
   trainer->progress.gradient_norm = state->gradient_norm = result.gradient_norm;
   return HARK_OK;
@@ -449,7 +449,7 @@ hark_status hark_training_validate(training_run *trainer, validation_result *out
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
     *out = (validation_result){.loss = result.loss, .complete = result.complete}; /* NaN is never the best */
-    out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.right / (double)result.targets : NAN;
+    out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.correct / (double)result.targets : NAN;
     return HARK_OK;
   }
   hark_evaluation_result result;
@@ -464,7 +464,7 @@ hark_status hark_training_validate(training_run *trainer, validation_result *out
     HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
-  if (!predicts_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+  if (!predicts_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.correct / (double)result.targets : NAN;
   return HARK_OK;
 }
 

@@ -90,6 +90,7 @@ static void outputs_replace_regular_files_only(void **state) {
   shell_expect("$H export run --output /dev/stdout | cat >through", 0, "/dev/stdout: "); /* the words about it are on stderr */
   expect_same("through", "model");
   shell_expect("$H export run --output /dev/stdout >through", 0, "/dev/stdout: ");
+  shell_expect("$H export run --output /dev/stdout >&-", HARK_EXIT_DISK, "/dev/stdout: cannot be written: Bad file descriptor");
   expect_same("through", "model");
   shell_expect("mkdir -p taken && $H export run --output taken", HARK_EXIT_DISK, "taken: is a folder, expected a file");
   if (shell("rm -f device; mknod device c 1 3") != 0) return; /* not root */

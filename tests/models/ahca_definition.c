@@ -128,10 +128,10 @@ static const pairs plain = {0};
 
 /* Features [from, to) of the mean of rows `first` .. of the cell of row n. */
 static double of_cell(matrix m, int64_t n, int level, int64_t feature) {
-  const int64_t first = n >> level << level, behind = first + (1 << level) < m.rows ? first + (1 << level) : m.rows;
+  const int64_t first = n >> level << level, end = first + (1 << level) < m.rows ? first + (1 << level) : m.rows;
   double sum = 0;
-  for (int64_t i = first; i < behind; i++) sum += row_of(m, i)[feature];
-  return sum / (double)(behind - first);
+  for (int64_t i = first; i < end; i++) sum += row_of(m, i)[feature];
+  return sum / (double)(end - first);
 }
 
 /* Every head: sum_j softmax_j(q_i . k_j / sqrt(width of a head) + term_ij) v_j. */
@@ -163,8 +163,8 @@ static const char *part_of(char name[NAME], const char *prefix, const char *part
   return name;
 }
 
-/* x asks y by the four projections of `prefix`. */
-static matrix ask(ahca_definition *d, const char *prefix, matrix x, matrix y, pairs p) {
+/* x attends to y with the four projections of `prefix`. */
+static matrix attend(ahca_definition *d, const char *prefix, matrix x, matrix y, pairs p) {
   char name[NAME];
   const matrix q = linear(d, part_of(name, prefix, "query"), x), k = linear(d, part_of(name, prefix, "key"), y),
                v = linear(d, part_of(name, prefix, "value"), y);
@@ -202,7 +202,7 @@ static bool is_delimiter(const hark_ahca_config *ahca, int32_t token) {
   return found;
 }
 
-/* Cosine of the means of the up to `window` rows in front of the gap before row t, and behind it. */
+/* Cosine of the means of the up to `window` rows before and after the gap before row t. */
 static double similarity(matrix x, int64_t t, int64_t window) {
   const matrix left = make(1, x.width), right = make(1, x.width);
   double product = 0, of_left = 0, of_right = 0;
@@ -216,9 +216,8 @@ static double similarity(matrix x, int64_t t, int64_t window) {
   return product / sqrt(of_left * of_right);
 }
 
-/* wants[t]: the valley of similarity in front of row t is a deepest one, and at least `threshold` deviations deeper than they are on
- * average. */
-static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
+/* ruled[t]: the valley of similarity before row t is a deepest one, and at least `threshold` deviations deeper than they are on average. */
+static void find_valleys(ahca_definition *d, matrix x, bool *ruled) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   double alike[MOST_ROWS] = {0}, depth[MOST_ROWS] = {0}, mean = 0, square = 0;
   const double gaps = (double)(x.rows - 1);
@@ -234,7 +233,7 @@ static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
   for (int64_t t = 1; t < x.rows; t++) square += pow(depth[t] - mean, 2) / gaps;
   for (int64_t t = 1; t < x.rows; t++) {
     const double least = mean + ahca->threshold * sqrt(square);
-    wants[t] = depth[t] > 0 && depth[t] >= least && (t == 1 || depth[t] >= depth[t - 1]) && (t + 1 == x.rows || depth[t] >= depth[t + 1]);
+    ruled[t] = depth[t] > 0 && depth[t] >= least && (t == 1 || depth[t] >= depth[t - 1]) && (t + 1 == x.rows || depth[t] >= depth[t + 1]);
     if (depth[t] == 0) continue;
     decide(d, depth[t] - least);
     if (t > 1) decide(d, depth[t] - depth[t - 1]);
@@ -246,7 +245,7 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const bool learned = ahca->chunk == HARK_AHCA_CHUNK_LEARNED, fixed = ahca->chunk == HARK_AHCA_CHUNK_FIXED;
   chunks c = {.count = 1};
-  bool wants[MOST_ROWS] = {false};
+  bool ruled[MOST_ROWS] = {false};
   assert_true(x.rows <= MOST_ROWS);
   if (sequence->starts != NULL) {
     c.count = sequence->chunks;
@@ -255,19 +254,19 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
     return c;
   }
   if (learned) probabilities(d, x, c.p);
-  if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC) find_valleys(d, x, wants);
+  if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC) find_valleys(d, x, ruled);
   for (int64_t t = 1; t < x.rows; t++) {
     const int64_t length = t - c.first[c.count - 1];
-    if (learned) wants[t] = c.p[t] >= 0.5;
-    if (fixed) wants[t] = length == ahca->chunk_size;
-    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) wants[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
-    const bool cuts = fixed ? wants[t] : (wants[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
+    if (learned) ruled[t] = c.p[t] >= 0.5;
+    if (fixed) ruled[t] = length == ahca->chunk_size;
+    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) ruled[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
+    const bool cuts = fixed ? ruled[t] : (ruled[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
     if (cuts) c.first[c.count++] = t;
-    if (cuts && wants[t]) d->by_rule++;
-    if (cuts == wants[t]) continue;
+    if (cuts && ruled[t]) d->by_rule++;
+    if (cuts == ruled[t]) continue;
     c.p[t] = cuts ? 1 : 0;
     d->forced += cuts;
-    d->suppressed += wants[t];
+    d->suppressed += ruled[t];
   }
   c.first[c.count] = x.rows;
   if (learned && ahca->ratio_weight > 0) { /* N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) */
@@ -297,24 +296,25 @@ static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t cou
   }
   const matrix y = make(count, x.width);
   for (int64_t i = 0; i < count; i++) {
-    const int64_t first = i * x.rows / count, behind = ((i + 1) * x.rows + count - 1) / count;
+    const int64_t first = i * x.rows / count, end = ((i + 1) * x.rows + count - 1) / count;
     for (int64_t w = 0; w < x.width; w++) {
       double most = -INFINITY, sum = 0;
-      for (int64_t n = first; n < behind; n++) {
+      for (int64_t n = first; n < end; n++) {
         most = fmax(most, row_of(x, n)[w]);
         sum += row_of(x, n)[w];
       }
-      row_of(y, i)[w] = kind == HARK_AHCA_POOL_MAX ? most : sum / (double)(behind - first);
+      row_of(y, i)[w] = kind == HARK_AHCA_POOL_MAX ? most : sum / (double)(end - first);
     }
   }
   return y;
 }
 
-/* C1 [K C1, d']; of learned chunks y_k = p_k c_k + (1 - p_k) y_{k-1}. */
-static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
+/* C1 [K C1, d']; of learned chunks, where they are smoothed, y_k = p_k c_k + (1 - p_k) y_{k-1}. */
+static matrix primary(ahca_definition *d, const chunks *c, matrix compressed, bool smoothed) {
   const hark_network_config *config = &d->network->config;
   const hark_ahca_config *ahca = &config->ahca;
-  const matrix u = compress(d, "primary", ahca->primary_depth, x), out = make(c->count * ahca->primary_slots, u.width);
+  const matrix u = make(compressed.rows, compressed.width), out = make(c->count * ahca->primary_slots, u.width);
+  for (int64_t t = 0; t < u.rows; t++) add_row(u, t, compressed, t, 1);
   if (config->positions == HARK_POSITIONS_LEARNED) {
     const matrix table = weights(d, "embedding.in_chunk");
     for (int64_t k = 0; k < c->count; k++)
@@ -323,7 +323,7 @@ static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
   for (int64_t k = 0; k < c->count; k++) {
     const matrix slots =
         pool(d, "primary", ahca->primary_pool, ahca->primary_slots, rows_of(u, c->first[k], c->first[k + 1] - c->first[k]));
-    const double p = ahca->chunk == HARK_AHCA_CHUNK_LEARNED ? c->p[c->first[k]] : 1;
+    const double p = ahca->chunk == HARK_AHCA_CHUNK_LEARNED && smoothed ? c->p[c->first[k]] : 1;
     for (int64_t i = 0; i < slots.rows; i++) {
       add_row(out, k * slots.rows + i, slots, i, p);
       if (k > 0) add_row(out, k * slots.rows + i, out, (k - 1) * slots.rows + i, 1 - p);
@@ -349,7 +349,7 @@ static matrix secondary(ahca_definition *d, matrix c1) {
 
 /* ---- selection ---- */
 
-/* How many of the scores come before number `i`: larger ones, and equal ones in front of it. */
+/* How many of the scores come before number `i`: larger ones, and equal ones before it. */
 static int64_t rank_of(const double *score, int64_t count, int64_t i) {
   int64_t rank = 0;
   for (int64_t j = 0; j < count; j++) rank += score[j] > score[i] || (score[j] == score[i] && j < i);
@@ -369,7 +369,7 @@ static double length_of(const double *x, int64_t count) {
   return sqrt(square);
 }
 
-/* What global tokens are selected by. pooled: C2 before its norm, global: behind it. */
+/* Selects global tokens. pooled: C2 before its norm, global: after it. */
 static void score_tokens(ahca_definition *d, matrix c1, matrix pooled, matrix global, double *score) {
   const int select = d->network->config.ahca.select;
   const matrix learned = select == HARK_AHCA_SELECT_SCORE ? linear(d, "select", global) : (matrix){0};
@@ -388,7 +388,7 @@ static double distance_of(matrix a, int64_t row, matrix b, int64_t other) {
   return sum;
 }
 
-/* The nearest of the rows of m to a point that are not taken; the runner-up tells how near a thing it was. */
+/* The nearest of the rows of m to a point that are not taken; the second nearest determines the margin. */
 static int64_t nearest_to(ahca_definition *d, matrix m, matrix point, int64_t row, const bool *is_taken) {
   int64_t best = -1;
   for (int64_t n = 0; n < m.rows; n++)
@@ -524,9 +524,9 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
           for (int64_t m = other; m < other + cell; m++) sum += exp(log_kernel(d, (double)(n > m ? n - m : m - n) / (double)slots));
         term[at] = log(sum / (double)(cell * cell));
       }
-      const bool hidden = window && (i - j > config->attention.window || j - i > config->attention.window);
-      d->hidden += hidden;
-      if (hidden) term[at] = -INFINITY;
+      const bool masked = window && (i - j > config->attention.window || j - i > config->attention.window);
+      d->masked += masked;
+      if (masked) term[at] = -INFINITY;
     }
   }
   return (pairs){.stride = slots, .term = term, .level = level};
@@ -536,6 +536,7 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
 
 typedef struct units {
   int64_t count, slots;
+  const double *given; /* scores given by the caller; NULL: computed */
   int64_t depth[MOST_ROWS];
   double gate[MOST_ROWS];
 } units;
@@ -545,23 +546,23 @@ static const char *of_layer(char name[NAME], int64_t layer, const char *part) {
   return name;
 }
 
-/* A = attention(norm(h), asked) Wo; a kernel adds log G of the distance between the unit, a chunk, and where the asked token lies. */
-static matrix join(ahca_definition *d, int64_t layer, const units *u, matrix h, const selection *asked) {
+/* A = attention(norm(h), attended) Wo; a kernel adds log G of the distance between the unit, a chunk, and the place of the token attended
+ * to. */
+static matrix join(ahca_definition *d, int64_t layer, const units *u, matrix h, const selection *to) {
   char name[NAME];
   const matrix normed = norm(d, of_layer(name, layer, "join_norm"), h), out = make(h.rows, h.width);
   for (int64_t k = 0; k < u->count; k++) {
     double term[MOST_ROWS] = {0};
-    for (int64_t j = 0; j < asked->tokens.rows; j++)
-      term[j] =
-          (asked->scored ? asked->term[j] : 0) + (has_kernel(d) ? log_kernel(d, chunks_to(k, u->count, asked->of[j], asked->all)) : 0);
-    const matrix told =
-        ask(d, of_layer(name, layer, "join"), rows_of(normed, k * u->slots, u->slots), asked->tokens, (pairs){.term = term});
-    for (int64_t i = 0; i < u->slots; i++) add_row(out, k * u->slots + i, told, i, 1);
+    for (int64_t j = 0; j < to->tokens.rows; j++)
+      term[j] = (to->scored ? to->term[j] : 0) + (has_kernel(d) ? log_kernel(d, chunks_to(k, u->count, to->of[j], to->all)) : 0);
+    const matrix attended =
+        attend(d, of_layer(name, layer, "join"), rows_of(normed, k * u->slots, u->slots), to->tokens, (pairs){.term = term});
+    for (int64_t i = 0; i < u->slots; i++) add_row(out, k * u->slots + i, attended, i, 1);
   }
   return out;
 }
 
-/* All layers for the first 40 % of the training, the capacities from 70 % on, and between them what lies between them. */
+/* All layers for the first 40 % of the training, the capacities from 70 % on, and between them linearly. */
 static double capacity_of(const ahca_definition *d, int64_t layer) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const double end = ahca->capacity_count > 0 && layer > 0 ? ahca->layer_capacities[layer - 1] : pow(ahca->capacity, (double)layer);
@@ -569,9 +570,9 @@ static double capacity_of(const ahca_definition *d, int64_t layer) {
   return way <= 0 ? 1 : way >= 1 ? end : 1 + way * (end - 1);
 }
 
-static int64_t depth_by_paper(ahca_definition *d, double share, int64_t layers) {
-  if (share < 1) decide(d, share * (double)layers - round(share * (double)layers));
-  return (int64_t)fmin(fmax(floor(share * (double)layers), 1), (double)layers);
+static int64_t depth_by_paper(ahca_definition *d, double fraction, int64_t layers) {
+  if (fraction < 1) decide(d, fraction * (double)layers - round(fraction * (double)layers));
+  return (int64_t)fmin(fmax(floor(fraction * (double)layers), 1), (double)layers);
 }
 
 /* Depth and gate of every unit, from what it begins with or from A. */
@@ -582,14 +583,16 @@ static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
   double score[MOST_ROWS] = {0}, largest = 0;
   for (int64_t k = 0; k < u->count; k++) u->depth[k] = 1;
   if (config->layers < 2) return;
-  if (paper || of_attention) {
+  if (u->given != NULL) {
+    for (int64_t k = 0; k < u->count; k++) score[k] = u->given[k];
+  } else if (paper || of_attention) {
     for (int64_t k = 0; k < u->count; k++) score[k] = length_of(row_of(of_attention ? a : begin, k * u->slots), u->slots * begin.width);
   } else {
     const matrix each_slot = linear(d, "depth", norm(d, "depth_norm", begin)); /* the mean's score is the mean of the scores */
     for (int64_t n = 0; n < begin.rows; n++) score[n / u->slots] += each_slot.at[n] / (double)u->slots;
   }
   for (int64_t k = 0; k < u->count; k++) largest = fmax(largest, score[k]);
-  for (int64_t k = 0; k < u->count; k++) u->gate[k] = paper ? 1 : sigmoid(score[k]);
+  for (int64_t k = 0; k < u->count; k++) u->gate[k] = paper || u->given != NULL ? 1 : sigmoid(score[k]);
   for (int64_t k = 0; k < u->count && paper; k++) u->depth[k] = depth_by_paper(d, score[k] / largest, config->layers);
   for (int64_t l = 1; l < config->layers && !paper; l++) {
     const double have = ceil(capacity_of(d, l) * (double)u->count);
@@ -599,7 +602,7 @@ static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
   for (int64_t k = 0; k < u->count; k++) {
     d->shallow += u->depth[k] < config->layers;
     d->deep += u->depth[k] == config->layers;
-    if (!paper) d->penalty += config->ahca.ponder_weight * u->gate[k] / (double)u->count;
+    if (!paper && u->given == NULL) d->penalty += config->ahca.ponder_weight * u->gate[k] / (double)u->count;
   }
 }
 
@@ -631,20 +634,21 @@ static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
   } else {
     double term[MOST_ROWS];
     int level[MOST_ROWS];
-    a = ask(d, name, normed, normed, pairs_of_slots(d, h.rows, term, level));
+    a = attend(d, name, normed, normed, pairs_of_slots(d, h.rows, term, level));
   }
-  const matrix behind = norm(d, of_layer(name, layer, "feed_forward_norm"), sum_of(h, a));
-  return sum_of(a, feed_forward(d, of_layer(name, layer, "feed_forward"), behind));
+  const matrix normed_sum = norm(d, of_layer(name, layer, "feed_forward_norm"), sum_of(h, a));
+  return sum_of(a, feed_forward(d, of_layer(name, layer, "feed_forward"), normed_sum));
 }
 
-/* h = begin + A;  h += F_1(h);  l = 2 .. L_k: h_k += gate_k F_l(h_k), behind another A where every layer joins */
-static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selection *asked) {
+/* h = begin + A;  h += F_1(h);  l = 2 .. L_k: h_k += gate_k F_l(h_k), after another A if every layer joins */
+static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selection *to) {
   const hark_network_config *config = &d->network->config;
-  const matrix a = join(d, 0, u, begin, asked);
+  const bool joins = config->ahca.selected > 0;
+  const matrix a = joins ? join(d, 0, u, begin, to) : make(begin.rows, begin.width);
   matrix h = sum_of(begin, a);
   find_depths(d, u, begin, a);
   for (int64_t l = 0; l < config->layers; l++) {
-    if (l > 0 && config->ahca.join == HARK_AHCA_JOIN_EVERY) h = sum_of(h, join(d, l, u, h, asked));
+    if (joins && l > 0 && config->ahca.join == HARK_AHCA_JOIN_EVERY) h = sum_of(h, join(d, l, u, h, to));
     for (int64_t k = 0; k < u->count; k++) {
       if (u->depth[k] <= l) continue;
       const matrix own = rows_of(h, k * u->slots, u->slots), f = branch(d, l, own);
@@ -656,7 +660,7 @@ static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selec
 
 /* ---- heads ---- */
 
-static matrix tell(ahca_definition *d, matrix x) { return linear(d, "head", each(linear(d, "head.hidden", x), relu)); }
+static matrix predict(ahca_definition *d, matrix x) { return linear(d, "head", each(linear(d, "head.hidden", x), relu)); }
 
 /* q_t: the embedded token, or its place in its chunk and the chunk's number. */
 static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
@@ -671,24 +675,26 @@ static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
   return q;
 }
 
-/* y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo'; the straight-through estimator's value is what it is
- * given. */
-static matrix tell_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
+/* y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo'; the value of the straight-through estimator is its
+ * input. */
+static matrix predict_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
   const int64_t slots = d->network->config.ahca.primary_slots;
-  const matrix q = queries_of(d, c, x), asking = norm(d, "head.query_norm", q);
-  const matrix y = sum_of(q, ask(d, "head.selected", asking, selected->tokens, terms_of(selected)));
+  const matrix q = queries_of(d, c, x), query = norm(d, "head.query_norm", q);
+  const bool global = d->network->config.ahca.selected > 0;
+  const matrix of_sequence = global ? attend(d, "head.selected", query, selected->tokens, terms_of(selected)) : make(q.rows, q.width);
+  const matrix y = sum_of(q, of_sequence);
   for (int64_t k = 0; k < c->count; k++) {
     const int64_t first = c->first[k], count = c->first[k + 1] - first;
-    const matrix told = ask(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), plain);
-    for (int64_t i = 0; i < count; i++) add_row(y, first + i, told, i, 1);
+    const matrix attended = attend(d, "head.slots", rows_of(query, first, count), rows_of(normed, k * slots, slots), plain);
+    for (int64_t i = 0; i < count; i++) add_row(y, first + i, attended, i, 1);
   }
-  return tell(d, norm(d, "head.norm", y));
+  return predict(d, norm(d, "head.norm", y));
 }
 
-static matrix tell_sequence(ahca_definition *d, matrix normed) {
+static matrix predict_sequence(ahca_definition *d, matrix normed) {
   const matrix mean = make(1, normed.width);
   for (int64_t n = 0; n < normed.rows; n++) add_row(mean, 0, normed, n, 1 / (double)normed.rows);
-  return tell(d, mean);
+  return predict(d, mean);
 }
 
 /* Rows of the table of tokens, or W v + b of real vectors. */
@@ -709,14 +715,17 @@ void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, d
   const bool of_selected = config->ahca.output == HARK_AHCA_OUTPUT_SELECTED;
   taken = 0;
   const matrix x = embed(d, sequence);
-  const chunks c = cut(d, sequence, x);
-  const matrix c1 = primary(d, &c, x);
-  selection all;
-  const selection selected = choose(d, sequence, c1, secondary(d, c1), &all);
-  units u = {.count = of_selected ? selected.tokens.rows : c.count, .slots = of_selected ? 1 : config->ahca.primary_slots};
+  const matrix compressed = compress(d, "primary", config->ahca.primary_depth, x);
+  const chunks c = cut(d, sequence, config->ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED ? compressed : x);
+  const matrix c1 = primary(d, &c, compressed, !sequence->without_smoothing);
+  selection all = {0}, selected = {0};
+  if (config->ahca.selected > 0) selected = choose(d, sequence, c1, secondary(d, c1), &all);
+  units u = {.given = sequence->depth_scores,
+             .count = of_selected ? selected.tokens.rows : c.count,
+             .slots = of_selected ? 1 : config->ahca.primary_slots};
   const matrix begin = of_selected ? linear(d, "from_selected", selected.tokens) : c1;
   const matrix normed = norm(d, "final_norm", run_layers(d, &u, begin, of_selected ? &all : &selected));
-  const bool tells_tokens = config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
-  const matrix told = tells_tokens ? tell_tokens(d, &c, x, normed, &selected) : tell_sequence(d, normed);
-  memcpy(logits, told.at, (size_t)(told.rows * told.width) * sizeof *logits);
+  const bool predicts_tokens = config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
+  const matrix predicted = predicts_tokens ? predict_tokens(d, &c, x, normed, &selected) : predict_sequence(d, normed);
+  memcpy(logits, predicted.at, (size_t)(predicted.rows * predicted.width) * sizeof *logits);
 }

@@ -60,14 +60,24 @@ const ahca_variant ahca_variants[] = {
     {"kernel_one_slot",
      {BASE, .positional = "decay",
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(1, 5, 3), .join = HARK_AHCA_JOIN_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {
+        "alone_reconstruction",
+        {LABELS, .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 0), .boundary = HARK_AHCA_BOUNDARY_COMPRESSED, .primary_width = 4,
+                          .head = HARK_AHCA_HEAD_RECONSTRUCTION, .primary_pool = HARK_AHCA_POOL_ATTENTION, .capacity = 0.5,
+                          .ratio_weight = 0.03, .ponder_weight = 0.02}},
+    },
+    {"labels_learned_after_norm",
+     {LABELS, .norm = HARK_NORM_RMS, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 3, 2), .straight_through = HARK_AHCA_STRAIGHT_AFTER_NORM,
+               .head = HARK_AHCA_HEAD_LABELS, .capacity = 0.7, .ratio_weight = 0.03}}},
     {"medoids_paper",
      {BASE,
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_SELECT_MEDOIDS, .depth = HARK_AHCA_DEPTH_PAPER}}},
 };
 const int ahca_variant_count = (int)(sizeof ahca_variants / sizeof *ahca_variants);
 
-bool ahca_tells_tokens(const ahca_model *m) { return hark_ahca_has_token_head(&m->network->config); }
-int64_t ahca_choices(const ahca_model *m) { return ahca_tells_tokens(m) ? VOCABULARY : CLASSES; }
+bool ahca_predicts_tokens(const ahca_model *m) { return hark_ahca_has_token_head(&m->network->config); }
+int64_t ahca_choices(const ahca_model *m) { return ahca_predicts_tokens(m) ? VOCABULARY : CLASSES; }
 
 int32_t ahca_token_at(int64_t sequence, int64_t i) {
   const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
@@ -107,14 +117,14 @@ void ahca_batch_open(ahca_model *m, int64_t first, const int64_t *lengths, int64
     ranges[2 * s + 1] = total;
     targets[s] = (int32_t)((first + s) % CLASSES);
   }
-  m->answers = ahca_tells_tokens(m) ? total : sequences;
-  for (int64_t i = 0; i < total && ahca_tells_tokens(m); i++) targets[i] = i % 4 == 3 ? -1 : (tokens[i] + (int32_t)i) % VOCABULARY;
+  m->answers = ahca_predicts_tokens(m) ? total : sequences;
+  for (int64_t i = 0; i < total && ahca_predicts_tokens(m); i++) targets[i] = i % 4 == 3 ? -1 : (tokens[i] + (int32_t)i) % VOCABULARY;
   const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2}, target_shape[] = {1, m->answers};
   m->sequences = sequences;
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, token_shape, &m->tokens), HARK_OK);
-  assert_int_equal(
-      hark_tensor_create(m->context, HARK_I32, ahca_tells_tokens(m) ? 2 : 1, ahca_tells_tokens(m) ? target_shape : &sequences, &m->targets),
-      HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, ahca_predicts_tokens(m) ? 2 : 1,
+                                      ahca_predicts_tokens(m) ? target_shape : &sequences, &m->targets),
+                   HARK_OK);
   assert_int_equal(hark_tensor_create(m->context, HARK_I64, 3, range_shape, &m->ranges), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->tokens, tokens), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
@@ -156,7 +166,8 @@ double ahca_traced_loss(const ahca_model *m, double remaining, bool backward, ha
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
-  const hark_ahca_given given = {.reference = m->reference.type != HARK_NONE ? &m->reference : NULL};
+  const hark_ahca_given given = {.reference = m->reference.type != HARK_NONE ? &m->reference : NULL,
+                                 .without_smoothing = m->without_smoothing};
   const hark_network_input input = {.tokens = tokens,
                                     .vectors = ahca_vectors_of(m),
                                     .ranges = &m->ranges,

@@ -38,10 +38,11 @@ typedef struct ahca_model {
   hark_tensor tokens, targets, ranges;
   hark_tensor vectors;        /* of a model that reads these */
   hark_tensor reference;      /* of the straight-through estimator; absent where there is none */
-  int64_t sequences, answers; /* what is told: of sequences, or of tokens */
+  int64_t sequences, answers; /* what is predicted: of sequences, or of tokens */
+  bool without_smoothing;     /* in losses; false */
 } ahca_model;
 
-bool ahca_tells_tokens(const ahca_model *m);
+bool ahca_predicts_tokens(const ahca_model *m);
 int64_t ahca_choices(const ahca_model *m);
 int32_t ahca_token_at(int64_t sequence, int64_t i);
 hark_value ahca_vectors_of(const ahca_model *m);

@@ -16,7 +16,7 @@
 static void take_reference(ahca_model *m) {
   hark_ahca_trace trace = {0};
   (void)ahca_traced_loss(m, 0, false, &trace);
-  if (trace.probability == 0 || !ahca_tells_tokens(m)) return;
+  if (trace.probability == 0 || !ahca_predicts_tokens(m)) return;
   const hark_tensor *probability = hark_tape_tensor(m->tape, trace.probability);
   assert_int_equal(hark_tensor_create(m->context, probability->type, 1, probability->shape, &m->reference), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->reference, probability->data), HARK_OK);
@@ -124,6 +124,43 @@ static void every_parameter_has_the_gradient_of_differences(void **state) {
   }
 }
 
+/* Length of the gradient of the boundaries' queries where the straight-through estimator is all that reaches them. Queries of tokens are
+ * zero, so that a factor of a_t is one of all that the norm reads. */
+static double straight_through_gradient(int place) {
+  static const int64_t lengths[SEQUENCES] = {17, 5, 11};
+  static const char *const queries[] = {"head.position.weight", "head.chunk.weight"};
+  const hark_network_config config = {LABELS, .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 0), .straight_through = place,
+                                                       .head = HARK_AHCA_HEAD_RECONSTRUCTION, .capacity = 1}};
+  hark_context *context = test_reference_open();
+  ahca_model m;
+  ahca_model_open(&m, context, &config, HARK_F64);
+  draw_weights(&m);
+  m.without_smoothing = true;
+  for (int i = 0; i < 2; i++) {
+    const hark_parameter *table = hark_parameters_find(&m.network->parameters, queries[i]);
+    assert_non_null(table);
+    memset(table->weight.data, 0, (size_t)table->count * sizeof(double));
+  }
+  ahca_batch_open(&m, 0, lengths, SEQUENCES);
+  (void)ahca_loss_of(&m, 0, true);
+  const hark_parameter *boundary = hark_parameters_find(&m.network->parameters, "boundary.query.weight");
+  assert_non_null(boundary);
+  double square = 0;
+  for (int64_t i = 0; i < boundary->count; i++) square += pow(((const double *)boundary->gradient.data)[i], 2);
+  ahca_batch_close(&m);
+  ahca_model_close(&m);
+  test_setup_close(context);
+  return sqrt(square);
+}
+
+/* norm(c y) = norm(y) but for the norm's epsilon, 1e-5 of squares that are here of the order of 1. */
+static void a_norm_removes_the_straight_through_factor(void **state) {
+  (void)state;
+  const double before = straight_through_gradient(HARK_AHCA_STRAIGHT_BEFORE_NORM),
+               after = straight_through_gradient(HARK_AHCA_STRAIGHT_AFTER_NORM);
+  if (!(before > 0 && after > 100 * before)) fail_msg("the gradient is %g before the norm and %g after it", before, after);
+}
+
 static void logits_of(const ahca_model *m, void *out) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
   hark_value tokens = 0, logits = 0;
@@ -191,7 +228,7 @@ static void a_sequence_without_tokens_changes_nothing(void **state) {
     logits_of(&m, together);
     const int64_t all = m.answers * ahca_choices(&m);
     for (int64_t i = 0; i < all; i++) assert_true(isfinite(together[i]));
-    for (int c = 0; c < CLASSES && !ahca_tells_tokens(&m); c++) assert_true(together[CLASSES + c] == 0.0f);
+    for (int c = 0; c < CLASSES && !ahca_predicts_tokens(&m); c++) assert_true(together[CLASSES + c] == 0.0f);
     ahca_batch_close(&m);
     for (int s = 0; s < SEQUENCES; s += 2) {
       ahca_batch_open(&m, s, &lengths[s], 1);
@@ -285,7 +322,7 @@ static void shift_weights(const ahca_model *m, const char *name, double factor, 
 }
 
 /* One slot a chunk, all of C2 selected, no number of the chunk in it, and a head that is linear at this point: log G(1) = -e^5 between two
- * chunks leaves each with its own global token, as if it were a sequence of its own, and the logits of both are the mean of the logits of
+ * chunks leaves each with its own global token, as if it were a separate sequence, and the logits of both are the mean of the logits of
  * each. With G = 1 they are not. */
 static void a_kernel_that_ends_within_a_chunk_leaves_chunks_alone(void **state) {
   (void)state;
@@ -409,14 +446,14 @@ static void work_is_counted_for_the_chunks_that_there_are(void **state) {
 
 /* The first and the last global token of every sequence. */
 typedef struct chooser {
-  int64_t asked, rows;
+  int64_t calls, rows;
 } chooser;
 
 static hark_status choose_first_and_last(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
   chooser *c = user;
   const int64_t *first = offsets->data, count = index->shape[1];
   int32_t *rows = index->data;
-  c->asked++;
+  c->calls++;
   c->rows = first[offsets->shape[0] - 1];
   for (int64_t s = 0; s + 1 < offsets->shape[0]; s++)
     for (int64_t i = 0; i < count; i++)
@@ -477,7 +514,7 @@ static void callers_chunks_and_selection_take_the_place_of_the_rules(void **stat
     }
     if (cases[i].selects) {
       static const int32_t expected[] = {0, 4, 5, 6, 7, 10}; /* 6 slots make 5 global tokens, 2 make 2, 4 make 4 */
-      assert_int_equal(chosen.asked, 1);
+      assert_int_equal(chosen.calls, 1);
       assert_int_equal(hark_tape_tensor(m.tape, trace.selected)->shape[0], 6);
       assert_memory_equal(hark_tape_tensor(m.tape, trace.selected)->data, expected, sizeof expected);
     }
@@ -522,6 +559,7 @@ static void chunks_without_numbers_may_be_as_many_as_tokens(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
+      cmocka_unit_test(a_norm_removes_the_straight_through_factor),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
       cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
       cmocka_unit_test(large_weights_overflow_nowhere),

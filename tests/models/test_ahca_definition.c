@@ -1,5 +1,5 @@
-/* test_ahca_definition.c - adaptive hierarchical compressed attention as a whole against its definition (ahca_definition.h): what a ragged
- * batch is told and what is added to the loss; and the gradient of a batch against those of its sequences.
+/* test_ahca_definition.c - adaptive hierarchical compressed attention as a whole against its definition (ahca_definition.h): the
+ * predictions for a ragged batch and what is added to the loss; and the gradient of a batch against those of its sequences.
  */
 #include <hark/hark.h>
 #include <math.h>
@@ -37,7 +37,7 @@
 typedef struct variant {
   const char *name;
   hark_network_config config;
-  enum { RULE, CALLER } decides; /* on chunks and on selected tokens */
+  enum { RULE, CALLER, CALLER_OF_DEPTH, UNSMOOTHED } decides; /* CALLER: on chunks and on selected tokens */
 } variant;
 
 /* Every word of the configuration occurs in at least one. Medoids have chunks and slots by which no cluster of two comes about: both of its
@@ -116,6 +116,28 @@ static const variant variants[] = {
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_DELIMITER, 4, 2, 5), SLOTS(6, 9, 3), .primary_pool = HARK_AHCA_POOL_ATTENTION,
                .select = HARK_AHCA_SELECT_QUERY, .capacity = 0.6}},
      RULE},
+    {"alone_learned_labels",
+     {ANY, DENSE, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 1, 3), SLOTS(2, 5, 0), .head = HARK_AHCA_HEAD_LABELS,
+               .straight_through = HARK_AHCA_STRAIGHT_AFTER_NORM, .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+     RULE},
+    {"learned_from_compressed_tokens",
+     {CLASSED, DENSE, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 1, 3), SLOTS(2, 5, 2), .boundary = HARK_AHCA_BOUNDARY_COMPRESSED, .primary_width = 8,
+               .primary_depth = 2, .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+     RULE},
+    {"alone_kernel_window",
+     {CLASSED, WINDOW, PLACED, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(3, 5, 0), .capacity = 0.5, .ponder_weight = 0.02}},
+     RULE},
+    {"given_depth",
+     {CLASSED, DENSE, PLACED, .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(2, 5, 2), .capacity = 0.5, .ponder_weight = 0.02}},
+     CALLER_OF_DEPTH},
+    {"unsmoothed_reconstruction",
+     {ANY, DENSE, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 2, 4), SLOTS(3, 5, 0), .head = HARK_AHCA_HEAD_RECONSTRUCTION, .capacity = 0.5,
+               .ratio_weight = 0.03}},
+     UNSMOOTHED},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -128,17 +150,18 @@ typedef struct model {
   hark_context *context;
   hark_network *network;
   hark_tape *tape;
-  bool given;
-  hark_tensor tokens, targets, ranges, vectors, starts, index;
+  int decides; /* of variant */
+  hark_tensor tokens, targets, ranges, vectors, starts, index, depth_scores;
   int32_t ids[TOKENS];
   double numbers[TOKENS * FEATURES];     /* of a model that reads these */
-  int64_t answers;                       /* what is told: of sequences, or of tokens */
+  int64_t answers;                       /* what is predicted: of sequences, or of tokens */
   int64_t first[SEQUENCES][CONTEXT + 1]; /* the caller's chunks */
+  double scores[SEQUENCES][CONTEXT];     /* the caller's, of fixed chunks */
   int64_t chunks[SEQUENCES], chosen[SEQUENCES][2], chosen_count[SEQUENCES];
 } model;
 
-static bool tells_tokens(const model *m) { return hark_ahca_has_token_head(&m->network->config); }
-static int64_t choices(const model *m) { return tells_tokens(m) ? VOCABULARY : CLASSES; }
+static bool predicts_tokens(const model *m) { return hark_ahca_has_token_head(&m->network->config); }
+static int64_t choices(const model *m) { return predicts_tokens(m) ? VOCABULARY : CLASSES; }
 
 static int32_t token_at(int64_t sequence, int64_t i) {
   const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
@@ -190,6 +213,22 @@ static void open_given(model *m, const int64_t *lengths, int64_t sequences) {
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, index_shape, &m->index), HARK_OK);
 }
 
+/* Scores of fixed chunks, no two alike. */
+static void open_depth_scores(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
+  const int64_t size = m->network->config.ahca.chunk_size;
+  float all[TOKENS];
+  int64_t count = 0;
+  for (int64_t s = 0; s < sequences; s++)
+    for (int64_t k = 0; k * size < lengths[s]; k++, count++) {
+      all[count] = (float)((7 * k + 3 * (first + s)) % 11);
+      m->scores[s][k] = (double)all[count];
+    }
+  const int64_t more = count + 2; /* than there are: those after the last are not read */
+  all[count] = all[count + 1] = NAN;
+  assert_int_equal(hark_tensor_create(m->context, HARK_F32, 1, &more, &m->depth_scores), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->depth_scores, all), HARK_OK);
+}
+
 /* Writes the rows that open_given() chose; C2 has no more rows than the sequences have. */
 static hark_status choose_given(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
   const model *m = user;
@@ -213,14 +252,14 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
     ranges[2 * s] = total;
     for (int64_t i = 0; i < lengths[s]; i++, total++) {
       m->ids[total] = token_at(first + s, i);
-      if (tells_tokens(m)) targets[total] = i % 4 == 3 ? -1 : (m->ids[total] + (int32_t)i) % VOCABULARY;
+      if (predicts_tokens(m)) targets[total] = i % 4 == 3 ? -1 : (m->ids[total] + (int32_t)i) % VOCABULARY;
     }
     ranges[2 * s + 1] = total;
-    if (!tells_tokens(m)) targets[s] = (int32_t)((first + s) % CLASSES);
+    if (!predicts_tokens(m)) targets[s] = (int32_t)((first + s) % CLASSES);
   }
-  m->answers = tells_tokens(m) ? total : sequences;
+  m->answers = predicts_tokens(m) ? total : sequences;
   const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2};
-  const int rank = tells_tokens(m) ? 2 : 1;
+  const int rank = predicts_tokens(m) ? 2 : 1;
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, token_shape, &m->tokens), HARK_OK);
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, rank, rank == 2 ? token_shape : &sequences, &m->targets), HARK_OK);
   assert_int_equal(hark_tensor_create(m->context, HARK_I64, 3, range_shape, &m->ranges), HARK_OK);
@@ -228,7 +267,8 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
   open_vectors(m, first, lengths, sequences);
-  if (m->given) open_given(m, lengths, sequences);
+  if (m->decides == CALLER) open_given(m, lengths, sequences);
+  if (m->decides == CALLER_OF_DEPTH) open_depth_scores(m, first, lengths, sequences);
 }
 
 static void batch_close(model *m) {
@@ -238,6 +278,7 @@ static void batch_close(model *m) {
   hark_tensor_destroy(m->context, &m->vectors);
   hark_tensor_destroy(m->context, &m->starts);
   hark_tensor_destroy(m->context, &m->index);
+  hark_tensor_destroy(m->context, &m->depth_scores);
 }
 
 /* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
@@ -261,7 +302,7 @@ static void draw_weights(const model *m) {
 }
 
 static void model_open(model *m, hark_context *context, const variant *v, hark_type type) {
-  *m = (model){.context = context, .given = v->decides == CALLER};
+  *m = (model){.context = context, .decides = (int)v->decides};
   if (hark_network_create(context, &v->config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
   draw_weights(m);
   assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
@@ -292,14 +333,21 @@ static void apply(model *m, double remaining, hark_value *logits, hark_value *pe
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   hark_value vectors = 0;
   if (m->vectors.type != HARK_NONE) assert_int_equal(hark_tape_leaf(m->tape, &m->vectors, NULL, &vectors), HARK_OK);
-  const hark_ahca_given given = {.starts = &m->starts, .choose = choose_given, .user = m, .index = &m->index};
+  const bool caller = m->decides == CALLER, unsmoothed = m->decides == UNSMOOTHED;
+  const hark_ahca_given given = {.starts = caller ? &m->starts : NULL,
+                                 .choose = caller ? choose_given : NULL,
+                                 .user = m,
+                                 .index = &m->index,
+                                 .depth_scores = m->decides == CALLER_OF_DEPTH ? &m->depth_scores : NULL,
+                                 .without_smoothing = unsmoothed,
+                                 .without_straight_through = unsmoothed};
   const hark_network_input input = {.tokens = tokens,
                                     .vectors = vectors,
                                     .ranges = &m->ranges,
                                     .remaining = remaining,
                                     .weight = 1,
                                     .penalty = penalty,
-                                    .given = m->given ? &given : NULL};
+                                    .given = m->decides != RULE ? &given : NULL};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
 }
@@ -307,7 +355,7 @@ static void apply(model *m, double remaining, hark_value *logits, hark_value *pe
 /* ---- the definition ---- */
 
 /* A path from a token to a logit has some 40 sums of at most 24 terms, between them norms, exponentials and what is added up: a few
- * roundings each, of the size of the largest number that is told. */
+ * roundings each, of the size of the largest prediction. */
 #define ROUNDINGS 200
 #define MARGIN 1e-4 /* scores of order 1 to 10 come no nearer to each other, so that no decision turns on such roundings in f32 */
 
@@ -326,15 +374,17 @@ static void compare(const model *m, const ahca_definition *d, const char *setup,
 }
 
 /* What has to occur for a variant to be tested. */
-static void check_decisions(const ahca_definition *d, const char *name) {
+static void check_decisions(const ahca_definition *d, const variant *v) {
+  const char *const name = v->name;
   const hark_network_config *config = &d->network->config;
   const hark_ahca_config *ahca = &config->ahca;
   for (int32_t i = 0; i < d->network->parameters.count; i++)
-    if (!d->read[i]) fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
+    if (!d->read[i] && !(v->decides == CALLER_OF_DEPTH && strncmp(d->network->parameters.list[i].name, "depth", 5) == 0))
+      fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
   if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
-  if (d->left_out == 0) fail_msg("%s: everything is selected", name);
+  if (d->left_out == 0 && ahca->selected > 0) fail_msg("%s: everything is selected", name);
   if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC && d->by_rule == 0) fail_msg("%s: no chunk ends in a valley", name);
-  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
+  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->masked == 0) fail_msg("%s: no slot is masked", name);
   if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0)
     fail_msg("%s: no slots meet coarsely", name);
   if (ahca->chunk == HARK_AHCA_CHUNK_LEARNED && d->forced == 0) fail_msg("%s: no chunk is as long as it may be", name);
@@ -353,7 +403,7 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
   ahca_definition d = {.context = context, .network = m.network, .margin = INFINITY};
   for (size_t r = 0; r < sizeof parts_to_come / sizeof *parts_to_come; r++) {
     for (size_t b = 0; b < BATCHES; b++) {
-      double found[LOGITS], expected[LOGITS], found_penalty = 0, *told = expected;
+      double found[LOGITS], expected[LOGITS], found_penalty = 0, *next = expected;
       hark_value logits = 0, penalty = 0;
       batch_open(&m, 0, batches[b], SEQUENCES);
       apply(&m, parts_to_come[r], &logits, &penalty);
@@ -366,12 +416,14 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
         const ahca_sequence sequence = {.count = batches[b][s],
                                         .tokens = m.ids + first,
                                         .vectors = v->config.features > 0 ? m.numbers + first * FEATURES : NULL,
-                                        .starts = m.given ? m.first[s] : NULL,
+                                        .starts = v->decides == CALLER ? m.first[s] : NULL,
                                         .chunks = m.chunks[s],
-                                        .chosen = m.given ? m.chosen[s] : NULL,
-                                        .selected = m.chosen_count[s]};
-        ahca_definition_logits(&d, &sequence, told);
-        told += tells_tokens(&m) ? batches[b][s] * VOCABULARY : CLASSES;
+                                        .chosen = v->decides == CALLER ? m.chosen[s] : NULL,
+                                        .selected = m.chosen_count[s],
+                                        .depth_scores = v->decides == CALLER_OF_DEPTH ? m.scores[s] : NULL,
+                                        .without_smoothing = v->decides == UNSMOOTHED};
+        ahca_definition_logits(&d, &sequence, next);
+        next += predicts_tokens(&m) ? batches[b][s] * VOCABULARY : CLASSES;
       }
       compare(&m, &d, where, v->name, found, expected, count);
       assert_int_equal(penalty != 0, d.penalty > 0);
@@ -380,12 +432,12 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
       batch_close(&m);
     }
   }
-  check_decisions(&d, v->name);
+  check_decisions(&d, v);
   model_close(&m);
   test_setup_close(context);
 }
 
-static void a_batch_is_told_what_the_definition_says(void **state) {
+static void a_batch_has_the_predictions_of_the_definition(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups_guard_once(setups);
@@ -404,7 +456,7 @@ static void a_batch_is_told_what_the_definition_says(void **state) {
 
 #define OF_THE_LARGEST 1e-12 /* the backward has sums over all tokens besides those of the forward */
 
-/* Adds the gradient of the batch's loss, its sum over all that is told, to those that are there. */
+/* Adds the gradient of the batch's loss, its sum over all predictions, to those that are there. */
 static void add_gradients(model *m) {
   hark_value targets = 0, logits = 0, penalty = 0, loss = 0;
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
@@ -457,7 +509,7 @@ static void the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences(void **
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_batch_is_told_what_the_definition_says),
+      cmocka_unit_test(a_batch_has_the_predictions_of_the_definition),
       cmocka_unit_test(the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

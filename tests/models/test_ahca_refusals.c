@@ -85,6 +85,14 @@ static void without_positions(hark_network_config *config) {
   config->ahca.head = HARK_AHCA_HEAD_RECONSTRUCTION;
   config->positions = HARK_POSITIONS_NONE;
 }
+static void outputs_of_none(hark_network_config *config) {
+  config->ahca.selected = 0;
+  config->ahca.output = HARK_AHCA_OUTPUT_SELECTED;
+}
+static void depth_of_none(hark_network_config *config) {
+  config->ahca.selected = 0;
+  config->ahca.depth_score = HARK_AHCA_DEPTH_SCORE_ATTENTION;
+}
 static void too_deep(hark_network_config *config) { config->ahca.primary_depth = 3; }
 
 static void what_cannot_be_is_refused_by_name(void **state) {
@@ -113,6 +121,8 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(tokens_of_selected, "model.ahca.output selected");
   refused(labels_of_classes, "model.ahca.head labels predicts tokens");
   refused(without_positions, "model.positions learned");
+  refused(outputs_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected");
+  refused(depth_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention");
   refused(too_deep, "model.ahca.primary_depth");
 }
 

@@ -1,4 +1,4 @@
-/* test_ahca_weights.c - where the weights of compressed attention begin (docs/mathematics/ahca.md). */
+/* test_ahca_weights.c - initial weights of compressed attention (docs/mathematics/ahca.md). */
 #include <hark/hark.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static double deviation_of(const hark_parameter *parameter) {
 }
 
 static bool ends_with(const char *name, const char *end) {
-  const size_t length = strlen(name), wanted = strlen(end);
-  return length >= wanted && strcmp(name + length - wanted, end) == 0;
+  const size_t length = strlen(name), ending = strlen(end);
+  return length >= ending && strcmp(name + length - ending, end) == 0;
 }
 
 /* The deviation of n normal numbers is off by 1 / sqrt(2 n) of itself; five times that is allowed. */

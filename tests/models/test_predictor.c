@@ -59,9 +59,22 @@ static const struct {
            "\"chunk_size\": 4, \"window\": 2, \"primary_slots\": 2, \"secondary_slots\": 5, \"selected\": 2, \"capacity\": 1, "
            "\"layer\": \"linear\", \"primary_depth\": 2}, " ATTENTION("dense")),
      2, 1, CONTEXT, 0, false},
+    {"ahca_alone",
+     MODEL("\"architecture\": \"ahca\", \"vocabulary\": 9, \"positions\": \"learned\", \"ahca\": {\"chunk\": \"learned\", "
+           "\"chunk_size\": 4, \"chunk_minimum\": 2, \"chunk_maximum\": 6, \"window\": 2, \"primary_slots\": 2, \"secondary_slots\": 5, "
+           "\"selected\": 0, \"capacity\": 1, \"head\": \"reconstruction\"}, " ATTENTION("dense")),
+     9, 1, CONTEXT, 0, true},
     {"ahca_vectors", AHCA("\"semantic\"}, \"vocabulary\": 6, \"features\": 3, \"responses\": 2"), 2, 1, CONTEXT, FEATURES, false},
 };
-enum { MODELS = sizeof models / sizeof *models, CLASS = 0, PAIRS = 3, DECODER = 4, AHCA_CLASSES = 6, VECTORS = MODELS - 1 };
+enum {
+  MODELS = sizeof models / sizeof *models,
+  CLASS = 0,
+  PAIRS = 3,
+  DECODER = 4,
+  AHCA_CLASSES = 6,
+  ALONE = MODELS - 2,
+  VECTORS = MODELS - 1
+};
 
 /* Of a call: tokens or vectors of six sequences of these lengths. */
 static const int64_t lengths[SEQUENCES] = {20, 1, 7, 13, 2, 11};
@@ -260,7 +273,7 @@ static void shapes_are_told(void **state) {
     assert_int_equal(shape.longest, models[m].longest);
     assert_int_equal(shape.features, models[m].features);
     assert_int_equal(shape.of_tokens, models[m].of_tokens);
-    assert_int_equal(shape.selected, strcmp(info.architecture, "ahca") == 0 ? 2 : 0);
+    assert_int_equal(shape.selected, strcmp(info.architecture, "ahca") == 0 && m != ALONE ? 2 : 0);
     hark_model_destroy(context, &model);
   }
   test_setup_close(context);
@@ -446,6 +459,11 @@ static void options_that_do_not_fit_are_refused(void **state) {
                  "backend is cpu, the model's reference");
   hark_predictor_destroy(NULL);
   hark_predictor_destroy(&predictor);
+  hark_model_destroy(context, &model);
+  model = make(context, ALONE);
+  const hark_predictor_options selects = {.struct_size = sizeof selects, .select = first_and_last};
+  assert_failure(context, hark_predictor_create(context, model, &selects, &predictor), HARK_INVALID_ARGUMENT,
+                 "the model selects no global tokens");
   hark_model_destroy(context, &model);
   test_setup_close(other);
   test_setup_close(context);

@@ -1,8 +1,7 @@
-/* test_ahca_chunks.c - chunk boundaries and what learned ones are trained by, against results worked out by hand, in f64.
+/* test_ahca_chunks.c - chunk boundaries and the losses and gradients of learned ones, against results worked out by hand, in f64.
  *
  * chunk_boundaries, boundary_probability, depth_scores, settled_probability, smooth_chunks, straight_through, ratio_loss, ponder_loss. The
- * gradients of all of them but one are the gradient suite's; straight_through without a reference is here, against the surrogate that it
- * stands for.
+ * gradients of all of them but one are the gradient suite's; straight_through without a reference is here, against its surrogate.
  */
 #include <hark/experimental.h>
 #include <math.h>
@@ -45,7 +44,7 @@ static void check_cut(const hark_chunk_boundaries_attributes *attributes, int se
 static void fixed_chunks_have_their_size_but_for_the_last(void **state) {
   (void)state;
   for (int size = 1; size <= 5; size++) {
-    for (int rows = 0; rows <= 9; rows++) { /* all lengths around multiples of the size, in front of a sequence of 3 */
+    for (int rows = 0; rows <= 9; rows++) { /* all lengths around multiples of the size, before a sequence of 3 */
       const hark_chunk_boundaries_attributes fixed = {.rule = HARK_CHUNK_FIXED, .rows = rows + 3, .minimum = size, .maximum = size};
       double chunks[16], sequences[3] = {0};
       int count = 0;
@@ -78,7 +77,7 @@ static void delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others
   (void)state;
   const hark_chunk_boundaries_attributes rule = {
       .rule = HARK_CHUNK_DELIMITER, .rows = 14, .minimum = 2, .maximum = 5, .delimiters = stops, .delimiter_count = 1};
-  /* the stop behind row 2 is taken; that behind row 3 is too near; then the maximum; the second sequence has its own count */
+  /* the stop after row 2 is taken; that after row 3 is too near; then the maximum; the second sequence has its own count */
   check_cut(&rule, 2, (const double[]){0, 10, 14}, (const double[]){1, 1, 9, 9, 1, 1, 1, 1, 1, 9, 9, 9, 1, 1}, NULL,
             (const double[]){0, 3, 8, 10, 12}, (const double[]){0, 3, 5});
   /* delimiters that never occur: the maximum cuts */
@@ -92,12 +91,12 @@ static void scores_cut_where_they_reach_the_threshold(void **state) {
             (const double[]){0, 2, 6, 8}, (const double[]){0, 4});
 }
 
-static void peaks_cut_where_they_stand_out_of_their_sequence(void **state) {
+static void peaks_cut_where_they_exceed_the_rest_of_their_sequence(void **state) {
   (void)state;
   const hark_chunk_boundaries_attributes rule = {.rule = HARK_CHUNK_PEAK, .rows = 16, .minimum = 1, .maximum = 16, .threshold = 0.5};
   check_cut(&rule, 2, (const double[]){0, 10, 16}, NULL,
             (const double[]){0, 0, 0, 3, 0, 0, 1, 0, 3, 0, /* mean 7/9, deviation 1.23: over 1.39 */
-                             0, 0, 0, 0, 0, 0},            /* nothing stands out */
+                             0, 0, 0, 0, 0, 0},            /* no gap is deeper than others */
             (const double[]){0, 3, 8, 10}, (const double[]){0, 3, 4});
 }
 
@@ -306,7 +305,7 @@ int main(void) {
       cmocka_unit_test(capacity_holds_the_most_chunks_and_no_more_than_one_a_sequence_over),
       cmocka_unit_test(delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others),
       cmocka_unit_test(scores_cut_where_they_reach_the_threshold),
-      cmocka_unit_test(peaks_cut_where_they_stand_out_of_their_sequence),
+      cmocka_unit_test(peaks_cut_where_they_exceed_the_rest_of_their_sequence),
       cmocka_unit_test(given_chunks_are_taken_or_refused_with_the_row),
       cmocka_unit_test(attributes_out_of_range_are_refused_by_name),
       cmocka_unit_test(probabilities_are_those_of_known_angles),

@@ -59,8 +59,8 @@ static void pooling_takes_the_bins_of_the_definition(void **state) {
   }
 }
 
-/* Segments of 5, 0, 1 and 3 rows into at most 4 bins are 8 rows: exactly as many, more (zeros behind them), too few. */
-static void rows_of_fewer_bins_are_as_many_as_asked_for(void **state) {
+/* Segments of 5, 0, 1 and 3 rows into at most 4 bins are 8 rows: exactly as many, more (zeros after them), too few. */
+static void rows_of_fewer_bins_are_as_many_as_requested(void **state) {
   (void)state;
   enum { ROWS = 9, WIDTH = 2, POOLED = 8 };
   for (int64_t rows = POOLED - 1; rows <= POOLED + 2; rows++) {
@@ -337,7 +337,7 @@ static void capacities_out_of_range_are_refused_by_name(void **state) {
   test_setup_close(context);
 }
 
-/* What is gathered, changed and scattered lands where it came from; a gate of -1e4 is closed, one of 1e4 open. */
+/* What is gathered, changed and scattered returns to its place; a gate of -1e4 is closed, one of 1e4 open. */
 static void scattering_undoes_gathering(void **state) {
   (void)state;
   test_single s;
@@ -415,7 +415,7 @@ static void a_sequence_alone_gives_the_bits_that_it_gives_in_a_batch(void **stat
     const hark_operator *op;
     const void *batch_attributes, *own_attributes;
     int x, offsets, second; /* inputs; second: x once more, or -1 */
-    int64_t skip, count;    /* numbers of output 0: in front of the sequence's, and its own */
+    int64_t skip, count;    /* numbers of output 0: before the sequence's, and its own */
     double shift;           /* of row numbers */
   } cases[] = {{&hark_op_segment_pool, &average, &average, 0, 1, -1, 4 * WIDTH, 4 * WIDTH, 0},
                {&hark_op_depth_scores, &window, &window, 0, 1, -1, FIRST, LAST - FIRST, 0},
@@ -448,7 +448,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_are_as_far_as_the_middles_of_bins),
       cmocka_unit_test(pooling_takes_the_bins_of_the_definition),
-      cmocka_unit_test(rows_of_fewer_bins_are_as_many_as_asked_for),
+      cmocka_unit_test(rows_of_fewer_bins_are_as_many_as_requested),
       cmocka_unit_test(of_equal_maxima_the_first_gets_the_gradient),
       cmocka_unit_test(rows_know_where_they_stand),
       cmocka_unit_test(packing_leaves_out_padding),

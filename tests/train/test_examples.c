@@ -125,8 +125,8 @@ static void learns(training_place *p, example_run *run, const char *file, const 
   int64_t *confusion = calloc((size_t)(material.task.classes * material.task.classes + 1), sizeof *confusion);
   assert_fine(p->context, hark_evaluate_examples(p->context, engine, &material.training, &material.room, confusion, NULL, NULL, &measured));
   assert_int_equal(measured.examples, material.training.count);
-  if (measured.right != measured.targets)
-    fail_msg("%s: %lld of %lld targets are predicted, loss %g", file, (long long)measured.right, (long long)measured.targets,
+  if (measured.correct != measured.targets)
+    fail_msg("%s: %lld of %lld targets are predicted, loss %g", file, (long long)measured.correct, (long long)measured.targets,
              measured.loss);
   int64_t sum = 0, diagonal = 0;
   for (int i = 0; i < material.task.classes; i++)
@@ -135,7 +135,7 @@ static void learns(training_place *p, example_run *run, const char *file, const 
       diagonal += i == k ? confusion[i * material.task.classes + k] : 0;
     }
   assert_int_equal(sum, material.task.classes > 0 ? measured.examples : 0);
-  assert_int_equal(diagonal, material.task.classes > 0 ? measured.right : 0);
+  assert_int_equal(diagonal, material.task.classes > 0 ? measured.correct : 0);
   free(confusion);
   hark_engine_destroy(p->context, &engine);
   hark_material_close(p->context, &material);

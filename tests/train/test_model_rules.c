@@ -167,6 +167,10 @@ static const struct {
     {{OF_AHCA, {AHCA("chunk"), "learned"}, {AHCA("chunk_size"), "1"}},
      "model.ahca.chunk_size is 1, expected at least 2 with model.ahca.chunk learned"},
     {{OF_AHCA, {"model.layers", "65"}}, "model.layers is 65, expected at most 64 with model.architecture ahca"},
+    {{OF_AHCA, {AHCA("selected"), "0"}, {AHCA("output"), "selected"}},
+     "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected"},
+    {{OF_AHCA, {AHCA("selected"), "0"}, {AHCA("depth_score"), "attention"}},
+     "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention"},
     {{OF_AHCA, {AHCA("capacities"), "0.5"}}, "model.ahca.capacities has 1 numbers, expected one for each layer but the first, 3"},
     {{OF_AHCA, {AHCA("capacities"), "0.5,0.75,0.25"}},
      "model.ahca.capacities has 0.75 for layer 3, expected 0 to 0.5: numbers that do not grow from layer to layer"},
@@ -284,6 +288,29 @@ static void networks_refuse_data_that_do_not_fit(void **state) {
   }
 }
 
+/* Without selected tokens, rules of the second level do not apply: a struct that was filled by hand may have no slots of it. */
+static void rules_of_the_second_level_need_it(void **state) {
+  (void)state;
+  static const char *const settings[][SETTINGS][2] = {
+      {OF_AHCA, {"model.positional", "decay"}, {AHCA("secondary_pool"), "attention"}},
+      {OF_AHCA, {AHCA("secondary_pool"), "attention"}, {AHCA("secondary_width"), "30"}},
+      {OF_AHCA, {AHCA("select"), "query"}, {AHCA("secondary_width"), "16"}},
+  };
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    hark_network *made = NULL;
+    begin();
+    configure(settings[i]);
+    assert_int_equal(hark_options_problem_count(options), 1);
+    hark_network_config network = configuration();
+    network.ahca.selected = network.ahca.secondary_slots = 0;
+    assert_fine(context, hark_network_declare(context, &network, HARK_F32, &made));
+    hark_network_destroy(context, &made);
+    network.ahca.selected = 1;
+    assert_failure(context, hark_network_declare(context, &network, HARK_F32, &made), HARK_BAD_CONFIGURATION, "model.ahca.");
+    end();
+  }
+}
+
 static void every_rule_has_a_case(void **state) {
   const hark_model_rule *rule;
   int count = 0;
@@ -326,7 +353,10 @@ static void the_trainer_collects(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(networks_and_the_trainer_refuse_the_same),
-                                     cmocka_unit_test(networks_refuse_data_that_do_not_fit), cmocka_unit_test(every_rule_has_a_case),
-                                     cmocka_unit_test(rules_name_options_of_models), cmocka_unit_test(the_trainer_collects)};
+                                     cmocka_unit_test(networks_refuse_data_that_do_not_fit),
+                                     cmocka_unit_test(rules_of_the_second_level_need_it),
+                                     cmocka_unit_test(every_rule_has_a_case),
+                                     cmocka_unit_test(rules_name_options_of_models),
+                                     cmocka_unit_test(the_trainer_collects)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,15 +69,15 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
     hark_json_append_number(text, r->loss);
   } else {
     hark_text_append(text, ", \"accuracy\": ");
-    hark_json_append_number(text, part_of(r->right, r->targets));
+    hark_json_append_number(text, part_of(r->correct, r->targets));
   }
   if (m->classes > 0) {
     hark_text_append(text, ", \"majority\": ");
     hark_json_append_number(text, part_of(m->majority, r->targets));
   }
-  hark_text_append(
-      text, ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ", r->right,
-      r->targets, r->examples, r->tokens);
+  hark_text_append(text,
+                   ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ",
+                   r->correct, r->targets, r->examples, r->tokens);
   hark_json_append_number(text, m->seconds);
   hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
@@ -120,8 +120,8 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
   }
   hark_text_append(
       text, ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
-      opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets, r->loss, r->examples, r->tokens,
-      m->seconds);
+      opened->checkpoint, part_name(m, split), 100 * part_of(r->correct, r->targets), r->correct, r->targets, r->loss, r->examples,
+      r->tokens, m->seconds);
   if (m->classes > 0) hark_text_append(text, "majority baseline: accuracy %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);

@@ -10,7 +10,7 @@
 
 /* Fraction of the tokens that the model reconstructed. */
 static double accuracy(const hark_evaluation_result *result) {
-  return result->targets > 0 ? (double)result->right / (double)result->targets : NAN;
+  return result->targets > 0 ? (double)result->correct / (double)result->targets : NAN;
 }
 
 /* Whether the loss is a measure of the text. */
@@ -33,7 +33,7 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
     print_text(report, text);
   else
     hark_text_append(text, ": loss %.4f nats per%s token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", report->result.loss,
-                     report->hidden ? " masked" : "", 100 * accuracy(&report->result), report->result.right, report->result.targets,
+                     report->hidden ? " masked" : "", 100 * accuracy(&report->result), report->result.correct, report->result.targets,
                      report->seconds);
   const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
   hark_ahca_text_append(&chunks, false, text);
@@ -64,7 +64,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
     bool shown;
   } numbers[] = {{"loss", loss, true},
                  {"accuracy", accuracy(&report->result), !next},
-                 {"right", (double)report->result.right, !next},
+                 {"right", (double)report->result.correct, !next},
                  {"perplexity", exp(loss), next},
                  {"bits_per_byte", hark_bits_per_byte(&report->counts, loss), next},
                  {"bits_per_character", hark_bits_per_character(&report->counts, loss), next},

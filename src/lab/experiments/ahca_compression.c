@@ -2,16 +2,16 @@
  *
  *     HTC:  C^2 + M L          AHCA:  M L d^2 + M C1 C2          condition printed:  M C1 C2 << C^2
  *
- * C tokens remain of M. In the text the square stands as an index, "C_2": read so, the condition M C1 C2 << C2 holds for no M at all; both
+ * C tokens remain of M. The text prints the square as an index, "C_2": read so, the condition M C1 C2 << C2 holds for no M at all; both
  * readings are judged. "<<" is taken as: less than a tenth. Neither suffices, because M L d^2 is on one side of the comparison only:
  *
  *     AHCA is cheaper  <=>  C^2 > M (L (d^2 - 1) + C1 C2)
  *
- * The formulas leave out what both have: without the d^2 of HTC's layers they do not compare like with like. Counted is therefore a
- * stand-in too, which pools M tokens to C = M / 16 and has four dense layers on them, and AHCA with chunks of 64 tokens and 4 slots, which
- * is as much compression.
+ * The formulas leave out what both have: without the d^2 of HTC's layers they do not compare like with like. Therefore two networks are
+ * counted as well: one that pools M tokens to C = M / 16 and has four dense layers on them, and AHCA with chunks of 64 tokens and 4 slots,
+ * which is as much compression.
  */
-#include "lab/ahca_network.h"
+#include "lab/ahca_trained.h"
 #include "lab/fit.h"
 #include "lab/tables.h"
 
@@ -75,8 +75,8 @@ static hark_status show_formulas(hark_lab *lab) {
 enum { CONDITION, HOLDS, DEARER, DISAGREES, CONDITION_COLUMNS };
 static const hark_lab_column condition_columns[CONDITION_COLUMNS] = {{"condition", NULL, "M C1 C2 << C^2|M C1 C2 << C2|corrected"},
                                                                      {"rows", "where it holds", NULL},
-                                                                     {"of them", "AHCA dearer", NULL},
-                                                                     {"other rows", "AHCA cheaper", NULL}};
+                                                                     {"of them", "AHCA costs more", NULL},
+                                                                     {"other rows", "AHCA costs less", NULL}};
 
 /* How a condition fares over the rows of the formulas. */
 static hark_status judge_condition(hark_lab *lab, hark_lab_table *table, int condition, int column) {
@@ -123,26 +123,19 @@ enum { LENGTH, COUNTED_AHCA, COUNTED_HTC, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {
     {"M", "tokens", NULL}, {"AHCA", "operations", NULL}, {"pooled to M/16, dense layers", "operations", NULL}};
 
+/* The network that only pools has one chunk and no second level. */
 static hark_status count(hark_lab *lab, int64_t length, bool compressed, double *operations) {
-  const hark_lab_ahca_config config = {.sequences = 1,
-                                       .rows = length,
-                                       .vocabulary = 256,
-                                       .classes = 2,
-                                       .width = 64,
-                                       .heads = 1,
-                                       .layers = 4,
-                                       .chunk = compressed ? 64 : length, /* the stand-in: all that is left is one chunk */
-                                       .slots = compressed ? 4 : length / SHARE,
-                                       .secondary = 64,
-                                       .selected = compressed ? 16 : 0,
-                                       .reading = HARK_LAB_READ_MEAN};
+  hark_lab_ahca_config config = {.model = hark_lab_ahca_model(length, 256, 64, 1, 4), .sequences = 1, .rows = length};
+  hark_ahca_config *const ahca = &config.model.ahca;
   hark_lab_needs needs = {0};
-  hark_lab_ahca network;
-  hark_status status = hark_lab_ahca_open(lab, &config, 0, &network);
-  if (status == HARK_OK) status = hark_lab_ahca_needs(&network, false, &needs);
-  hark_lab_ahca_close(&network);
+  config.model.classes = 2;
+  ahca->chunk_size = compressed ? 64 : length;
+  ahca->primary_slots = compressed ? 4 : length / SHARE;
+  ahca->secondary_slots = 64;
+  ahca->selected = compressed ? 16 : 0;
+  HARK_TRY(hark_lab_ahca_count(lab, &config, false, &needs));
   *operations = needs.operations;
-  return status;
+  return HARK_OK;
 }
 
 static hark_status count_networks(hark_lab *lab) {
@@ -166,11 +159,11 @@ static hark_status measure(hark_lab *lab) {
   return count_networks(lab);
 }
 
-/* Two criteria are identities, no measurements: as the text has it the condition asks M C1 << 1, which no row can meet, and the corrected
- * condition is the comparison of both formulas with terms moved. They show that the tables count rightly. Between M = 2560 C1 C2 and 256 L
- * (d^2 - 1) the condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed beforehand. Dense
- * layers on M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7 at M =
- * 32768, so that twice AHCA's operations is asked for, and a power well above one. */
+/* Two criteria are identities, no measurements: as printed in the text the condition requires M C1 << 1, which no row can meet, and the
+ * corrected condition is the comparison of both formulas with terms moved. They check the tables. Between M = 2560 C1 C2 and 256 L (d^2 -
+ * 1) the condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed beforehand. Dense layers on
+ * M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7 at M = 32768, so
+ * that twice AHCA's operations is required, and a power well above one. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const conditions = &lab->tables[CONDITIONS], *const networks = &lab->tables[NETWORKS];
   const double *const squares = hark_lab_row(conditions, 0), *const indices = hark_lab_row(conditions, 1);
@@ -181,7 +174,7 @@ static hark_status judge(hark_lab *lab) {
   for (int64_t i = 0; i < rows; i++)
     hark_lab_line_add_power(&line, hark_lab_row(networks, i)[LENGTH], hark_lab_row(networks, i)[COUNTED_AHCA]);
   HARK_TRY(hark_lab_require(lab, squares[DEARER], 1, INFINITY, "rows where M C1 C2 << C^2 and AHCA's formula is the larger"));
-  HARK_TRY(hark_lab_require(lab, indices[HOLDS], 0, 0, "rows where M C1 C2 << C2, as the text has it"));
+  HARK_TRY(hark_lab_require(lab, indices[HOLDS], 0, 0, "rows where M C1 C2 << C2, as printed in the text"));
   HARK_TRY(hark_lab_require(lab, corrected[DEARER] + corrected[DISAGREES], 0, 0, "disagreements with the corrected condition"));
   HARK_TRY(hark_lab_require(lab, hark_lab_line_fit(&line).slope, 0.98, 1.02, "AHCA counted: power of M"));
   HARK_TRY(hark_lab_require(lab, log2(last[COUNTED_HTC] / before[COUNTED_HTC]), 1.3, 2, "pooled and dense: power of M, last doubling"));
@@ -193,17 +186,16 @@ const hark_experiment hark_experiment_ahca_compression = {
     .paper = HARK_LAB_PAPER_AHCA "section 5.5.1 and figure 7",
     .statement =
         "where compressed attention is cheaper than compression to C tokens with dense attention among them, by the paper's formulas and "
-        "by "
-        "counting two networks of equal compression",
+        "by counting two networks of equal compression",
     .printed = "AHCA is more efficient when M C1 C2 << C^2 (in the text: C_2)",
-    .corrected = "C^2 > M (L (d^2 - 1) + C1 C2): the layers' M L d^2 stands on AHCA's side alone",
+    .corrected = "C^2 > M (L (d^2 - 1) + C1 C2): the layers' M L d^2 is on AHCA's side alone",
     .notes =
         "    HTC: C^2 + M L      AHCA: M L d^2 + M C1 C2      C = M / 16, L = 4, C1 = 4, C2 = 64\n"
         "\n"
-        "HTC's attention among C tokens, C_2 in the text of the paper, is read as C^2 in its formula. Where the condition holds and M "
-        "< 256 L (d^2 - 1), the first term of AHCA alone is larger than all of HTC's. Read with an index, as it is printed, the "
-        "condition asks M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they say little about networks: "
-        "counted with the same layers, pooling to M / 16 and dense attention costs 4 d (M / 16)^2 more a layer and nothing less.\n"
+        "HTC's attention among C tokens, C_2 in the text of the paper, is read as C^2 in its formula. Where the condition holds and M < "
+        "256 L (d^2 - 1), the first term of AHCA alone is larger than all of HTC's. Read with an index, as it is printed, the condition "
+        "requires M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they describe networks poorly: counted with "
+        "the same layers, pooling to M / 16 and dense attention costs 4 d (M / 16)^2 more per layer and saves nothing.\n"
         "\n"
         "Two criteria are identities and measure nothing: no M meets the condition of the text, and the corrected condition is the "
         "comparison of both formulas with its terms moved.\n"

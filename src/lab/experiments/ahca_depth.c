@@ -1,9 +1,14 @@
-/* ahca_depth.c - depth that follows need: chunks that are asked for more steps go through more layers.
+/* ahca_depth.c - depth that follows need: chunks that need more steps go through more layers.
  *
- * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h). Three of four are asked f(0), one layer's work; those with a
- * flag f(f(f(0))), three layers' work. Of 4 layers, the last three run on a quarter of the chunks (capacity 1/4), so that the mean depth is
- * 1.75. Which quarter a learned score decides, or a random one. Accuracy of a random quarter: 1/4 right, and of the others what one layer
- * can guess.
+ * A chunk is a flag and a map f of 8 symbols (task `maps` of ahca_tasks.h), whose last token predicts f(0) in three of four chunks, one
+ * layer's work, and f(f(f(f(0)))) in the fourth, which has a flag. Of 4 layers, the last three run on a quarter of the chunks (capacity
+ * 1/4), so that the mean depth is 1.75. A learned score selects the quarter, or a random one. Accuracy of a random quarter: 1/4 correct,
+ * and of the others what one layer can predict.
+ *
+ * Why four steps. The last token attends to the slots of its chunk, which is a step as well. After one layer the slot of each symbol j has
+ * f(f(j)), and, by another head of attention, whether f(0) = j. The head of tokens attends to the slot with f(0) = j, and has f(f(f(0))).
+ * Trained that way, one layer predicts all maps that are followed three times. With four steps it can predict the maps in which 0, f(0),
+ * f(f(0)), f(f(f(0))) repeat themselves, which are 1 - 7 6 5 / 8^3 = .59 of the maps; of the others it predicts some by chance.
  *
  * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a
  * norm has a relative deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5;
@@ -15,7 +20,7 @@
 #include "lab/fit.h"
 
 #define FULL_SEEDS 3
-#define QUICK_STEPS 1000
+#define QUICK_STEPS 750 /* of random depth: four steps are not learned in less than a full training */
 #define FULL_TESTS 8
 #define QUICK_TESTS 4
 #define PAPER_CHUNKS 64
@@ -25,16 +30,16 @@
 
 enum { LEARNED, RANDOM, WAYS };
 enum { WAY, SEED, EASY, HARD, DEEP, DEPTH, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"depth", NULL, "learned|random"}, {"seed", NULL, NULL},
-                                                 {"easy", "accuracy", NULL},        {"hard", "accuracy", NULL},
-                                                 {"hard ones deep", "share", NULL}, {"mean depth", "layers", NULL}};
+static const hark_lab_column columns[COLUMNS] = {{"depth", NULL, "learned|random"},    {"seed", NULL, NULL},
+                                                 {"easy", "accuracy", NULL},           {"hard", "accuracy", NULL},
+                                                 {"hard ones deep", "fraction", NULL}, {"mean depth", "layers", NULL}};
 
 enum { OPERATIONS, FULL_OPERATIONS, SAVED };
 static const hark_lab_column saved_columns[SAVED] = {{"operations of the layers", "forward", NULL}, {"all chunks, all layers", NULL, NULL}};
 
 enum { WIDTH, FULL_LAYERS, ONE_LESS, FEWER, PAPER_COLUMNS };
 static const hark_lab_column paper_columns[PAPER_COLUMNS] = {
-    {"d", NULL, NULL}, {"4 layers", "share of chunks", NULL}, {"3 layers", NULL, NULL}, {"fewer", NULL, NULL}};
+    {"d", NULL, NULL}, {"4 layers", "fraction of chunks", NULL}, {"3 layers", NULL, NULL}, {"fewer", NULL, NULL}};
 
 enum { TRAINED, COUNTED, PAPER };
 
@@ -42,11 +47,11 @@ static hark_status train_all(hark_lab *lab, hark_lab_table *table) {
   for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++)
     for (int way = 0; way < WAYS; way++) {
       const hark_lab_study study = {.run = (uint32_t)(way * FULL_SEEDS + seed),
-                                    .steps = lab->quick ? QUICK_STEPS : HARK_LAB_MAPS_STEPS,
+                                    .steps = lab->quick && way == RANDOM ? QUICK_STEPS : HARK_LAB_MAPS_STEPS,
                                     .tests = lab->quick ? QUICK_TESTS : FULL_TESTS};
       hark_lab_ahca_config config = hark_lab_maps_config();
       hark_lab_maps_result result;
-      if (way == RANDOM) config.depth = HARK_LAB_DEPTH_RANDOM;
+      config.random_depth = way == RANDOM;
       HARK_TRY(hark_lab_learn_maps(lab, &config, &study, &result));
       const double row[COLUMNS] = {way, seed, result.easy, result.hard, result.deep, result.depth};
       HARK_TRY(hark_lab_add_row(lab, table, row));
@@ -54,16 +59,21 @@ static hark_status train_all(hark_lab *lab, hark_lab_table *table) {
   return HARK_OK;
 }
 
-static hark_status count_layers(hark_lab *lab, hark_lab_depth depth, double *operations) {
-  hark_lab_ahca_config config = hark_lab_maps_config();
-  hark_lab_needs needs;
-  hark_lab_ahca network;
-  config.depth = depth;
-  hark_status status = hark_lab_ahca_open(lab, &config, 0, &network);
-  if (status == HARK_OK) status = hark_lab_ahca_needs(&network, false, &needs);
-  *operations = network.layer_operations;
-  hark_lab_ahca_close(&network);
-  return status;
+/* Operations of the layers on a batch. Networks of one layer and of all differ by layers 2 .. 4, a third of which is as much as the
+ * first. */
+static hark_status count_layers(hark_lab *lab, double *operations, double *all) {
+  enum { ONE, WITH_CAPACITY, EVERY, NETWORKS };
+  double counts[NETWORKS];
+  for (int network = 0; network < NETWORKS; network++) {
+    hark_lab_ahca_config config = hark_lab_maps_config();
+    if (network == ONE) config.model.layers = 1;
+    if (network != WITH_CAPACITY) hark_lab_ahca_give_capacity(&config, 1);
+    HARK_TRY(hark_lab_ahca_operations(lab, &config, &counts[network]));
+  }
+  const double first = (counts[EVERY] - counts[ONE]) / (HARK_LAB_MAPS_LAYERS - 1);
+  *all = HARK_LAB_MAPS_LAYERS * first;
+  *operations = first + counts[WITH_CAPACITY] - counts[ONE];
+  return HARK_OK;
 }
 
 /* Depths by the paper's rule of chunks with rows of `width` normal numbers. */
@@ -124,12 +134,11 @@ static hark_status measure(hark_lab *lab) {
   hark_lab_table *table;
   hark_tape *tape;
   double row[SAVED];
-  HARK_TRY(hark_lab_add_table(lab, "f(0) of easy chunks, f(f(f(0))) of hard ones", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "f(0) of easy chunks, f(f(f(f(0)))) of hard ones", columns, COLUMNS, &table));
   HARK_TRY(train_all(lab, table));
   HARK_TRY(draw_figure(lab, table));
   HARK_TRY(hark_lab_add_table(lab, "operations", saved_columns, SAVED, &table));
-  HARK_TRY(count_layers(lab, HARK_LAB_DEPTH_LEARNED, &row[OPERATIONS]));
-  HARK_TRY(count_layers(lab, HARK_LAB_DEPTH_FULL, &row[FULL_OPERATIONS]));
+  HARK_TRY(count_layers(lab, &row[OPERATIONS], &row[FULL_OPERATIONS]));
   HARK_TRY(hark_lab_add_row(lab, table, row));
   HARK_TRY(hark_tape_create(lab->context, &tape));
   const hark_status status = show_paper_rule(lab, tape);
@@ -137,11 +146,12 @@ static hark_status measure(hark_lab *lab) {
   return status;
 }
 
-/* .95, .90, .70 and 5 % were fixed beforehand. Quick is 2/3 of the training: that of one seed may be lower by .15 on the hard ones. The
- * paper's rule was expected to give every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a
- * = 1, and floor() takes all others to L - 1, however near they are. So the criterion is that all chunks have 3 or 4 layers, that is, that
- * the rule distinguishes no chunk from another: norms differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk
- * with two layers or one would be 15 deviations away. */
+/* .95, .90 and 5 % were fixed beforehand, and .70 of random depth for three steps; .85 for four is 1/4 and 3/4 of the .8 that
+ * ahca_ablations.c allows one layer. Quick is one seed, which may be lower by .15 on the hard ones. The paper's rule was expected to give
+ * every chunk the full depth at d = 512. It does not: only the largest norm of a sequence has a_k / max a = 1, and floor() takes all others
+ * to L - 1, however near they are. What is judged is therefore 3 or 4 layers, because the rule then hardly distinguishes chunks: norms
+ * differ by 3 % (one deviation), the largest of 64 is 7 % above the mean, and a chunk with two layers or one would be 15 deviations
+ * away. */
 static hark_status judge(hark_lab *lab) {
   hark_lab_mean hard[WAYS] = {{0}}, deep = {0}, depth = {0};
   const hark_lab_table *const table = &lab->tables[TRAINED];
@@ -156,7 +166,7 @@ static hark_status judge(hark_lab *lab) {
   const double *const widest = hark_lab_row(paper, hark_lab_row_count(paper) - 1);
   HARK_TRY(hark_lab_require(lab, hard[LEARNED].mean, lab->quick ? 0.8 : 0.95, 1, "learned depth: accuracy on hard chunks"));
   HARK_TRY(hark_lab_require(lab, deep.mean, lab->quick ? 0.8 : 0.9, 1, "learned depth: hard chunks with all layers"));
-  HARK_TRY(hark_lab_require(lab, hard[RANDOM].mean, 0, 0.7, "random depth: accuracy on hard chunks"));
+  HARK_TRY(hark_lab_require(lab, hard[RANDOM].mean, 0, 0.85, "random depth: accuracy on hard chunks"));
   HARK_TRY(hark_lab_require(lab, depth.mean, 1.75, 1.75, "mean depth"));
   HARK_TRY(hark_lab_require(lab, counts[OPERATIONS] / counts[FULL_OPERATIONS] / (1.75 / 4), 0.95, 1.05,
                             "operations of the layers / those of all / (1.75 / 4)"));
@@ -165,26 +175,30 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_depth = {
-    .summary = "layers for the chunks that need them: a learned quarter does what all would",
+    .summary = "layers for the chunks that need them: a learned quarter is as accurate as all",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.4, 5.4 and 11.5",
     .statement =
-        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that are asked for three steps through all layers and "
-        "answers them, "
-        "where a random quarter cannot; the layers cost 1.75 / 4 of the operations",
+        "with 4 layers and a mean depth of 1.75, a learned score sends the chunks that need four steps through all layers, which predict "
+        "them correctly; with a random quarter they do not; the layers cost 1.75 / 4 of the operations",
     .printed = "L_k = floor(a_k / max a * L) with a_k the norm of a row; and, in 5.4, the layers' cost with sum of L_k = L",
     .corrected =
-        "capacities by rank, gates sigmoid(a_k) in front of the layers, full depth first and a small price for depth: norms of high "
-        "dimension are all alike, and L_k is of each chunk",
+        "capacities by rank, gates sigmoid(a_k) on the layers, full depth first and a small price for depth: norms of high dimension are "
+        "nearly equal, and L_k is of each chunk",
     .notes =
-        "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(0)))\n"
+        "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
         "\n"
-        "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % of "
-        "the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. Without "
-        "a "
-        "gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted.\n"
+        "Layers 2 to 4 run on the quarter of the chunks with the largest score, gathered. All chunks have all layers for the first 40 % "
+        "of the training, the capacity falls until 70 %, and .02 of the mean sigmoid is added to the loss, so that depth has a price. "
+        "Without a gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted from "
+        "networks of one layer and of four.\n"
         "\n"
-        "The paper's rule tells no chunk from another at d = 512: norms of so many independent numbers differ by a tenth, and that of the "
-        "largest has 4 of 4 layers, all others 3 (last table).\n"
+        "The last token of a chunk attends to the chunk's slots, which is a step as well: with one layer it follows a map three times, "
+        "since each slot j then has f(f(j)) and whether f(0) = j. Hard chunks have four steps, so that layers are needed. With one layer "
+        ".59 of these can be predicted, those in which the first four symbols repeat themselves; of the others some are correct by "
+        "chance.\n"
+        "\n"
+        "The paper's rule hardly distinguishes chunks at d = 512: norms of so many independent numbers differ by a tenth. The chunk with "
+        "the largest norm has 4 of 4 layers, all others 3 (last table).\n"
         "\n"
         "*Figure.* Accuracy on hard chunks.",
     .trains = true,

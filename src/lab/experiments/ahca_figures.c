@@ -1,12 +1,12 @@
 /* ahca_figures.c - figures 1 to 6 of the paper, from a network that has learned something.
  *
- * It reads a text in chunks with learned boundaries and gives it back from the slots of its chunks and positions; with a second level, a
+ * It reads a text in chunks with learned boundaries and reconstructs it from the slots of its chunks and positions; with a second level, a
  * selection and layers for some of the chunks:
  *
  *     M = 132 letters -> chunks of about 8, C1 = 2 -> C2 = 16 -> Cs = 4 selected -> 4 layers on half of the chunks, one on the others
  *
- * Drawn is one passage that it has not learned from. The weights of figures 2 and 3 are what the operator segment_pool makes of the
- * identity with the run's own boundaries, so that every row of them adds up to one. Source: A, figures 1 to 6.
+ * The figures show one held-out passage. The weights of figures 2 and 3 are those that the operator segment_pool makes of the identity with
+ * the run's boundaries, so that every row of them adds up to one. Source: A, figures 1 to 6.
  */
 #include <hark/experimental.h>
 #include <stdio.h>
@@ -20,10 +20,12 @@
 #define CHUNK 8
 #define LONGEST (4 * CHUNK) /* of a learned chunk */
 #define SLOTS 2
+#define LAYERS 4
+#define DEVIATION 1 /* of embeddings */
 #define SECONDARY 16
 #define SELECTED 4
 #define CAPACITY 0.5
-#define RATIO_WEIGHT 0.5 /* what is read back from more slots is read better: the price of boundaries has to hold against that */
+#define RATIO_WEIGHT 0.5 /* more slots reconstruct better, and the price of boundaries has to balance that */
 #define SEQUENCES 4
 #define FULL_STEPS 1000
 #define QUICK_STEPS 300
@@ -68,20 +70,20 @@ static hark_status room(const passage *s, int64_t count, size_t element, void *o
   return HARK_OK;
 }
 
+/* The numbers of a value of the pass. */
+static hark_status read_value(passage *s, hark_value value, size_t element, void *out) {
+  HARK_TRY(room(s, hark_lab_ahca_length(&s->network, value), element, out));
+  return hark_lab_ahca_read(&s->network, value, *(void **)out);
+}
+
 static hark_status read_passage(passage *s) {
-  hark_lab_ahca *const n = &s->network;
-  HARK_TRY(room(s, n->chunks + 1, sizeof(int64_t), &s->chunk_rows));
-  HARK_TRY(room(s, SEQUENCES + 1, sizeof(int64_t), &s->chunk_offsets));
-  HARK_TRY(room(s, n->tokens, sizeof(float), &s->probability));
-  HARK_TRY(room(s, (int64_t)SEQUENCES * SECONDARY, sizeof(float), &s->score));
-  HARK_TRY(room(s, n->chunks, sizeof(int32_t), &s->depth));
-  HARK_TRY(room(s, (int64_t)SEQUENCES * SELECTED, sizeof(int32_t), &s->index));
-  HARK_TRY(hark_lab_ahca_read(n, n->chunk_rows, s->chunk_rows));
-  HARK_TRY(hark_lab_ahca_read(n, n->chunk_offsets, s->chunk_offsets));
-  HARK_TRY(hark_lab_ahca_read(n, n->probability, s->probability));
-  HARK_TRY(hark_lab_ahca_read(n, n->selection_score, s->score));
-  HARK_TRY(hark_lab_ahca_read(n, n->depth_of_chunks, s->depth));
-  HARK_TRY(hark_lab_ahca_read(n, n->index, s->index));
+  const hark_ahca_trace *trace = &s->network.trace;
+  HARK_TRY(read_value(s, trace->chunks, sizeof(int64_t), &s->chunk_rows));
+  HARK_TRY(read_value(s, trace->sequences, sizeof(int64_t), &s->chunk_offsets));
+  HARK_TRY(read_value(s, trace->probability, sizeof(float), &s->probability));
+  HARK_TRY(read_value(s, trace->score, sizeof(float), &s->score));
+  HARK_TRY(read_value(s, trace->depth, sizeof(int32_t), &s->depth));
+  HARK_TRY(read_value(s, trace->selected, sizeof(int32_t), &s->index));
   s->chunks = s->chunk_offsets[1];
   return HARK_OK;
 }
@@ -196,7 +198,7 @@ static hark_status draw_depth(const passage *s) {
     const double row[CHUNK_COLUMNS] = {(double)k, (double)s->chunk_rows[k], (double)(s->chunk_rows[k + 1] - s->chunk_rows[k]),
                                        (double)s->probability[s->chunk_rows[k]], s->depth[k]};
     HARK_TRY(hark_lab_add_row(s->lab, &s->lab->tables[CHUNKS], row));
-    for (int l = 0; l < HARK_LAB_AHCA_LAYERS; l++) HARK_TRY(add_cell(panel, (double)k, l, l < s->depth[k] ? 0.8 : 0, ""));
+    for (int l = 0; l < LAYERS; l++) HARK_TRY(add_cell(panel, (double)k, l, l < s->depth[k] ? 0.8 : 0, ""));
   }
   return HARK_OK;
 }
@@ -213,7 +215,7 @@ static hark_status draw_flow(const passage *s) {
   HARK_TRY(hark_lab_add_panel(s->lab, axes, &panel));
   HARK_TRY(hark_lab_add_curve(s->lab, panel, HARK_LAB_LINE, &curve, "rows"));
   for (; stage < 4; stage++) HARK_TRY(hark_lab_add_point(curve, stage, before[stage]));
-  for (int l = 0; l < HARK_LAB_AHCA_LAYERS; l++) {
+  for (int l = 0; l < LAYERS; l++) {
     int64_t chunks = 0;
     for (int64_t k = 0; k < s->chunks; k++) chunks += s->depth[k] > l;
     HARK_TRY(hark_lab_add_point(curve, stage + l, (double)(chunks * SLOTS)));
@@ -251,31 +253,30 @@ static hark_status draw_all(passage *s) {
   return draw_flow(s);
 }
 
+static hark_lab_ahca_config config_of(int64_t letters) {
+  hark_lab_ahca_config config = {.model = hark_lab_ahca_model(LETTERS, letters, 32, 2, LAYERS), .sequences = SEQUENCES, .rows = LETTERS};
+  hark_ahca_config *const ahca = &config.model.ahca;
+  config.model.positions = HARK_POSITIONS_LEARNED;
+  config.model.embedding_deviation = DEVIATION;
+  ahca->head = HARK_AHCA_HEAD_RECONSTRUCTION;
+  ahca->chunk = HARK_AHCA_CHUNK_LEARNED;
+  ahca->chunk_size = CHUNK;
+  ahca->chunk_minimum = 1;
+  ahca->chunk_maximum = LONGEST;
+  ahca->ratio_weight = RATIO_WEIGHT;
+  ahca->primary_depth = 2;
+  ahca->primary_slots = SLOTS;
+  ahca->secondary_slots = SECONDARY;
+  ahca->selected = SELECTED;
+  hark_lab_ahca_give_capacity(&config, CAPACITY);
+  ahca->ponder_weight = 0.02;
+  return config;
+}
+
 static hark_status measure(hark_lab *lab) {
   passage s = {.lab = lab};
   HARK_TRY(hark_lab_text_read(lab, "", LETTERS, &s.reading.text));
-  const hark_lab_ahca_config config = {.sequences = SEQUENCES,
-                                       .rows = LETTERS,
-                                       .vocabulary = s.reading.text.letters,
-                                       .classes = s.reading.text.letters,
-                                       .width = 32,
-                                       .heads = 2,
-                                       .layers = HARK_LAB_AHCA_LAYERS,
-                                       .chunk = CHUNK,
-                                       .learned = true,
-                                       .smooth = true,
-                                       .straight = true,
-                                       .ratio_weight = RATIO_WEIGHT,
-                                       .positions = true,
-                                       .two_layers = true,
-                                       .slots = SLOTS,
-                                       .secondary = SECONDARY,
-                                       .selected = SELECTED,
-                                       .select = HARK_LAB_SELECT_SCORE,
-                                       .depth = HARK_LAB_DEPTH_LEARNED,
-                                       .capacity = CAPACITY,
-                                       .ponder_weight = 0.02,
-                                       .reading = HARK_LAB_READ_POSITIONS};
+  const hark_lab_ahca_config config = config_of(s.reading.text.letters);
   hark_status status = hark_lab_ahca_open(lab, &config, 0, &s.network);
   if (status == HARK_OK) status = draw_all(&s);
   hark_lab_ahca_close(&s.network);
@@ -283,7 +284,7 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Identities, and one bound on the run: a network that has learned to read from slots is below the entropy of single letters (.9 of it,
- * fixed beforehand); the others say that what is drawn is whole. */
+ * fixed beforehand); the others check that the figures are complete. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const chunks = &lab->tables[CHUNKS], *const global = &lab->tables[GLOBAL];
   const double *const run = hark_lab_row(&lab->tables[RUN], 0);
@@ -298,8 +299,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, letters, LETTERS, LETTERS, "letters in chunks"));
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(chunks, ROWS, HARK_LAB_ALONE), 1, LONGEST, "letters of a chunk"));
   HARK_TRY(hark_lab_require(lab, chosen, SELECTED, SELECTED, "selected global tokens"));
-  HARK_TRY(
-      hark_lab_require(lab, deep - (HARK_LAB_AHCA_LAYERS - 1) * ceil(CAPACITY * (double)count), 0, 0, "layers above one - 3 ceil(K / 2)"));
+  HARK_TRY(hark_lab_require(lab, deep - (LAYERS - 1) * ceil(CAPACITY * (double)count), 0, 0, "layers above one - 3 ceil(K / 2)"));
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(&lab->tables[POOLING], LEAST_SUM, HARK_LAB_ALONE), 1 - 1e-12, 1 + 1e-12,
                                   "least sum of weights"));
   return hark_lab_require_range(lab, hark_lab_column_range(&lab->tables[POOLING], LARGEST_SUM, HARK_LAB_ALONE), 1 - 1e-12, 1 + 1e-12,
@@ -311,18 +311,15 @@ const hark_experiment hark_experiment_ahca_figures = {
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
         "chunks over a text, both compressions, the selected tokens, the layers of every chunk and the rows of every stage, of a network "
-        "that has "
-        "learned to give the text back from the slots of its chunks",
+        "that has learned to reconstruct the text from the slots of its chunks",
     .notes =
         "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on the others\n"
         "\n"
-        "The text is what the experiments of `hark lab` say of themselves; the passage is one that is held out. The weights of figures 2 "
-        "and 3 are "
-        "what `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights of figures 2 and 3 "
+        "are those that `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
         "\n"
         "*Figure.* 1: letters in reading order, chunks shaded in turn. 2: the first letters and slots. 3: slots and global tokens. 4: "
-        "scores, with those "
-        "selected. 5: layers of chunks. 6: rows from stage to stage.",
+        "scores, with those selected. 5: layers of chunks. 6: rows from stage to stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};
