@@ -54,8 +54,7 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
                                       .shape = {spec->heads, spec->width},
                                       .initial = HARK_INITIAL_NORMAL,
                                       .value = hark_deviation_for(spec->deviation, spec->width, spec->heads),
-                                      .decays = true,
-                                      .compact = true};
+                                      .decays = true};
   const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = FORGET_INITIAL};
   HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->forget.weight, "%s.forget.weight", prefix));
   return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
@@ -395,31 +394,52 @@ static hark_status attend_group(hark_context *context, const hark_forward *forwa
   return hark_tape_leaf(forward->tape, &all, NULL, mixed);
 }
 
-hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
-                                      hark_value log_kernel, hark_value *out) {
+static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value rates = 0;
+  if (!spec->rotary.present) return HARK_OK;
+  HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
+  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &parts[QUERY]));
+  return hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &parts[KEY]);
+}
+
+hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
+                                        hark_value *parts) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  parts[HARK_ATTENTION_FORGET] = 0;
+  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &parts[QUERY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &parts[KEY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &parts[VALUE]));
+  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &parts[HARK_ATTENTION_FORGET]));
+  return layer->rotary_rates == 0 ? rotate(context, forward, layer, parts) : HARK_OK;
+}
+
+hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                    const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
-  hark_value inputs[INPUTS] = {0}, mixed = 0;
-  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
-  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
-  if (spec->rotary.present) {
-    hark_value rates = 0;
-    HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
-    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
-    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
-  }
+  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
+  const int64_t rows = hark_tape_tensor(tape, inputs[QUERY])->shape[1];
+  if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
   if (forward->observe != NULL)
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
-  if (forward->group != NULL)
-    HARK_TRY(attend_group(context, forward, layer, inputs, &mixed));
-  else
-    HARK_TRY(attend(context, forward, layer, hark_tape_tensor(tape, x)->shape[1], inputs, log_kernel, &mixed));
+  if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);
+  return attend(context, forward, layer, rows, inputs, log_kernel, mixed);
+}
+
+hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed, hark_value *out) {
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
-  hark_tape_release(tape, mixed);
+  hark_tape_release(forward->tape, mixed);
   return HARK_OK;
+}
+
+hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
+                                      hark_value log_kernel, hark_value *out) {
+  hark_value parts[HARK_ATTENTION_PARTS], mixed = 0;
+  HARK_TRY(hark_self_attention_project(context, forward, layer, x, parts));
+  HARK_TRY(hark_self_attention_mix(context, forward, layer, parts, log_kernel, &mixed));
+  return hark_self_attention_output(forward, layer, mixed, out);
 }
