@@ -45,7 +45,7 @@ endif()
 
 # One compilation of isa/*.c for each instruction set. Infinities and NaN mean something to us: never -ffast-math.
 set(HARK_ISA_FLAGS_generic)
-set(HARK_ISA_FLAGS_avx2 -mavx2 -mfma)
+set(HARK_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(HARK_ISA_FLAGS_avx512 -march=skylake-avx512 -mprefer-vector-width=512)
 set(HARK_ISA_FLAGS_neon -DHARK_USE_NEON=1) # part of aarch64: the compiler has no flag for it
 # GCC for aarch64: its first scheduling loads all operands of a tile in advance, which then do not fit into 32 registers. And predictive

@@ -54,14 +54,19 @@ typedef struct hark_model_options {
   size_t description_bytes;
   const char *vocabulary; /* NULL: the file contains it, or the model has none and only uses tokens */
   size_t vocabulary_bytes;
+  hark_type
+      matrices; /* what weights of linear layers and tables of embeddings are held in: HARK_F32, HARK_BF16, HARK_F16, or HARK_I8 with a
+                         scale for each row; HARK_NONE: as in the file. Other numbers are f32 */
 } hark_model_options;
 
 /* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it) or a safetensors file. Where a
  * manifest.json is in the file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
+ * With `matrices` the weights are rounded to that type, and have the same bits as in a file that was saved with it.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; checked before memory for weights is allocated), HARK_BAD_CONFIGURATION (a description that no model can
- * have), HARK_INVALID_ARGUMENT (struct_size), HARK_UNSUPPORTED (options of a newer hark are set), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When
- * it fails *out is NULL. */
+ * have), HARK_INVALID_ARGUMENT (struct_size, matrices), HARK_NOT_FINITE (a weight that is not finite in the type of the matrices),
+ * HARK_UNSUPPORTED (options of a newer hark are set; no matrix of the model can be HARK_I8), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it
+ * fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *options,
                                                      hark_model **out);
 
@@ -82,12 +87,14 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, cons
 /* How to save. Set struct_size to sizeof(hark_model_save_options); fields that are zero have their defaults. */
 typedef struct hark_model_save_options {
   size_t struct_size;
-  hark_type matrices; /* HARK_NONE or HARK_F32: all numbers in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of embeddings
-                         are rounded to it, which halves the file; biases, norms, rotary rates and parameters of kernels stay f32 */
+  hark_type matrices; /* HARK_NONE: as the model holds them. HARK_F32: in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of
+                         embeddings are rounded to it, which halves the file. HARK_I8: they are rounded to integers with a scale for each
+                         row, which makes it a quarter. Biases, norms, rotary rates and parameters of kernels stay f32 */
 } hark_model_save_options;
 
-/* The same with options, which may be NULL. A file of halves is loaded like any other, into f32. Errors: as hark_model_save;
- * HARK_INVALID_ARGUMENT (struct_size, another type), HARK_NOT_FINITE (a weight that is too large for the type). */
+/* The same with options, which may be NULL. hark_model_load() reads all of these files. Errors: as hark_model_save; HARK_INVALID_ARGUMENT
+ * (struct_size, another type), HARK_NOT_FINITE (a weight that is too large for the type), HARK_UNSUPPORTED (no matrix of the model can be
+ * HARK_I8). */
 HARK_API HARK_MUST_CHECK hark_status hark_model_save_with(hark_context *context, const hark_model *model, const char *path,
                                                           const hark_model_save_options *options);
 
@@ -109,6 +116,7 @@ typedef struct hark_model_info {
   uint64_t fingerprint;     /* of description and weights: equal for equal models. Distinguishes models; no protection against forgery */
   const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
   int64_t begin;            /* models of sentences, which end with "\n": the token before the first token of every text; 0: none */
+  hark_type matrices;       /* HARK_F32, or the type of the matrices that are held in fewer bytes */
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */
@@ -220,6 +228,42 @@ HARK_API int64_t hark_decoding_capacity(const hark_decoding *decoding);
 /* The number of pivots that kernel ridge attention (normalisation CME) has raised for all tokens that this decoding has read since it was
  * created, including forgotten ones: equal keys with a ridge that is too small for the type. 0 with other attention. */
 HARK_API int64_t hark_decoding_mended_pivots(const hark_decoding *decoding);
+
+/* ---- several decodings in one call ---- */
+
+/* Made by hark_decoding_batch_create(). */
+typedef struct hark_decoding_batch hark_decoding_batch;
+
+/* Set struct_size to sizeof(hark_decoding_batch_options); fields that are zero have their defaults. */
+typedef struct hark_decoding_batch_options {
+  size_t struct_size;
+  int64_t decodings; /* at most in a call; 0: 8 */
+  int64_t capacity;  /* of the largest of them, in tokens; 0: the model's context */
+} hark_decoding_batch_options;
+
+/* Makes what calls for several decodings of a model need. `options` may be NULL. It belongs to the context, as the decodings do; the model
+ * must outlive it. It contains no state of a text: any decodings of the context and the model can be given to any call, and be used alone
+ * between calls. Errors: HARK_INVALID_ARGUMENT (struct_size, numbers out of range, a context of another backend than the model's),
+ * HARK_UNSUPPORTED (a model that is not a decoder, options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. When it fails *out
+ * is NULL. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_create(hark_context *context, const hark_model *model,
+                                                                const hark_decoding_batch_options *options, hark_decoding_batch **out);
+/* Frees it, and no decoding, and sets *batch to NULL. NULL and a pointer to NULL are allowed. */
+HARK_API void hark_decoding_batch_destroy(hark_decoding_batch **batch);
+
+/* Reads one token into each of `count` different decodings: tokens[i] into decodings[i]. It does what hark_decoding_step() does for each of
+ * them, and reads the weights only once. With fewer than 16 decodings, or in a context made with `deterministic`, the logits have the same
+ * bits as those of single steps; otherwise they agree up to rounding. Models whose rotary rates depend on the length of the text
+ * (model.rotary.scaling dynamic, longrope) read one after the other. Allocates nothing.
+ * Errors: HARK_INVALID_ARGUMENT (more decodings than the batch has room for, one that occurs twice, has another context or model, a larger
+ * capacity, or no room; a token outside the vocabulary), HARK_CANCELLED (by any of them). HARK_INVALID_ARGUMENT changes nothing. After
+ * another error every decoding has read what it had before the call, and has no logits. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_step(hark_decoding_batch *batch, hark_decoding *const *decodings,
+                                                              const int32_t *tokens, int64_t count);
+/* The same with counts[i] >= 1 tokens for decodings[i]: prompts, which are read in passes of at most 128 tokens together. The logits agree
+ * with those of hark_decoding_prefill() up to rounding. */
+HARK_API HARK_MUST_CHECK hark_status hark_decoding_batch_prefill(hark_decoding_batch *batch, hark_decoding *const *decodings,
+                                                                 const int32_t *const *tokens, const int64_t *counts, int64_t count);
 
 /* The state of a decoding as bytes that can be stored: currently hark_decoding_saved_bytes() of them. After restoring them, later results
  * have the same bits as without the interruption, if the model, the capacity, the instruction set and the version of hark are the same.

@@ -46,12 +46,22 @@ extern "C" {
   X(range_offsets)                                                                                                                         \
   X(gather_rows)                                                                                                                           \
   X(argmax)                                                                                                                                \
-  X(squared_error)
+  X(squared_error)                                                                                                                         \
+  X(linear_compact)                                                                                                                        \
+  X(embedding_compact)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* linear: y[N,out] = x[N,in] W^T + b; inputs x [..., in], weight [out, in], bias [out] (optional). No attributes. */
+
+/* linear_compact: linear with a weight of bf16, f16 or i8. inputs x [..., in], weight [out, in], scale [out] (for i8, otherwise absent),
+ * bias [out] (optional). bf16, f16: the weight's numbers are exact in f32, and products and sums are those of linear. i8: with
+ * s = max_i |x[n, i]| / 127 and q[n, i] = x[n, i] / s rounded to the nearest integer, ties to even (0 if s is 0),
+ * y[n, o] = s scale[o] sum_i q[n, i] weight[o, i] + bias[o]. The sum is exact, so results have the same bits for every instruction set. A
+ * row with a number that is not finite gives NaN. More than 132104 features of i8 are HARK_TOO_LARGE. No backward. No attributes.
+ * embedding_compact: embedding from a table of bf16, f16 or i8. inputs ids i32 [...], table [V, D], scale f32 [V] (for i8, otherwise
+ * absent); y f32 [..., D], numbers of i8 times their row's scale. No backward. No attributes. */
 
 /* matmul: c = op(a) op(b) on the last two dimensions; leading dimensions (batch) equal. */
 typedef struct hark_matmul_attributes {

@@ -24,8 +24,9 @@ typedef enum hark_type {
   HARK_I32,
   HARK_I64,
   HARK_U8,
-  HARK_F16, /* reserved */
-  HARK_BF16 /* 8 bits of exponent, 7 of fraction: operands of products (experimental.h, attention.h) */
+  HARK_F16,  /* binary16 of IEEE 754; weights only */
+  HARK_BF16, /* the upper half of an f32: weights, and operands of products (experimental.h, attention.h) */
+  HARK_I8    /* weights only: numbers are the integers times a scale per row */
 } hark_type;
 
 /* Element (i, j, ...) is at data + (i stride[0] + j stride[1] + ...) elements. An input may have any strides that the call accepts, also

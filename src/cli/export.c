@@ -8,18 +8,18 @@
 
 typedef struct export_values {
   const char *output, *checkpoint;
-  int type; /* of `types` */
+  int type; /* of HARK_MATRIX_WORDS */
 } export_values;
-
-static const hark_type types[] = {HARK_F32, HARK_BF16, HARK_F16};
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
      NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
      "best (default), last, or step-N", NULL},
-    {"type", "type", HARK_OPTION_ENUM, offsetof(export_values, type), "f32", "f32|bf16|f16", NULL, NULL,
-     "numbers of matrices in the file: bf16 and f16 halve it, and round to 8 and 11 binary digits", NULL},
+    {"type", "type", HARK_OPTION_ENUM, offsetof(export_values, type), "f32", HARK_MATRIX_WORDS, NULL, NULL,
+     "numbers of matrices in the file: bf16 and f16 halve it, and round to 8 and 11 binary digits; int8 quarters it, and rounds to 255 "
+     "steps in each row",
+     NULL},
 };
 static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(export_values), false};
 
@@ -54,7 +54,7 @@ static hark_status run(hark_invocation *call) {
   hark_status status = hark_command_open_run(call, call->values[1], values->checkpoint, &opened);
   if (status == HARK_OK) status = hark_command_load_run(call, &opened, call->values[1], &model);
   if (status == HARK_OK) status = hark_path_clean(call->context, values->output);
-  const hark_model_save_options as = {.struct_size = sizeof as, .matrices = types[values->type]};
+  const hark_model_save_options as = {.struct_size = sizeof as, .matrices = hark_command_matrix_type(1 + values->type)};
   if (status == HARK_OK) status = hark_model_save_with(call->context, model, values->output, &as);
   if (status == HARK_OK) status = print(call, &opened, values->output, model);
   hark_model_destroy(call->context, &model);
@@ -69,7 +69,8 @@ const hark_command hark_command_export = {
     .notes =
         "  hark export runs/book --output book.safetensors\n"
         "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n"
-        "  hark export runs/book --output half.safetensors --type bf16\n",
+        "  hark export runs/book --output half.safetensors --type bf16\n"
+        "  hark export runs/book --output small.safetensors --type int8\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

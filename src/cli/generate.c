@@ -11,8 +11,9 @@
 
 typedef struct generate_values {
   const char *prompt, *stop, *checkpoint;
-  int64_t tokens, top_k, context;
+  int64_t tokens, top_k, context, sequences;
   double temperature, top_p;
+  int weights;
 } generate_values;
 
 #define AT(field) offsetof(generate_values, field)
@@ -29,26 +30,42 @@ static const hark_option options[] = {
      "draw from the most likely tokens that together have this probability", "temperature >0"},
     {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
+    HARK_WEIGHTS_OPTION(generate_values, weights),
+    {"sequences", "sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
+     "texts to generate together, with the seeds from --seed on; the weights are read once for all, so that they take less time than one "
+     "by one",
+     "temperature >0"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
 
 /* A text that is being generated. Bytes that could begin the stop text are held back. */
+typedef struct sequence {
+  hark_decoding *decoding;
+  int32_t *tokens; /* prompt, then what was generated */
+  int64_t count, seen;
+  hark_text text; /* generated */
+  size_t written;
+  int64_t prompt_forgotten, forgotten; /* tokens that the model did not read: of the prompt, and of all tokens before the last one */
+  bool done;
+} sequence;
+
 typedef struct generation {
   hark_invocation *call;
   const generate_values *values;
   hark_opened_run opened;
   const char *source; /* name of the checkpoint, or the path of the file */
   hark_model *model;
-  hark_decoding *decoding;
-  int32_t *tokens; /* prompt, then what was generated */
-  int64_t count, prompt_count;
-  size_t token_bytes;
-  hark_text text; /* generated */
-  size_t written;
-  int64_t trained;                     /* tokens of the texts that the model was trained on */
-  int64_t prompt_forgotten, forgotten; /* tokens that the model did not read: of the prompt, and of all tokens before the last one */
-  int32_t begin; /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
+  hark_decoding_batch *batch; /* NULL: one text */
+  hark_decoding **stepping;   /* [sequences]: decodings that read one token in the same call, and their tokens */
+  int32_t *stepping_tokens;
+  sequence *sequences;
+  int64_t prompt_count;
+  size_t token_bytes, list_bytes;
+  int64_t trained; /* tokens of the texts that the model was trained on */
+  int32_t begin;   /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
 } generation;
+
+static int64_t count_of(const generation *g) { return g->values->sequences; }
 
 static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
@@ -69,164 +86,283 @@ static hark_status encode_prompt(generation *g) {
   const bool given = g->values->prompt[0] != '\0';
   const char *prompt = given ? g->values->prompt : g->begin != 0 ? "" : "\n";
   const size_t bytes = strlen(prompt);
-  size_t token_bytes = 0;
-  void *memory = NULL;
-  HARK_TRY(hark_size_multiply(context, 1 + bytes + (size_t)g->values->tokens, sizeof *g->tokens, &token_bytes));
-  HARK_TRY(hark_allocate(context, token_bytes, &memory));
-  g->token_bytes = token_bytes;
-  g->tokens = memory;
+  HARK_TRY(hark_size_multiply(context, 1 + bytes + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
+  for (int64_t i = 0; i < count_of(g); i++) {
+    void *memory = NULL;
+    HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
+    g->sequences[i].tokens = memory;
+    g->sequences[i].text = hark_text_empty(context);
+  }
+  int32_t *const tokens = g->sequences[0].tokens;
   size_t count = 0;
   const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
-  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens + (g->begin != 0), &count);
+  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, tokens + (g->begin != 0), &count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
-  if (g->begin != 0) g->tokens[0] = g->begin;
-  g->count = g->prompt_count = (int64_t)count + (g->begin != 0);
+  if (g->begin != 0) tokens[0] = g->begin;
+  g->prompt_count = (int64_t)count + (g->begin != 0);
+  for (int64_t i = 0; i < count_of(g); i++) {
+    if (i > 0) memcpy(g->sequences[i].tokens, tokens, (size_t)g->prompt_count * sizeof *tokens);
+    g->sequences[i].count = g->prompt_count;
+  }
   return status;
 }
 
+static hark_status make_lists(generation *g) {
+  void *memory = NULL;
+  g->list_bytes = (size_t)count_of(g) * (sizeof *g->sequences + sizeof *g->stepping + sizeof *g->stepping_tokens);
+  HARK_TRY(hark_allocate_zero(g->call->context, g->list_bytes, &memory));
+  g->sequences = memory;
+  g->stepping = (hark_decoding **)(void *)(g->sequences + count_of(g));
+  g->stepping_tokens = (int32_t *)(void *)(g->stepping + count_of(g));
+  return HARK_OK;
+}
+
 /* Allocates memory for the requested number of tokens. */
-static hark_status open_decoding(generation *g) {
+static hark_status open_decodings(generation *g) {
   hark_context *context = g->call->context;
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = g->values->context};
+  const hark_decoding_batch_options together = {.struct_size = sizeof together, .decodings = count_of(g), .capacity = g->values->context};
   size_t bytes = 0;
   hark_status status = hark_decoding_size(context, g->model, &room, &bytes);
   if (status != HARK_OK && g->values->context > g->trained) hark_fail_prefix(context, "--context %" PRId64 ": ", g->values->context);
   HARK_TRY(status);
-  HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes));
+  HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes * (double)count_of(g)));
   if (g->values->context > g->trained)
     hark_command_warn(g->call, "the model was trained with a context of %" PRId64 " tokens, and is used with up to %" PRId64 " here",
                       g->trained, g->values->context);
-  return hark_decoding_create(context, g->model, &room, &g->decoding);
+  for (int64_t i = 0; i < count_of(g); i++) HARK_TRY(hark_decoding_create(context, g->model, &room, &g->sequences[i].decoding));
+  return count_of(g) > 1 ? hark_decoding_batch_create(context, g->model, &together, &g->batch) : HARK_OK;
 }
 
 static hark_status open_model(generation *g) {
   hark_invocation *call = g->call;
   const hark_config *config = call->values[1];
+  const hark_type matrices = hark_command_matrix_type(g->values->weights);
   if (hark_command_names_run(call)) {
     HARK_TRY(hark_command_open_run(call, config, g->values->checkpoint, &g->opened));
     if (g->opened.tokenizer == NULL)
       return hark_fail(call->context, HARK_UNSUPPORTED,
                        "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", g->opened.run.path);
+    g->opened.matrices = matrices;
     HARK_TRY(hark_command_load_run(call, &g->opened, config, &g->model));
     g->source = g->opened.checkpoint;
   } else {
     g->source = hark_options_argument(call->options, 0);
     HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
-    HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
+    const hark_model_options load = {.struct_size = sizeof load, .matrices = matrices};
+    HARK_TRY(hark_model_load(call->context, g->source, &load, &g->model));
   }
   hark_model_info info = {.struct_size = sizeof info};
   HARK_TRY(hark_model_describe(g->model, &info));
   g->trained = info.context;
-  HARK_TRY(open_decoding(g));
+  HARK_TRY(make_lists(g));
+  HARK_TRY(open_decodings(g));
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED,
                      "%s: has no vocabulary of text (models of labelled examples have none), so it cannot continue a text", g->source);
   g->begin = (int32_t)info.begin;
-  g->text = hark_text_empty(call->context);
   return encode_prompt(g);
 }
 
-/* Reads the tokens that the decoding has not read yet. A full decoding begins again with the last half of its capacity: the model never
- * reads more positions than its capacity. */
-static hark_status feed(generation *g, int64_t *seen) {
-  const int64_t capacity = hark_decoding_capacity(g->decoding);
-  if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {
-    HARK_TRY(hark_decoding_truncate(g->decoding, 0));
-    *seen = hark_max(0, g->count - hark_max(1, capacity / 2));
-    if (g->count == g->prompt_count) g->prompt_forgotten = *seen;
-    g->forgotten = *seen;
-  }
-  HARK_TRY(hark_decoding_prefill(g->decoding, g->tokens + *seen, g->count - *seen));
-  *seen = g->count;
+/* Makes room in a full decoding, which begins again with the last half of its capacity: the model never reads more positions than its
+ * capacity. */
+static hark_status make_room(const generation *g, sequence *s) {
+  const int64_t capacity = hark_decoding_capacity(s->decoding);
+  if (s->count - s->seen <= capacity - hark_decoding_length(s->decoding)) return HARK_OK;
+  HARK_TRY(hark_decoding_truncate(s->decoding, 0));
+  s->seen = hark_max(0, s->count - hark_max(1, capacity / 2));
+  if (s->count == g->prompt_count) s->prompt_forgotten = s->seen;
+  s->forgotten = s->seen;
   return HARK_OK;
 }
 
+static hark_status read_prompt(const generation *g, sequence *s) {
+  HARK_TRY(make_room(g, s));
+  HARK_TRY(hark_decoding_prefill(s->decoding, s->tokens + s->seen, s->count - s->seen));
+  s->seen = s->count;
+  return HARK_OK;
+}
+
+/* All texts have the same prompt: it is read once. */
+static hark_status read_prompts(generation *g) {
+  hark_context *context = g->call->context;
+  sequence *const first = &g->sequences[0];
+  void *saved = NULL;
+  HARK_TRY(read_prompt(g, first));
+  if (count_of(g) == 1) return HARK_OK;
+  const size_t bytes = hark_decoding_saved_bytes(first->decoding);
+  HARK_TRY(hark_allocate(context, bytes, &saved));
+  hark_status status = hark_decoding_save(first->decoding, saved, bytes);
+  for (int64_t i = 1; i < count_of(g) && status == HARK_OK; i++) {
+    sequence *const s = &g->sequences[i];
+    status = hark_decoding_restore(s->decoding, saved, bytes);
+    s->seen = first->seen;
+    s->prompt_forgotten = first->prompt_forgotten;
+    s->forgotten = first->forgotten;
+  }
+  hark_release(context, saved, bytes);
+  return status;
+}
+
+/* Reads the tokens that the decodings have not read yet: one of each in one call; after a cut those that remain. */
+static hark_status feed(generation *g) {
+  int64_t together = 0;
+  for (int64_t i = 0; i < count_of(g); i++) {
+    sequence *const s = &g->sequences[i];
+    if (s->done) continue;
+    HARK_TRY(make_room(g, s));
+    if (g->batch == NULL || s->count - s->seen > 1) {
+      HARK_TRY(hark_decoding_prefill(s->decoding, s->tokens + s->seen, s->count - s->seen));
+    } else {
+      g->stepping[together] = s->decoding;
+      g->stepping_tokens[together++] = s->tokens[s->seen];
+    }
+    s->seen = s->count;
+  }
+  return together > 0 ? hark_decoding_batch_step(g->batch, g->stepping, g->stepping_tokens, together) : HARK_OK;
+}
+
 /* The beginning of the stop text in the unwritten text, or NULL. The text may contain zero bytes. */
-static const char *find_stop(const generation *g, const char *stop, size_t stop_length) {
-  for (size_t at = g->written; stop_length > 0 && at + stop_length <= g->text.length; at++)
-    if (memcmp(g->text.data + at, stop, stop_length) == 0) return g->text.data + at;
+static const char *find_stop(const sequence *s, const char *stop, size_t stop_length) {
+  for (size_t at = s->written; stop_length > 0 && at + stop_length <= s->text.length; at++)
+    if (memcmp(s->text.data + at, stop, stop_length) == 0) return s->text.data + at;
   return NULL;
 }
 
-/* Writes the bytes that can no longer belong to a stop text; *stopped when the stop text was generated. */
-static void write_text(generation *g, bool last, bool *stopped) {
+/* Writes the bytes that can no longer belong to a stop text; the text is done when the stop text was generated. One of several texts is
+ * only marked as written. */
+static void write_text(const generation *g, sequence *s, bool last) {
   const char *stop = g->values->stop;
   const size_t stop_length = strlen(stop);
-  size_t end = g->text.length;
-  const char *found = find_stop(g, stop, stop_length);
+  size_t end = s->text.length;
+  const char *found = find_stop(s, stop, stop_length);
   if (found != NULL) {
-    end = (size_t)(found - g->text.data);
-    *stopped = true;
+    end = (size_t)(found - s->text.data);
+    s->done = true;
   } else if (stop_length > 1 && !last) {
     end = end > stop_length - 1 ? end - (stop_length - 1) : 0;
   }
-  if (end <= g->written) return;
-  if (!g->call->json) {
-    (void)fwrite(g->text.data + g->written, 1, end - g->written, stdout);
+  if (end <= s->written) return;
+  if (!g->call->json && g->batch == NULL) {
+    (void)fwrite(s->text.data + s->written, 1, end - s->written, stdout);
     (void)fflush(stdout);
   }
-  g->written = end;
+  s->written = end;
 }
 
-static hark_status generate(generation *g) {
+/* Token number `index` of text `number`. */
+static hark_status choose(generation *g, int64_t number, int64_t index) {
   const hark_config *config = g->call->values[1];
+  sequence *const s = &g->sequences[number];
   hark_sampling sampling = hark_sampling_default();
   sampling.temperature = g->values->temperature;
   sampling.top_k = g->values->top_k;
   sampling.top_p = g->values->top_p;
-  sampling.seed = (uint64_t)config->train.seed;
-  int64_t seen = 0;
-  bool stopped = false;
-  for (int64_t i = 0; i < g->values->tokens && !stopped; i++) {
-    int32_t token = 0;
-    HARK_TRY(feed(g, &seen));
-    HARK_TRY(hark_decoding_choose(g->decoding, &sampling, (uint64_t)i, &token));
-    g->tokens[g->count++] = token;
-    size_t bytes = 0;
-    const char *text = hark_model_token_text(g->model, token, &bytes);
-    hark_text_append_bytes(&g->text, text, bytes);
-    HARK_TRY(g->text.status);
-    write_text(g, false, &stopped);
-    if (g->begin != 0 && bytes == 1 && text[0] == '\n') break;
-  }
-  if (!stopped) write_text(g, true, &stopped);
+  sampling.seed = (uint64_t)config->train.seed + (uint64_t)number;
+  int32_t token = 0;
+  size_t bytes = 0;
+  HARK_TRY(hark_decoding_choose(s->decoding, &sampling, (uint64_t)index, &token));
+  s->tokens[s->count++] = token;
+  const char *text = hark_model_token_text(g->model, token, &bytes);
+  hark_text_append_bytes(&s->text, text, bytes);
+  HARK_TRY(s->text.status);
+  const bool sentence = g->begin != 0 && bytes == 1 && text[0] == '\n';
+  write_text(g, s, sentence || index + 1 == g->values->tokens);
+  s->done = s->done || sentence;
   return HARK_OK;
 }
 
-/* Warns of tokens that the model did not read, and says how it would read them. */
+static hark_status generate(generation *g) {
+  if (g->values->tokens > 0) HARK_TRY(read_prompts(g));
+  for (int64_t i = 0; i < g->values->tokens; i++) {
+    bool all_done = true;
+    if (i > 0) HARK_TRY(feed(g));
+    for (int64_t n = 0; n < count_of(g); n++) {
+      if (!g->sequences[n].done) HARK_TRY(choose(g, n, i));
+      all_done = all_done && g->sequences[n].done;
+    }
+    if (all_done) break;
+  }
+  return HARK_OK;
+}
+
+/* Several texts, each after its prompt, separated by a line. */
+static void print_sequences(const generation *g) {
+  for (int64_t i = 0; i < count_of(g); i++) {
+    const sequence *const s = &g->sequences[i];
+    const bool ended = g->begin != 0 && s->written > 0 && s->text.data[s->written - 1] == '\n';
+    if (i > 0) (void)fputs("---\n", stdout);
+    (void)fputs(g->values->prompt, stdout);
+    (void)fwrite(hark_text_get(&s->text), 1, s->written, stdout);
+    if (!ended) (void)fputc('\n', stdout);
+  }
+}
+
+/* Warns of tokens that the model did not read, and says how it would read them: of the longest text. */
 static void report_forgotten(const generation *g) {
-  const int64_t capacity = hark_decoding_capacity(g->decoding), prompt = g->prompt_forgotten;
-  const hark_decoding_options enough = {.struct_size = sizeof enough, .capacity = g->count};
+  const sequence *most = &g->sequences[0];
+  for (int64_t i = 1; i < count_of(g); i++)
+    if (g->sequences[i].forgotten > most->forgotten) most = &g->sequences[i];
+  const int64_t capacity = hark_decoding_capacity(most->decoding), prompt = most->prompt_forgotten;
+  const hark_decoding_options enough = {.struct_size = sizeof enough, .capacity = most->count};
   char remedy[64] = "";
   size_t bytes = 0;
-  if (g->forgotten == 0) return;
+  if (most->forgotten == 0) return;
   if (hark_decoding_size(g->call->context, g->model, &enough, &bytes) == HARK_OK)
-    (void)snprintf(remedy, sizeof remedy, "; --context %" PRId64 " keeps all", g->count);
+    (void)snprintf(remedy, sizeof remedy, "; --context %" PRId64 " keeps all", most->count);
   if (prompt > 0)
     hark_command_warn(g->call,
                       "the prompt has %" PRId64 " tokens and the model sees %" PRId64 " at once: it did not see the first %" PRId64 "%s",
-                      g->prompt_count, capacity, prompt, g->forgotten > prompt ? "" : remedy);
-  if (g->forgotten > prompt)
+                      g->prompt_count, capacity, prompt, most->forgotten > prompt ? "" : remedy);
+  if (most->forgotten > prompt)
     hark_command_warn(g->call,
                       "the text has %" PRId64 " tokens and the model sees %" PRId64
                       " at once: by the end it had forgotten the first %" PRId64 "%s",
-                      g->count, capacity, g->forgotten, remedy);
+                      most->count, capacity, most->forgotten, remedy);
+}
+
+static int64_t mended_pivots(const generation *g) {
+  int64_t pivots = 0;
+  for (int64_t i = 0; i < count_of(g); i++) pivots += hark_decoding_mended_pivots(g->sequences[i].decoding);
+  return pivots;
+}
+
+/* "text": .., "tokens": .. of one text. */
+static void append_sequence(const generation *g, const sequence *s, hark_text *line) {
+  hark_text_append(line, "\"text\": ");
+  hark_json_append_bytes(line, hark_text_get(&s->text), s->written);
+  hark_text_append(line, ", \"tokens\": %" PRId64, s->count - g->prompt_count);
+}
+
+static void append_sequences(const generation *g, hark_text *line) {
+  const hark_config *config = g->call->values[1];
+  hark_text_append(line, "\"sequences\": [");
+  for (int64_t i = 0; i < count_of(g); i++) {
+    hark_text_append(line, "%s{\"seed\": %" PRId64 ", ", i > 0 ? ", " : "", config->train.seed + i);
+    append_sequence(g, &g->sequences[i], line);
+    hark_text_append(line, ", \"forgotten\": %" PRId64 "}", g->sequences[i].forgotten);
+  }
+  hark_text_append(line, "]");
 }
 
 static hark_status print_json(generation *g, double seconds) {
-  const int64_t made = g->count - g->prompt_count;
+  const sequence *const first = &g->sequences[0];
+  int64_t made = 0;
   hark_text line = hark_text_empty(g->call->context);
+  for (int64_t i = 0; i < count_of(g); i++) made += g->sequences[i].count - g->prompt_count;
   hark_text_append(&line, "{\"prompt\": ");
   hark_json_append_string(&line, g->values->prompt);
-  hark_text_append(&line, ", \"text\": ");
-  hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
-  hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
+  hark_text_append(&line, ", ");
+  if (g->batch != NULL)
+    append_sequences(g, &line);
+  else
+    append_sequence(g, first, &line);
+  hark_text_append(&line, ", \"checkpoint\": ");
   hark_json_append_string(&line, g->source);
-  hark_text_append(&line,
-                   ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64 ", \"forgotten\": %" PRId64,
-                   hark_decoding_capacity(g->decoding), g->prompt_count, g->prompt_forgotten, g->forgotten);
-  if (hark_decoding_mended_pivots(g->decoding) > 0)
-    hark_text_append(&line, ", \"mended_pivots\": %" PRId64, hark_decoding_mended_pivots(g->decoding));
+  hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64,
+                   hark_decoding_capacity(first->decoding), g->prompt_count, first->prompt_forgotten);
+  if (g->batch == NULL) hark_text_append(&line, ", \"forgotten\": %" PRId64, first->forgotten);
+  if (mended_pivots(g) > 0) hark_text_append(&line, ", \"mended_pivots\": %" PRId64, mended_pivots(g));
   hark_text_append(&line, ", \"seconds\": ");
   hark_json_append_number(&line, seconds);
   hark_text_append(&line, ", \"tokens_per_second\": ");
@@ -235,25 +371,38 @@ static hark_status print_json(generation *g, double seconds) {
   return hark_command_print(g->call, &line);
 }
 
+static void close_generation(generation *g) {
+  hark_context *context = g->call->context;
+  for (int64_t i = 0; g->sequences != NULL && i < count_of(g); i++) {
+    sequence *const s = &g->sequences[i];
+    if (s->tokens != NULL) hark_text_free(&s->text);
+    hark_release(context, s->tokens, g->token_bytes);
+    hark_decoding_destroy(&s->decoding);
+  }
+  hark_decoding_batch_destroy(&g->batch);
+  hark_release(context, g->sequences, g->list_bytes);
+  hark_model_destroy(context, &g->model);
+  hark_command_close_run(g->call, &g->opened);
+}
+
 static hark_status run(hark_invocation *call) {
   generation g = {.call = call, .values = call->values[0], .opened.run.lock = -1};
   hark_status status = open_model(&g);
-  if (status == HARK_OK && !call->json) (void)fputs(g.values->prompt, stdout);
+  const bool streams = !call->json && g.batch == NULL;
+  if (status == HARK_OK && streams) (void)fputs(g.values->prompt, stdout);
   const double begin = hark_progress_clock();
   if (status == HARK_OK) status = generate(&g);
   const double seconds = hark_progress_clock() - begin;
   if (status == HARK_OK && call->json) status = print_json(&g, seconds);
-  const bool ended = g.begin != 0 && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
-  if (status == HARK_OK && !call->json && !ended) (void)fputc('\n', stdout);
+  if (status == HARK_OK && !call->json && g.batch != NULL) print_sequences(&g);
+  const sequence *const first = g.sequences;
+  const bool ended = status == HARK_OK && g.begin != 0 && first->text.length > 0 && first->text.data[first->text.length - 1] == '\n';
+  if (status == HARK_OK && streams && !ended) (void)fputc('\n', stdout);
   if (status == HARK_OK) status = hark_command_flush(call->context);
   if (status == HARK_OK) report_forgotten(&g);
-  if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
-    (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));
-  hark_text_free(&g.text);
-  hark_release(call->context, g.tokens, g.token_bytes);
-  hark_decoding_destroy(&g.decoding);
-  hark_model_destroy(call->context, &g.model);
-  hark_command_close_run(call, &g.opened);
+  if (status == HARK_OK && mended_pivots(&g) > 0)
+    (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", mended_pivots(&g));
+  close_generation(&g);
   return status;
 }
 
@@ -266,6 +415,7 @@ const hark_command hark_command_generate = {
         "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
         "  hark generate runs/book --context 1024   a longer context than in training\n"
         "  hark generate book.safetensors           a file of hark export\n"
+        "  hark generate runs/book --weights int8 --sequences 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,

@@ -7,6 +7,19 @@
 #include "io/checkpoint_files.h"
 #include "models/model.h"
 
+static const struct {
+  hark_type type;
+  const char *word;
+} matrix_types[] = {{HARK_NONE, "file"}, {HARK_F32, "f32"}, {HARK_BF16, "bf16"}, {HARK_F16, "f16"}, {HARK_I8, "int8"}};
+
+hark_type hark_command_matrix_type(int word) { return matrix_types[word].type; }
+
+const char *hark_command_matrix_word(hark_type type) {
+  for (size_t i = 0; i < sizeof matrix_types / sizeof *matrix_types; i++)
+    if (matrix_types[i].type == type) return matrix_types[i].word;
+  return hark_type_name(type);
+}
+
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
@@ -95,7 +108,8 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
                                       .description = opened->tokenizer != NULL ? hark_text_get(description) : NULL,
                                       .description_bytes = description->length,
                                       .vocabulary = hark_text_get(vocabulary),
-                                      .vocabulary_bytes = vocabulary->length};
+                                      .vocabulary_bytes = vocabulary->length,
+                                      .matrices = opened->matrices};
   return hark_model_load(context, path, &options, out);
 }
 
@@ -120,5 +134,13 @@ hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *
   if (status != HARK_OK) hark_model_destroy(call->context, out);
   hark_text_free(&description);
   hark_text_free(&vocabulary);
+  return status;
+}
+
+hark_status hark_command_create_engine(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                       const hark_learning_task *task, hark_engine **out) {
+  const hark_status status = hark_engine_create_to_measure(call->context, config, task, opened->matrices, out);
+  if (status == HARK_UNSUPPORTED && opened->matrices != HARK_NONE)
+    hark_fail_prefix(call->context, "--weights %s: ", hark_command_matrix_word(opened->matrices));
   return status;
 }

@@ -7,10 +7,24 @@
 #include "cli/common.h"
 #include "train/trainer.h"
 
+/* Words for the types of matrices, in files and in memory. */
+#define HARK_MATRIX_WORDS "f32|bf16|f16|int8"
+/* The type of a word of "file|" HARK_MATRIX_WORDS; HARK_NONE for "file". */
+hark_type hark_command_matrix_type(int word);
+/* The word of a type. */
+const char *hark_command_matrix_word(hark_type type);
+/* Row of a command's table of options: --weights, an int `field`. */
+#define HARK_WEIGHTS_OPTION(values, field)                                                                                                 \
+  {                                                                                                                                        \
+    "weights", "weights", HARK_OPTION_ENUM, offsetof(values, field), "file", "file|" HARK_MATRIX_WORDS, NULL, NULL,                        \
+        "type in which matrices are held and multiplied: fewer bytes are faster to read; file: as they are stored", NULL                   \
+  }
+
 typedef struct hark_opened_run {
   hark_run run;
   char checkpoint[HARK_NAME_BYTES];
   hark_tokenizer *tokenizer; /* NULL: trained on labelled examples */
+  hark_type matrices;        /* in which the weights are to be held; HARK_NONE: as they are stored */
 } hark_opened_run;
 
 /* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) with lower priority than all options
@@ -44,5 +58,10 @@ bool hark_command_names_run(hark_invocation *call);
  * versions lack comes from the run. The caller destroys it. */
 HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                                   hark_model **out);
+
+/* For run: makes an engine that measures the opened run's model, with its matrices held as requested. Errors: those of
+ * hark_engine_create_to_measure(). */
+HARK_MUST_CHECK hark_status hark_command_create_engine(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                                       const hark_learning_task *task, hark_engine **out);
 
 #endif

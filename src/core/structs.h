@@ -22,6 +22,7 @@
 #define HARK_LEAST_MODEL_SAVE_OPTIONS offsetof(hark_model_save_options, matrices)
 #define HARK_LEAST_MODEL_INFO offsetof(hark_model_info, type)
 #define HARK_LEAST_DECODING_OPTIONS offsetof(hark_decoding_options, capacity)
+#define HARK_LEAST_DECODING_BATCH_OPTIONS offsetof(hark_decoding_batch_options, decodings)
 #define HARK_LEAST_SAMPLING offsetof(hark_sampling, temperature)
 #define HARK_LEAST_POSITIONAL_START offsetof(hark_positional_start, length)
 #define HARK_LEAST_PREDICTION_SHAPE offsetof(hark_prediction_shape, outputs)

@@ -11,7 +11,8 @@ size_t hark_type_bytes(hark_type type) {
     case HARK_I32: return 4;
     case HARK_F64:
     case HARK_I64: return 8;
-    case HARK_U8: return 1;
+    case HARK_U8:
+    case HARK_I8: return 1;
     case HARK_F16:
     case HARK_BF16: return 2;
   }
@@ -28,6 +29,7 @@ const char *hark_type_name(hark_type type) {
     case HARK_U8: return "u8";
     case HARK_F16: return "f16";
     case HARK_BF16: return "bf16";
+    case HARK_I8: return "i8";
   }
   return "unknown";
 }
@@ -72,7 +74,7 @@ static hark_status lay_out(hark_context *context, hark_type type, int rank, cons
 
 hark_status hark_tensor_describe(hark_context *context, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
   *out = (hark_tensor){0};
-  if (type <= HARK_NONE || type > HARK_BF16)
+  if (type <= HARK_NONE || type > HARK_I8)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: type %d is not a type of elements", (int)type);
   if (rank < 0 || rank > HARK_MAX_RANK)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: rank %d is outside 0..%d", rank, HARK_MAX_RANK);

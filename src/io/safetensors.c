@@ -39,7 +39,7 @@ typedef struct stored_type {
 
 static const stored_type types[] = {
     {"F32", 32, HARK_F32},     {"F64", 64, HARK_F64},     {"I32", 32, HARK_I32},     {"I64", 64, HARK_I64},     {"U8", 8, HARK_U8},
-    {"F16", 16, HARK_F16},     {"BF16", 16, HARK_BF16},   {"BOOL", 8, HARK_NONE},    {"I8", 8, HARK_NONE},      {"I16", 16, HARK_NONE},
+    {"F16", 16, HARK_F16},     {"BF16", 16, HARK_BF16},   {"BOOL", 8, HARK_NONE},    {"I8", 8, HARK_I8},        {"I16", 16, HARK_NONE},
     {"U16", 16, HARK_NONE},    {"U32", 32, HARK_NONE},    {"U64", 64, HARK_NONE},    {"C64", 64, HARK_NONE},    {"F8_E4M3", 8, HARK_NONE},
     {"F8_E5M2", 8, HARK_NONE}, {"F8_E8M0", 8, HARK_NONE}, {"F6_E2M3", 6, HARK_NONE}, {"F6_E3M2", 6, HARK_NONE}, {"F4", 4, HARK_NONE},
 };

@@ -18,7 +18,7 @@
 typedef struct hark_stored_tensor {
   const char *name;
   const char *type_name; /* as in the file: "F32", "BF16"; static */
-  hark_type type;        /* HARK_NONE for types that hark does not compute with (I8, F8_E4M3, ...) */
+  hark_type type;        /* HARK_NONE for types that hark does not compute with (I16, F8_E4M3, ...) */
   int rank;
   int64_t shape[HARK_MAX_RANK];
   uint64_t offset; /* of its first byte in the file */

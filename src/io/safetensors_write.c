@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/half.h"
 #include "io/json_write.h"
-#include "io/number.h"
+#include "io/narrow.h"
 #include "io/safetensors.h"
 
 #define LENGTH_BYTES 8
@@ -109,15 +108,11 @@ static void print_header(hark_text *text, const hark_named_tensor *tensors, int6
 /* Rounds `count` numbers of f32 in `stage` to halves, in their place: each is written no later than it is read. */
 static hark_status round_part(hark_context *context, const char *path, const hark_named_tensor *named, int64_t at, int64_t count,
                               void *stage) {
-  char text[HARK_SHOWN_BYTES], number[HARK_NUMBER_BYTES];
   for (int64_t i = 0; i < count; i++) {
-    const char *const from = (const char *)stage + (size_t)i * sizeof(float);
+    const hark_narrowing to = {.path = path, .name = named->name, .type = named->stored, .first = at + i};
     float value;
-    memcpy(&value, from, sizeof value);
-    if (hark_half_from_f32(named->stored, &value, 1, (char *)stage + (size_t)i * sizeof(uint16_t)) < 0) continue;
-    return hark_fail(context, HARK_NOT_FINITE, "%s: tensor \"%s\": element %" PRId64 " is %s, and the largest number of %s is %s", path,
-                     hark_text_shown(named->name, text), at + i, hark_number_print((double)value, number), hark_type_name(named->stored),
-                     named->stored == HARK_BF16 ? "3.39e38" : "65504");
+    memcpy(&value, (const char *)stage + (size_t)i * sizeof value, sizeof value);
+    HARK_TRY(hark_narrow(context, &to, 1, 1, &value, (char *)stage + (size_t)i * sizeof(uint16_t), NULL));
   }
   return HARK_OK;
 }

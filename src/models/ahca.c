@@ -51,7 +51,8 @@ static double slot_deviation(const hark_network_config *config) {
 
 hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows, int64_t width,
                                     double deviation, hark_parameter_id *out) {
-  const hark_parameter_spec spec = {.rank = 2, .shape = {rows, width}, .initial = HARK_INITIAL_NORMAL, .value = deviation, .decays = true};
+  const hark_parameter_spec spec = {
+      .rank = 2, .shape = {rows, width}, .initial = HARK_INITIAL_NORMAL, .value = deviation, .decays = true, .compact = true};
   return hark_parameters_add(context, &network->parameters, &spec, out, "%s.weight", name);
 }
 
@@ -143,7 +144,8 @@ static hark_status declare_compressor(hark_context *context, hark_network *netwo
 static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
   const bool compressed = network->config.ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED; /* which keeps the size of elements */
   const int64_t width = compressed ? hark_ahca_sizes_of(&network->config).primary_width : network->config.width;
-  const hark_parameter_spec weight = {.rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true};
+  const hark_parameter_spec weight = {
+      .rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true, .compact = true};
   const hark_parameter_spec bias = {
       .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = content_deviation(&network->config)};
   static const char *const names[] = {"boundary.query", "boundary.key"};
@@ -233,7 +235,8 @@ static hark_status declare(hark_context *context, hark_network *network) {
                                       .shape = {config->vocabulary, config->width},
                                       .initial = HARK_INITIAL_NORMAL,
                                       .value = content_deviation(config),
-                                      .decays = true};
+                                      .decays = true,
+                                      .compact = true};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *network->ahca, &memory));
   network->ahca = memory;

@@ -15,9 +15,7 @@ hark_status hark_ahca_apply_one(const hark_ahca_pass *p, const hark_operator *op
 }
 
 hark_status hark_ahca_look_up(const hark_ahca_pass *p, hark_parameter_id table, hark_value ids, hark_value *out) {
-  hark_value inputs[] = {ids, 0};
-  HARK_TRY(hark_forward_parameter(p->forward, table, &inputs[1]));
-  return hark_ahca_apply(p, &hark_op_embedding, NULL, 2, inputs, out);
+  return hark_embedding_apply(p->forward, table, ids, out);
 }
 
 hark_status hark_ahca_add_table(const hark_ahca_pass *p, hark_parameter_id table, hark_value ids, hark_value *x) {

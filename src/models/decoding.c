@@ -24,42 +24,14 @@
 #include "core/checksum.h"
 #include "core/overlap.h"
 #include "core/structs.h"
-#include "models/model.h"
+#include "models/decoding.h"
 #include "models/sampling.h"
-
-/* Tokens per pass of a prefill: enough rows for fast products, few enough for little memory. */
-#define PREFILL_TOKENS 128
 
 /* Limit on lengths. Counts of tokens are then far from overflow. */
 #define MAXIMUM_CAPACITY ((int64_t)1 << 40)
 
 #define SAVED_VERSION 3
 static const char saved_magic[8] = {'h', 'a', 'r', 'k', 'r', 'e', 'a', 'd'};
-
-struct hark_decoding {
-  hark_context *context;
-  const hark_model *model;
-  hark_arena arena;
-  void *block; /* from the context, or NULL */
-  size_t block_bytes;
-  hark_tape *tape;
-  hark_attention_plan **prefill_plans, **step_plans;
-  hark_attention_cache *caches; /* one per layer */
-  hark_tensor *log_kernels;     /* [layers]: tables of the positional kernel for `capacity` tokens, or means of tables; NULL: no kernel */
-  hark_tensor table;            /* the table whose means are computed, or absent */
-  hark_tensor table_workspace;  /* for filling one of them */
-  hark_tensor tokens;           /* i32 [1, prefill] */
-  int32_t *history;             /* host, [capacity]: earlier tokens, if they may have to be read again; else NULL */
-  float *logits;                /* host */
-  void *candidates;
-  bool has_logits;
-  bool stale; /* caches do not contain exactly the first `length` tokens of the history */
-  int64_t capacity, length, prefill;
-  int64_t reach;                /* length of the text whose rotary rates the caches were made with */
-  hark_attention_report report; /* counts the pivots that kernel ridge attention corrected */
-  hark_cancel *cancel;
-  void *cancel_user;
-};
 
 static const hark_network_config *config_of(const hark_model *model) { return &model->network->config; }
 
@@ -85,19 +57,23 @@ static bool has_history(const hark_decoding *decoding) {
 
 /* ---- making ---- */
 
+hark_forward hark_decoding_forward(hark_decoding *decoding, hark_tape *tape, int64_t first, int64_t count) {
+  return (hark_forward){.tape = tape,
+                        .parameters = &decoding->model->network->parameters,
+                        .first_position = first,
+                        .reach = decoding->reach,
+                        .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
+                        .caches = decoding->caches,
+                        .cancel = decoding->cancel,
+                        .cancel_user = decoding->cancel_user,
+                        .log_kernels = decoding->log_kernels,
+                        .report = &decoding->report};
+}
+
 static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t count, hark_value *logits) {
   hark_tape_reset(decoding->tape);
   hark_tape_set_recording(decoding->tape, false);
-  const hark_forward forward = {.tape = decoding->tape,
-                                .parameters = &decoding->model->network->parameters,
-                                .first_position = first,
-                                .reach = decoding->reach,
-                                .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
-                                .caches = decoding->caches,
-                                .cancel = decoding->cancel,
-                                .cancel_user = decoding->cancel_user,
-                                .log_kernels = decoding->log_kernels,
-                                .report = &decoding->report};
+  const hark_forward forward = hark_decoding_forward(decoding, decoding->tape, first, count);
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
   rows.shape[1] = count;
@@ -276,8 +252,8 @@ static void release_parts(hark_decoding *decoding) {
   hark_release(context, decoding->candidates, hark_sampling_scratch_bytes(vocabulary));
 }
 
-static hark_status take_options(hark_context *context, const hark_model *model, const hark_decoding_options *given,
-                                hark_decoding_options *out) {
+hark_status hark_decoding_take_options(hark_context *context, const hark_model *model, const hark_decoding_options *given,
+                                       hark_decoding_options *out) {
   *out = (hark_decoding_options){.struct_size = sizeof *out};
   HARK_TRY(hark_model_check_decoder(context, "decoding", model));
   if (given != NULL) HARK_TRY(hark_take_struct(context, "hark_decoding_options", given, HARK_LEAST_DECODING_OPTIONS, out, sizeof *out));
@@ -295,8 +271,16 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
 
 static hark_decoding begin(hark_context *context, const hark_model *model, const hark_decoding_options *options) {
   return (hark_decoding){
-      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
+      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, HARK_PREFILL_TOKENS)};
 }
+
+hark_status hark_decoding_describe(hark_context *context, const hark_model *model, const hark_decoding_options *options,
+                                   hark_decoding *out) {
+  *out = begin(context, model, options);
+  return make_small(out);
+}
+
+void hark_decoding_close(hark_decoding *decoding) { release_parts(decoding); }
 
 /* The size of the block, which begins on HARK_ALIGNMENT. */
 static hark_status measure(hark_context *context, const hark_model *model, const hark_decoding_options *options, size_t *bytes) {
@@ -315,7 +299,7 @@ static hark_status measure(hark_context *context, const hark_model *model, const
 hark_status hark_decoding_size(hark_context *context, const hark_model *model, const hark_decoding_options *given, size_t *bytes) {
   hark_decoding_options options;
   *bytes = 0;
-  HARK_TRY(take_options(context, model, given, &options));
+  HARK_TRY(hark_decoding_take_options(context, model, given, &options));
   HARK_TRY(measure(context, model, &options, bytes));
   return hark_size_add(context, *bytes, HARK_ALIGNMENT - 1, bytes); /* the caller's block may begin anywhere */
 }
@@ -325,7 +309,7 @@ hark_status hark_decoding_create(hark_context *context, const hark_model *model,
   size_t bytes = 0, skipped = 0;
   void *block = NULL;
   *out = NULL;
-  HARK_TRY(take_options(context, model, given, &options));
+  HARK_TRY(hark_decoding_take_options(context, model, given, &options));
   HARK_TRY(measure(context, model, &options, &bytes));
   if (options.memory == NULL) {
     HARK_TRY(hark_allocate(context, bytes, &block));
@@ -334,9 +318,10 @@ hark_status hark_decoding_create(hark_context *context, const hark_model *model,
     if (options.memory_bytes < skipped || options.memory_bytes - skipped < bytes)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes of memory, expected at least %zu", options.memory_bytes,
                        bytes + skipped);
-    const hark_tensor *weights = &model->network->parameters.weights;
-    HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights->data,
-                              (size_t)hark_tensor_count(weights) * hark_type_bytes(weights->type), false));
+    const hark_tensor *const weights[] = {&model->network->parameters.weights, &model->network->parameters.compact};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+      HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights[i]->data,
+                                (size_t)hark_tensor_count(weights[i]) * hark_type_bytes(weights[i]->type), false));
   }
   hark_decoding *decoding = block != NULL ? block : (void *)((char *)options.memory + skipped);
   *decoding = begin(context, model, &options);
@@ -382,7 +367,7 @@ static hark_status read_in(hark_decoding *decoding, const int32_t *tokens, int64
   return HARK_OK;
 }
 
-static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
+hark_status hark_decoding_prepare(hark_decoding *decoding, int64_t count) {
   hark_value logits = 0;
   const int64_t length = decoding->length, reach = length + count;
   if (length == 0) HARK_TRY(fill_tables(decoding));
@@ -393,23 +378,34 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
     HARK_TRY(read_in(decoding, decoding->history, length, &logits));
     decoding->stale = false;
   }
-  HARK_TRY(read_in(decoding, tokens, count, &logits));
+  return HARK_OK;
+}
+
+void hark_decoding_keep(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
   if (decoding->history != NULL) memcpy(decoding->history + decoding->length - count, tokens, (size_t)count * sizeof *tokens);
+}
+
+static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
+  hark_value logits = 0;
+  HARK_TRY(hark_decoding_prepare(decoding, count));
+  HARK_TRY(read_in(decoding, tokens, count, &logits));
+  hark_decoding_keep(decoding, tokens, count);
   return hark_tensor_read(decoding->context, hark_tape_tensor(decoding->tape, logits), decoding->logits);
 }
 
 /* Cuts to the first `length` tokens; a length of 0 needs no caches. Caches made with the rotary rates of a longer text become stale, even
  * if the next token would make the text long again: so the results are the same as after saving and restoring. */
-static void go_back(hark_decoding *decoding, int64_t length) {
+void hark_decoding_go_back(hark_decoding *decoding, int64_t length) {
   const bool same_rates = hark_rotary_same_rates(rotary_of(decoding), decoding->reach, length);
   decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0 || !same_rates);
   decoding->length = length;
 }
 
-hark_status hark_decoding_prefill(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
+bool hark_decoding_depends_on_length(const hark_decoding *decoding) { return hark_rotary_depends_on_length(rotary_of(decoding)); }
+
+hark_status hark_decoding_check_tokens(const hark_decoding *decoding, const int32_t *tokens, int64_t count) {
   hark_context *context = decoding->context;
   const int64_t before = decoding->length, vocabulary = config_of(decoding->model)->vocabulary;
-  decoding->has_logits = false;
   if (count < 1 || count > decoding->capacity - before)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %" PRId64 " tokens to read, expected 1 to %" PRId64, count,
                      decoding->capacity - before);
@@ -417,11 +413,19 @@ hark_status hark_decoding_prefill(hark_decoding *decoding, const int32_t *tokens
     if (tokens[i] < 0 || tokens[i] >= vocabulary)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: token %" PRId64 " is %" PRId32 ", expected 0 to %" PRId64, i, tokens[i],
                        vocabulary - 1);
+  return HARK_OK;
+}
+
+hark_status hark_decoding_prefill(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
+  hark_context *context = decoding->context;
+  const int64_t before = decoding->length;
+  decoding->has_logits = false;
+  HARK_TRY(hark_decoding_check_tokens(decoding, tokens, count));
   hark_arena_begin(context, &decoding->arena);
   const hark_status status = append(decoding, tokens, count);
   hark_arena_end(context, &decoding->arena);
   decoding->has_logits = status == HARK_OK;
-  if (status != HARK_OK) go_back(decoding, before);
+  if (status != HARK_OK) hark_decoding_go_back(decoding, before);
   return status;
 }
 
@@ -442,7 +446,7 @@ hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length) {
   if (length < 0 || length > decoding->length)
     return hark_fail(decoding->context, HARK_INVALID_ARGUMENT, "decoding: cannot cut %" PRId64 " tokens to %" PRId64, decoding->length,
                      length);
-  if (length < decoding->length) go_back(decoding, length);
+  if (length < decoding->length) hark_decoding_go_back(decoding, length);
   decoding->has_logits = false;
   return HARK_OK;
 }
@@ -600,7 +604,7 @@ hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, siz
   HARK_TRY(hark_check_apart(decoding->context, "saved decoding: the decoding and its bytes", decoding, decoding->arena.bytes, data, bytes,
                             false));
   HARK_TRY(check_saved(decoding, data, bytes, &header));
-  go_back(decoding, 0); /* until everything is restored */
+  hark_decoding_go_back(decoding, 0); /* until everything is restored */
   decoding->has_logits = false;
   hark_arena_begin(decoding->context, &decoding->arena);
   const hark_status status = take_saved(decoding, &header, (const char *)data + sizeof header);

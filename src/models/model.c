@@ -6,11 +6,12 @@
 
 #include "backend/backend.h"
 #include "core/checksum.h"
-#include "core/half.h"
+#include "core/compact.h"
 #include "core/overlap.h"
 #include "core/structs.h"
 #include "io/safetensors.h"
 #include "models/description.h"
+#include "models/matrices.h"
 #include "models/model_path.h"
 
 #define FORMAT_VERSION "1"
@@ -47,6 +48,17 @@ void hark_model_destroy(hark_context *context, hark_model **model_pointer) {
   hark_release(context, model, sizeof *model);
 }
 
+/* Adds the bytes of a tensor to *sum, part by part through `stage`. */
+static hark_status add_bytes(hark_context *context, const hark_tensor *tensor, void *stage, uint64_t *sum) {
+  const size_t total = tensor->type != HARK_NONE ? (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type) : 0;
+  for (size_t at = 0; at < total; at += STAGE_BYTES) {
+    const size_t bytes = total - at < STAGE_BYTES ? total - at : STAGE_BYTES;
+    HARK_TRY(hark_backend_read(context, stage, (const char *)tensor->data + at, bytes));
+    *sum = hark_checksum_block(*sum, stage, bytes);
+  }
+  return HARK_OK;
+}
+
 /* Over the description and the numbers of every parameter, which differ in order or shape only where the description does. */
 static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   const hark_parameters *parameters = &model->network->parameters;
@@ -60,13 +72,8 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   HARK_TRY(hark_allocate(context, STAGE_BYTES, &stage));
   hark_status status = HARK_OK;
   for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++) {
-    const hark_tensor *weight = &parameters->list[i].weight;
-    const size_t total = (size_t)parameters->list[i].count * hark_type_bytes(weight->type);
-    for (size_t at = 0; at < total && status == HARK_OK; at += STAGE_BYTES) {
-      const size_t bytes = total - at < STAGE_BYTES ? total - at : STAGE_BYTES;
-      status = hark_backend_read(context, stage, (const char *)weight->data + at, bytes);
-      if (status == HARK_OK) sum = hark_checksum_block(sum, stage, bytes);
-    }
+    status = add_bytes(context, &parameters->list[i].weight, stage, &sum);
+    if (status == HARK_OK) status = add_bytes(context, &parameters->list[i].scale, stage, &sum);
   }
   hark_release(context, stage, STAGE_BYTES);
   model->fingerprint = sum;
@@ -148,19 +155,19 @@ static hark_status check_notes(hark_context *context, const char *name, const ha
 hark_status hark_model_check_weights(hark_context *context, const char *name, const hark_safetensors *file,
                                      const hark_parameters *parameters) {
   HARK_TRY(check_notes(context, name, file, parameters));
+  int64_t tensors = 0;
   for (int32_t i = 0; i < parameters->count; i++) {
-    const hark_status status = hark_safetensors_expect(context, file, parameters->list[i].name, &parameters->list[i].weight);
+    const hark_status status = hark_matrix_check(context, name, file, parameters, &parameters->list[i], &tensors);
     if (status != HARK_OK) return status == HARK_NOT_FOUND ? HARK_BAD_FILE : status;
   }
-  if (hark_safetensors_count(file) != parameters->count)
-    return hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId32, name, hark_safetensors_count(file),
-                     parameters->count);
+  if (hark_safetensors_count(file) != tensors)
+    return hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId64, name, hark_safetensors_count(file),
+                     tensors);
   return HARK_OK;
 }
 
-hark_status hark_model_read_weights(hark_context *context, const hark_safetensors *file, hark_parameters *parameters) {
-  for (int32_t i = 0; i < parameters->count; i++)
-    HARK_TRY(hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight));
+hark_status hark_model_read_weights(hark_context *context, const char *name, const hark_safetensors *file, hark_parameters *parameters) {
+  for (int32_t i = 0; i < parameters->count; i++) HARK_TRY(hark_matrix_read(context, name, file, &parameters->list[i]));
   return HARK_OK;
 }
 
@@ -185,14 +192,27 @@ static hark_status read_metadata(hark_context *context, const hark_safetensors *
   return HARK_OK;
 }
 
+/* Holds the matrices in the requested type, or else in those of the file (NULL: f32). */
+static hark_status hold(hark_context *context, const char *name, const hark_safetensors *file, hark_type matrices,
+                        hark_parameters *parameters) {
+  if (matrices == HARK_NONE) return file != NULL ? hark_matrices_hold_stored(context, name, file, parameters) : HARK_OK;
+  if (matrices != HARK_F32 && !hark_type_is_compact(matrices))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_model_options.matrices is %s, expected f32, bf16, f16 or i8",
+                     hark_type_name(matrices));
+  const hark_status status = hark_parameters_hold(context, parameters, matrices);
+  if (status != HARK_OK) hark_fail_prefix(context, "%s: ", name);
+  return status;
+}
+
 static hark_status fill(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options,
                         hark_model *model) {
   HARK_TRY(read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options));
   hark_parameters *parameters = &model->network->parameters;
   HARK_TRY(hark_model_check_weights(context, name, file, parameters));
+  HARK_TRY(hold(context, name, file, options->matrices, parameters));
   HARK_TRY(hark_parameters_finish(context, parameters, false));
-  HARK_TRY(hark_model_read_weights(context, file, parameters));
+  HARK_TRY(hark_model_read_weights(context, name, file, parameters));
   return take_fingerprint(context, model);
 }
 
@@ -254,6 +274,7 @@ static hark_status initialise(hark_context *context, hark_model *model, hark_mod
   if (status == HARK_OK) status = declare(context, model, name, options);
   hark_release(context, bytes_vocabulary, bytes);
   HARK_TRY(status);
+  HARK_TRY(hold(context, name, NULL, options->matrices, &model->network->parameters));
   HARK_TRY(hark_parameters_finish(context, &model->network->parameters, false));
   HARK_TRY(hark_parameters_initialise(context, &model->network->parameters, seed));
   return take_fingerprint(context, model);
@@ -291,14 +312,8 @@ hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_m
 hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
                              hark_type matrices, hark_file_summary *summary) {
   const hark_parameters *parameters = &network->parameters;
-  const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, bytes, &memory));
-  hark_named_tensor *tensors = memory;
-  for (int32_t i = 0; i < parameters->count; i++)
-    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name,
-                                     .tensor = &parameters->list[i].weight,
-                                     .stored = parameters->list[i].spec.decays ? matrices : HARK_NONE};
+  hark_matrices_to_write write;
+  HARK_TRY(hark_matrices_to_write_open(context, path, parameters, matrices, &write));
   hark_text description = hark_text_empty(context);
   hark_description_print(&network->config, &description);
   enum { FIXED_ENTRIES = 4 };
@@ -310,9 +325,9 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
       metadata[entries++] = (hark_metadata_entry){parameters->notes[i].key, parameters->notes[i].text};
   if (vocabulary != NULL) metadata[entries++] = (hark_metadata_entry){HARK_VOCABULARY_KEY, vocabulary};
   hark_status status = description.status;
-  if (status == HARK_OK) status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, entries, summary);
+  if (status == HARK_OK) status = hark_safetensors_write(context, path, write.tensors, write.count, metadata, entries, summary);
   hark_text_free(&description);
-  hark_release(context, memory, bytes);
+  hark_matrices_to_write_close(context, &write);
   return status;
 }
 
@@ -343,8 +358,8 @@ hark_status hark_model_save_with(hark_context *context, const hark_model *model,
   hark_model_save_options options = {.struct_size = sizeof options};
   if (given != NULL)
     HARK_TRY(hark_take_struct(context, "hark_model_save_options", given, HARK_LEAST_MODEL_SAVE_OPTIONS, &options, sizeof options));
-  if (options.matrices != HARK_NONE && options.matrices != HARK_F32 && !hark_type_is_half(options.matrices))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_model_save_options.matrices is %s, expected f32, bf16 or f16",
+  if (options.matrices != HARK_NONE && options.matrices != HARK_F32 && !hark_type_is_compact(options.matrices))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_model_save_options.matrices is %s, expected f32, bf16, f16 or i8",
                      hark_type_name(options.matrices));
   return save(context, model, path, options.matrices);
 }
@@ -367,7 +382,8 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .bytes = model->bytes,
                                 .fingerprint = model->fingerprint,
                                 .architecture = model->network->architecture->name,
-                                .begin = config->sentences ? HARK_TOKEN_BEGIN : 0};
+                                .begin = config->sentences ? HARK_TOKEN_BEGIN : 0,
+                                .matrices = hark_matrices_type(&model->network->parameters)};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 

@@ -41,10 +41,11 @@ HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);
 
 /* Refuses a file of weights whose notes or tensors (names, types, shapes) are not exactly those of the model, before anything is read.
- * `name` names the file in messages. Errors: HARK_BAD_FILE. */
+ * Matrices may have other types (matrices.h). `name` names the file in messages. Errors: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_model_check_weights(hark_context *context, const char *name, const hark_safetensors *file,
                                                      const hark_parameters *parameters);
-/* Reads the weights into allocated memory. Errors: those of files. */
-HARK_MUST_CHECK hark_status hark_model_read_weights(hark_context *context, const hark_safetensors *file, hark_parameters *parameters);
+/* Reads the weights into allocated memory, rounded to the types in which they are held. Errors: HARK_NOT_FINITE, those of files. */
+HARK_MUST_CHECK hark_status hark_model_read_weights(hark_context *context, const char *name, const hark_safetensors *file,
+                                                    hark_parameters *parameters);
 
 #endif

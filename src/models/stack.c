@@ -105,9 +105,11 @@ static hark_status declare_parts(hark_context *context, hark_network *network) {
                                 .shape = {config->vocabulary, config->width},
                                 .initial = HARK_INITIAL_NORMAL,
                                 .value = HARK_INITIAL_DEVIATION,
-                                .decays = true};
+                                .decays = true,
+                                .compact = true};
   hark_parameter_spec positions = tokens;
   positions.shape[0] = config->context;
+  positions.compact = false; /* read by position_embedding */
   if (config->embedding_deviation != 0) tokens.value = config->embedding_deviation;
   HARK_TRY(hark_parameters_add(context, parameters, &tokens, &network->token_table, "embedding.token.weight"));
   if (config->positions == HARK_POSITIONS_LEARNED)
@@ -316,12 +318,10 @@ static int64_t length_of(const hark_forward *forward, hark_value tokens) {
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                          hark_value *out) {
   const hark_network_config *config = &network->config;
-  hark_value inputs[2] = {tokens};
   if (config->positions == HARK_POSITIONS_LEARNED && length_of(forward, tokens) > config->context)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "learned positions end at the context of %" PRId64 " tokens, %" PRId64 " were given",
                      config->context, length_of(forward, tokens));
-  HARK_TRY(hark_forward_parameter(forward, network->token_table, &inputs[1]));
-  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_embedding, NULL, 2, inputs, 0, out));
+  HARK_TRY(hark_embedding_apply(forward, network->token_table, tokens, out));
   HARK_TRY(embed_positions(network, forward, out));
   return hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, out);
 }

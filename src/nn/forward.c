@@ -3,6 +3,8 @@
 
 #include <hark/experimental.h>
 
+#include "core/compact.h"
+
 hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
   *out = 0;
   if (id == 0) return HARK_OK;
@@ -18,6 +20,16 @@ hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark
 
 void hark_forward_operand_release(const hark_forward *forward, hark_value x, hark_value operand) {
   if (operand != x) hark_tape_release(forward->tape, operand);
+}
+
+bool hark_forward_is_compact(const hark_forward *forward, hark_parameter_id id) {
+  return hark_type_is_compact(hark_parameters_at(forward->parameters, id)->weight.type);
+}
+
+hark_status hark_forward_scale(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
+  const hark_tensor *scale = &hark_parameters_at(forward->parameters, id)->scale;
+  *out = 0;
+  return scale->type != HARK_NONE ? hark_tape_leaf(forward->tape, scale, NULL, out) : HARK_OK;
 }
 
 hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,

@@ -19,6 +19,19 @@ typedef struct hark_packing {
   int64_t longest;              /* tokens of the longest sequence */
 } hark_packing;
 
+/* A decoding whose tokens are in a pass with those of others: rows [first, first + count) of [1, T]. */
+typedef struct hark_forward_member {
+  const struct hark_forward *forward; /* its caches, plans, tables and position; the tape is that of the pass */
+  int64_t first, count;
+} hark_forward_member;
+
+/* The decodings of a pass over [1, T] tokens, which cover its rows in their order. */
+typedef struct hark_forward_group {
+  const hark_forward_member *members;
+  int64_t count;
+  const hark_tensor *mixed; /* f32 [T, width of attention]: memory for what the members' attention gives; data NULL in a shape-only run */
+} hark_forward_group;
+
 typedef struct hark_forward {
   hark_tape *tape;
   const hark_parameters *parameters;
@@ -39,6 +52,8 @@ typedef struct hark_forward {
   const hark_tensor *log_kernels;
   hark_attention_observer *observe; /* receives the inputs of every layer's attention; may be NULL */
   void *observe_user;
+  const hark_forward_group
+      *group;                    /* NULL: the pass is one text, or a batch; else `packing` has the positions, and each member its caches */
   hark_attention_report *report; /* of kernel ridge attention: counts the pivots that forwards corrected; may be NULL */
 } hark_forward;
 
@@ -53,6 +68,10 @@ static inline bool hark_forward_rounds(const hark_forward *forward) {
 HARK_MUST_CHECK hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark_value *operand);
 /* Releases the operand unless it is x. */
 void hark_forward_operand_release(const hark_forward *forward, hark_value x, hark_value operand);
+/* Whether the parameter is held in bf16, f16 or i8. */
+bool hark_forward_is_compact(const hark_forward *forward, hark_parameter_id id);
+/* The scales of its rows on the tape; 0 for a parameter that has none. */
+HARK_MUST_CHECK hark_status hark_forward_scale(const hark_forward *forward, hark_parameter_id id, hark_value *out);
 
 /* Places of dropout in a model: each has its own random numbers. */
 typedef enum hark_dropout_place {

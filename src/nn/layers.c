@@ -6,8 +6,12 @@
 hark_status hark_linear_declare(hark_context *context, hark_parameters *parameters, int64_t in, int64_t out, bool bias, double deviation,
                                 const char *prefix, hark_linear *layer) {
   *layer = (hark_linear){0};
-  const hark_parameter_spec weight = {
-      .rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = hark_deviation_for(deviation, in, out), .decays = true};
+  const hark_parameter_spec weight = {.rank = 2,
+                                      .shape = {out, in},
+                                      .initial = HARK_INITIAL_NORMAL,
+                                      .value = hark_deviation_for(deviation, in, out),
+                                      .decays = true,
+                                      .compact = true};
   HARK_TRY(hark_parameters_add(context, parameters, &weight, &layer->weight, "%s.weight", prefix));
   if (!bias) return HARK_OK;
   const hark_parameter_spec offset = {.rank = 1, .shape = {out}, .initial = HARK_INITIAL_ZERO};
@@ -27,11 +31,24 @@ static hark_status apply_rounded(const hark_forward *forward, const hark_linear 
 }
 
 hark_status hark_linear_apply(const hark_forward *forward, const hark_linear *layer, hark_value x, hark_value *out) {
-  hark_value inputs[3] = {x};
+  hark_value inputs[4] = {x};
   if (hark_forward_rounds(forward)) return apply_rounded(forward, layer, x, out);
   HARK_TRY(hark_forward_parameter(forward, layer->weight, &inputs[1]));
+  if (hark_forward_is_compact(forward, layer->weight)) {
+    HARK_TRY(hark_forward_scale(forward, layer->weight, &inputs[2]));
+    HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[3]));
+    return hark_tape_apply(forward->tape, &hark_op_linear_compact, NULL, 4, inputs, 0, out);
+  }
   HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
   return hark_tape_apply(forward->tape, &hark_op_linear, NULL, 3, inputs, 0, out);
+}
+
+hark_status hark_embedding_apply(const hark_forward *forward, hark_parameter_id table, hark_value ids, hark_value *out) {
+  hark_value inputs[3] = {ids};
+  HARK_TRY(hark_forward_parameter(forward, table, &inputs[1]));
+  if (!hark_forward_is_compact(forward, table)) return hark_tape_apply(forward->tape, &hark_op_embedding, NULL, 2, inputs, 0, out);
+  HARK_TRY(hark_forward_scale(forward, table, &inputs[2]));
+  return hark_tape_apply(forward->tape, &hark_op_embedding_compact, NULL, 3, inputs, 0, out);
 }
 
 hark_status hark_norm_declare(hark_context *context, hark_parameters *parameters, hark_norm kind, double epsilon, int64_t features,

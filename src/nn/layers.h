@@ -25,6 +25,9 @@ HARK_MUST_CHECK hark_status hark_linear_declare(hark_context *context, hark_para
                                                 double deviation, const char *prefix, hark_linear *layer);
 HARK_MUST_CHECK hark_status hark_linear_apply(const hark_forward *forward, const hark_linear *layer, hark_value x, hark_value *out);
 
+/* out[n, :] = table[ids[n], :]; ids i32 of any shape. */
+HARK_MUST_CHECK hark_status hark_embedding_apply(const hark_forward *forward, hark_parameter_id table, hark_value ids, hark_value *out);
+
 /* Layer norm or RMS norm over the features. */
 typedef struct hark_norm_layer {
   hark_norm kind;

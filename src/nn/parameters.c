@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/parameters_compact.h"
+
 /* Every parameter begins on a cache line in f32. */
 #define ALIGN_ELEMENTS 16
 #define INITIAL_ELEMENTS 16384 /* number of initial values made at once on the host */
@@ -17,6 +19,7 @@ void hark_parameters_close(hark_context *context, hark_parameters *parameters) {
   hark_tensor_destroy(context, &parameters->weights);
   hark_tensor_destroy(context, &parameters->halves);
   hark_tensor_destroy(context, &parameters->gradients);
+  hark_tensor_destroy(context, &parameters->compact);
   hark_release(context, parameters->list, (size_t)parameters->capacity * sizeof *parameters->list);
   hark_release(context, parameters->projection, parameters->projection_bytes);
   hark_parameters_open(parameters, parameters->type);
@@ -81,7 +84,7 @@ hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *para
     const int64_t first = end;
     for (int32_t i = 0; i < parameters->count; i++) {
       hark_parameter *parameter = &parameters->list[i];
-      if (parameter->spec.decays != decays || parameter->spec.rate != rate) continue;
+      if (parameter->spec.decays != decays || parameter->spec.rate != rate || hark_type_is_compact(parameter->weight.type)) continue;
       parameter->first = end;
       end += hark_ceil_div(parameter->count, ALIGN_ELEMENTS) * ALIGN_ELEMENTS;
     }
@@ -90,6 +93,7 @@ hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *para
           (hark_parameter_group){.first = first, .count = end - first, .decays = decays, .rate = rate};
   }
   HARK_TRY(hark_tensor_describe(context, parameters->type, 1, &end, &parameters->weights));
+  HARK_TRY(hark_parameters_lay_out_compact(context, parameters, training));
   if (!training) return HARK_OK;
   parameters->gradients = parameters->weights;
   for (int32_t i = 0; i < parameters->count; i++) parameters->list[i].gradient = parameters->list[i].weight;
@@ -149,10 +153,11 @@ hark_status hark_parameters_finish(hark_context *context, hark_parameters *param
   const size_t element = hark_type_bytes(parameters->type);
   for (int32_t i = 0; i < parameters->count; i++) {
     hark_parameter *parameter = &parameters->list[i];
+    if (hark_type_is_compact(parameter->weight.type)) continue;
     parameter->weight.data = (char *)parameters->weights.data + (size_t)parameter->first * element;
     if (training) parameter->gradient.data = (char *)parameters->gradients.data + (size_t)parameter->first * element;
   }
-  return HARK_OK;
+  return hark_parameters_allocate_compact(context, parameters);
 }
 
 hark_status hark_parameters_add_halves(hark_context *context, hark_parameters *parameters, bool memory) {
@@ -201,9 +206,8 @@ static uint32_t name_hash(const char *name) {
 
 static bool is_diagonal(const hark_parameter_spec *spec, int64_t place) { return place / spec->shape[1] == place % spec->shape[1]; }
 
-/* Sets elements [first, first + count) of a parameter; `host` has room for them in f64. */
-static hark_status initialise_part(hark_context *context, hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count,
-                                   double *values, void *host) {
+/* Writes the initial values [first, first + count) of a parameter to `host`, in f64 or f32; `values` has room for them. */
+static void initial_part(const hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count, double *values, void *host) {
   const hark_random_stream stream = {.seed = seed,
                                      .layer_purpose = hark_random_layer_purpose(name_hash(parameter->name), HARK_RANDOM_INITIAL)};
   const hark_parameter_spec *spec = &parameter->spec;
@@ -220,10 +224,30 @@ static hark_status initialise_part(hark_context *context, hark_parameter *parame
     else
       ((float *)host)[i] = (float)value;
   }
+}
+
+/* Sets elements [first, first + count) of a parameter; `host` has room for them in f64. */
+static hark_status initialise_part(hark_context *context, hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count,
+                                   double *values, void *host) {
+  initial_part(parameter, seed, first, count, values, host);
   hark_tensor part;
   HARK_TRY(hark_tensor_describe(context, parameter->weight.type, 1, &count, &part));
   part.data = (char *)parameter->weight.data + (size_t)first * hark_type_bytes(part.type);
   return hark_tensor_write(context, &part, host);
+}
+
+/* The same for a parameter that is rounded: all of its numbers in f32 first. */
+static hark_status initialise_rounded(hark_context *context, hark_parameter *parameter, uint64_t seed, double *values) {
+  void *memory = NULL;
+  size_t bytes = 0;
+  HARK_TRY(hark_size_multiply(context, (size_t)parameter->count, sizeof(float), &bytes));
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  float *numbers = memory;
+  for (int64_t first = 0; first < parameter->count; first += INITIAL_ELEMENTS)
+    initial_part(parameter, seed, first, hark_min(INITIAL_ELEMENTS, parameter->count - first), values, numbers + first);
+  const hark_status status = hark_parameter_store(context, "initial weights", parameter, numbers);
+  hark_release(context, memory, bytes);
+  return status;
 }
 
 hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed) {
@@ -234,6 +258,10 @@ hark_status hark_parameters_initialise(hark_context *context, hark_parameters *p
   hark_status status = HARK_OK;
   for (int32_t i = 0; i < parameters->count; i++) {
     hark_parameter *parameter = &parameters->list[i];
+    if (hark_parameter_is_rounded(parameter)) {
+      if (status == HARK_OK) status = initialise_rounded(context, parameter, seed, values);
+      continue;
+    }
     for (int64_t first = 0; first < parameter->count && status == HARK_OK; first += INITIAL_ELEMENTS)
       status = initialise_part(context, parameter, seed, first, hark_min(INITIAL_ELEMENTS, parameter->count - first), values,
                                values + INITIAL_ELEMENTS);

@@ -1,4 +1,5 @@
-/* parameters.h - the learned numbers of a model: named, in one flat buffer, with their gradients in another.
+/* parameters.h - the learned numbers of a model: named, in one flat buffer, with their gradients in another. A model that is not trained
+ * may hold matrices in bf16, f16 or i8, in a third buffer (core/compact.h).
  *
  * Layers declare parameters; hark_parameters_finish() then lays them out. Parameters of one optimiser group are contiguous, so the
  * optimiser and sums over all gradients work on a few long vectors.
@@ -33,6 +34,7 @@ typedef struct hark_parameter_spec {
   double value; /* standard deviation of NORMAL, value of CONSTANT */
   bool decays;  /* a matrix that multiplies or a table of rows: has weight decay, may be stored in halves; not norms, biases, kernel
                    parameters */
+  bool compact; /* read by hark_linear_apply() and hark_embedding_apply() alone: may be held in bf16, f16 or i8 (parameters_compact.c) */
   hark_rate_kind rate;
   bool noted;            /* its numbers mean something else if the parameters' notes differ */
   const double *given;   /* values of GIVEN, borrowed until the parameters are initialised */
@@ -43,7 +45,9 @@ typedef struct hark_parameter {
   char name[HARK_PARAMETER_NAME_BYTES]; /* "blocks.0.attention.query.weight" */
   hark_parameter_spec spec;
   hark_tensor weight, gradient; /* views into the flat buffers; gradient absent without training */
-  int64_t first, count;         /* elements of the flat buffers */
+  hark_tensor scale;            /* of a weight of i8: f32 [rows]; otherwise absent */
+  hark_type rounded;            /* of a matrix in f32 that has the numbers of halves: their type; otherwise HARK_NONE */
+  int64_t first, count;         /* elements of the flat buffers; of a compact weight, the first byte of the compact buffer */
 } hark_parameter;
 
 typedef int32_t hark_parameter_id; /* 0: none */
@@ -71,7 +75,8 @@ typedef struct hark_parameters {
   hark_parameter_group groups[HARK_PARAMETER_GROUPS];
   int group_count;
   hark_tensor weights, gradients; /* flat, [elements] */
-  hark_tensor halves; /* bf16, [elements]: roundings of the weights (hark_parameters_round()); absent without products in bf16 */
+  hark_tensor halves;  /* bf16, [elements]: roundings of the weights (hark_parameters_round()); absent without products in bf16 */
+  hark_tensor compact; /* u8 [bytes]: weights of bf16, f16 and i8, with their scales; absent if there are none */
   hark_parameter_note notes[HARK_PARAMETER_NOTES];
   int note_count;
   void *projection; /* host memory for hark_parameters_project(); NULL: no parameter has a bound */
@@ -91,6 +96,24 @@ HARK_MUST_CHECK hark_status hark_parameters_lay_out(hark_context *context, hark_
 
 /* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a repeated name, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training);
+
+/* ---- compact weights: parameters_compact.c ---- */
+
+/* Before the parameter is laid out: it will be held in `type`, f32 or, if its spec allows it, bf16, f16 or i8.
+ * Errors: HARK_UNSUPPORTED (more columns than an i8 matrix can have). */
+HARK_MUST_CHECK hark_status hark_parameter_hold(hark_context *context, hark_parameter *parameter, hark_type type);
+/* The same for all parameters whose spec allows it. With halves the other matrices that decay are rounded and held in f32, so that all
+ * numbers are those of a file of halves. Errors: also HARK_UNSUPPORTED if no parameter can be i8. */
+HARK_MUST_CHECK hark_status hark_parameters_hold(hark_context *context, hark_parameters *parameters, hark_type type);
+/* Whether numbers must be stored with hark_parameter_store(): they are rounded. */
+bool hark_parameter_is_rounded(const hark_parameter *parameter);
+/* Sets the numbers of an allocated parameter, rounded to its type; `place` is where they come from, for messages. Errors: HARK_NOT_FINITE
+ * (a number that is not finite in the type), HARK_OUT_OF_MEMORY, those of the backend. */
+HARK_MUST_CHECK hark_status hark_parameter_store(hark_context *context, const char *place, hark_parameter *parameter, const float *numbers);
+/* Makes a parameter of the same numbers, held in `type`, with its own memory: its weight and its scale are the caller's to destroy, also
+ * after a failure. Errors: as hold and store. */
+HARK_MUST_CHECK hark_status hark_parameter_convert(hark_context *context, const char *place, const hark_parameter *from, hark_type type,
+                                                   hark_parameter *out);
 
 /* Sets initial values. They depend on the seed, the parameter's name and the place in it alone; parameters with bounds are then
  * projected. */

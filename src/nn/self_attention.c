@@ -319,6 +319,82 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
 
+enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* inputs of attention, as far as they are used */
+
+/* The attention of query, key, value and gate logits, which are consumed. `rows`: tokens of the pass. */
+static hark_status attend(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
+                          hark_value *inputs, hark_value log_kernel, hark_value *mixed) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_tape *tape = forward->tape;
+  if (forward->caches != NULL && hark_self_attention_has_record(spec)) return decode(forward, layer, inputs, mixed);
+  if (forward->caches != NULL) {
+    hark_attention_cache *cache = &forward->caches[layer->layer];
+    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
+    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
+    if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
+  }
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
+  const bool own_table = spec->positional && log_kernel == 0;
+  if (own_table && forward->log_kernels != NULL) {
+    HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
+  } else if (own_table) {
+    const int64_t length = forward->packing != NULL ? forward->packing->longest : forward->first_position + rows;
+    HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
+  }
+  if (spec->normalisation == HARK_NORMALISATION_CME) return apply_ridge(forward, layer, inputs, log_kernel, own_table, mixed);
+  inputs[LOG_KERNEL] = log_kernel;
+  const hark_attention_attributes attributes = {
+      .plan = forward->plans[layer->layer],
+      .segments = forward->packing != NULL ? forward->packing->segments : NULL,
+      .dropout = {.seed = forward->seed,
+                  .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
+                  .micro_step = forward->micro_step,
+                  .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
+  return hark_tape_apply(tape, &hark_op_attention, &attributes,
+                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+}
+
+/* Rows of a value [1, T, width] as a leaf; 0 stays 0. */
+static hark_status take_rows(const hark_forward *forward, const hark_forward_member *member, hark_value value, hark_value *out) {
+  *out = 0;
+  if (value == 0) return HARK_OK;
+  hark_tensor rows = *hark_tape_tensor(forward->tape, value);
+  rows.owned_bytes = 0;
+  rows.shape[1] = member->count;
+  if (rows.data != NULL) rows.data = (char *)rows.data + (size_t)(member->first * rows.shape[2]) * hark_type_bytes(rows.type);
+  return hark_tape_leaf(forward->tape, &rows, NULL, out);
+}
+
+/* The attention of one member, copied to its rows of the group's memory. */
+static hark_status attend_member(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                 const hark_forward_member *member, const hark_value *all) {
+  hark_value inputs[INPUTS] = {0}, mixed = 0;
+  for (int i = 0; i < ROWS; i++) HARK_TRY(take_rows(forward, member, all[i], &inputs[i]));
+  HARK_TRY(take_rows(forward, member, all[FORGET], &inputs[FORGET]));
+  HARK_TRY(attend(context, member->forward, layer, member->count, inputs, 0, &mixed));
+  const hark_tensor *rows = hark_tape_tensor(forward->tape, mixed);
+  const size_t row_bytes = (size_t)rows->shape[2] * hark_type_bytes(rows->type);
+  if (rows->data != NULL)
+    HARK_TRY(hark_backend_copy(context, (char *)forward->group->mixed->data + (size_t)member->first * row_bytes, rows->data,
+                               (size_t)member->count * row_bytes));
+  hark_tape_release(forward->tape, mixed);
+  return HARK_OK;
+}
+
+/* Each member attends to its own cache. */
+static hark_status attend_group(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *inputs,
+                                hark_value *mixed) {
+  const hark_forward_group *group = forward->group;
+  hark_tensor all = *hark_tape_tensor(forward->tape, inputs[QUERY]);
+  for (int64_t i = 0; i < group->count; i++) HARK_TRY(attend_member(context, forward, layer, &group->members[i], inputs));
+  for (int i = 0; i < ROWS; i++) hark_tape_release(forward->tape, inputs[i]);
+  if (inputs[FORGET] != 0) hark_tape_release(forward->tape, inputs[FORGET]);
+  all.owned_bytes = 0;
+  all.data = group->mixed->data;
+  return hark_tape_leaf(forward->tape, &all, NULL, mixed);
+}
+
 static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value rates = 0;
@@ -346,41 +422,16 @@ hark_status hark_self_attention_mix(hark_context *context, const hark_forward *f
                                     const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
-  enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the operator's, as far as they are used */
   hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
-  const int64_t length =
-      forward->packing != NULL ? forward->packing->longest : forward->first_position + hark_tape_tensor(tape, inputs[QUERY])->shape[1];
+  const int64_t rows = hark_tape_tensor(tape, inputs[QUERY])->shape[1];
   if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
   if (forward->observe != NULL)
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
-  if (forward->caches != NULL && hark_self_attention_has_record(spec)) return decode(forward, layer, inputs, mixed);
-  if (forward->caches != NULL) {
-    hark_attention_cache *cache = &forward->caches[layer->layer];
-    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
-    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
-    if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
-  }
-  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
-  const bool own_table = spec->positional && log_kernel == 0;
-  if (own_table && forward->log_kernels != NULL)
-    HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
-  else if (own_table)
-    HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
-  if (spec->normalisation == HARK_NORMALISATION_CME) return apply_ridge(forward, layer, inputs, log_kernel, own_table, mixed);
-  inputs[LOG_KERNEL] = log_kernel;
-  const hark_attention_attributes attributes = {
-      .plan = forward->plans[layer->layer],
-      .segments = forward->packing != NULL ? forward->packing->segments : NULL,
-      .dropout = {.seed = forward->seed,
-                  .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
-                  .micro_step = forward->micro_step,
-                  .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
-  return hark_tape_apply(tape, &hark_op_attention, &attributes,
-                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+  if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);
+  return attend(context, forward, layer, rows, inputs, log_kernel, mixed);
 }
 
 hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed, hark_value *out) {

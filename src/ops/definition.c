@@ -86,6 +86,18 @@ hark_status hark_check_same_shape(hark_context *context, const hark_operator *op
                    hark_shape_text(a, text_a, sizeof text_a), name_b, hark_shape_text(b, text_b, sizeof text_b));
 }
 
+hark_status hark_check_ids(hark_context *context, const hark_operator *op, const hark_tensor *ids, int64_t vocabulary) {
+  const int32_t *id = ids->data;
+  const int64_t count = hark_tensor_count(ids);
+  for (int64_t n = 0; n < count; n++) {
+    if (id[n] < 0 || id[n] >= vocabulary) {
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: id %" PRId64 " is %" PRId32 ", expected 0 to %" PRId64, op->name, n, id[n],
+                       vocabulary - 1);
+    }
+  }
+  return HARK_OK;
+}
+
 hark_status hark_partials_bytes(hark_context *context, int64_t length, size_t *out) {
   return hark_size_multiply(context, (size_t)length, HARK_DEFINITION_PARTIALS * sizeof(double), out);
 }

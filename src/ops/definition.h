@@ -130,6 +130,9 @@ HARK_MUST_CHECK hark_status hark_check_shape(hark_context *context, const hark_o
 HARK_MUST_CHECK hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,
                                                   const char *name_b, const hark_tensor *b);
 
+/* Refuses ids i32 outside [0, vocabulary). Errors: HARK_INVALID_ARGUMENT. */
+HARK_MUST_CHECK hark_status hark_check_ids(hark_context *context, const hark_operator *op, const hark_tensor *ids, int64_t vocabulary);
+
 /* Bytes of HARK_DEFINITION_PARTIALS vectors of `length` doubles. Errors: HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_partials_bytes(hark_context *context, int64_t length, size_t *out);
 

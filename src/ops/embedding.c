@@ -22,18 +22,6 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_places_bytes(context, table->shape[0], hark_tensor_count(ids), &out->backward_workspace);
 }
 
-static hark_status check_ids(hark_context *context, const hark_tensor *ids, int64_t vocabulary) {
-  const int32_t *id = ids->data;
-  const int64_t count = hark_tensor_count(ids);
-  for (int64_t n = 0; n < count; n++) {
-    if (id[n] < 0 || id[n] >= vocabulary) {
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "embedding: id %" PRId64 " is %" PRId32 ", expected 0 to %" PRId64, n, id[n],
-                       vocabulary - 1);
-    }
-  }
-  return HARK_OK;
-}
-
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int32_t *id = call->inputs[INPUT_IDS].data;
   const hark_tensor *table = &call->inputs[INPUT_TABLE];
@@ -46,7 +34,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
 
 static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_tensor *table = &call->inputs[INPUT_TABLE], *ids = &call->inputs[INPUT_IDS];
-  HARK_TRY(check_ids(context, ids, table->shape[0]));
+  HARK_TRY(hark_check_ids(context, call->op, ids, table->shape[0]));
   if (table->shape[1] > 0) hark_range_for(context, call, hark_tensor_count(ids), hark_row_grain(table->shape[1]), forward_rows);
   return HARK_OK;
 }
@@ -70,7 +58,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_TABLE])) return HARK_OK;
   const hark_tensor *gradient = &call->input_gradients[INPUT_TABLE], *ids = &call->inputs[INPUT_IDS];
   const int64_t vocabulary = gradient->shape[0], width = gradient->shape[1], count = hark_tensor_count(ids);
-  HARK_TRY(check_ids(context, ids, vocabulary));
+  HARK_TRY(hark_check_ids(context, call->op, ids, vocabulary));
   (void)hark_places_make(ids->data, count, vocabulary, call->workspace);
   hark_range_for(context, call, vocabulary, hark_row_grain(width), backward_rows);
   return HARK_OK;

@@ -469,7 +469,7 @@ hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
   hark_status status = hark_model_check_weights(context, path, file, parameters);
-  if (status == HARK_OK) status = hark_model_read_weights(context, file, parameters);
+  if (status == HARK_OK) status = hark_model_read_weights(context, path, file, parameters);
   hark_safetensors_close(context, &file);
   return status;
 }

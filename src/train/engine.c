@@ -316,6 +316,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
                      engine->network->architecture->name);
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
+  if (engine->matrices != HARK_NONE) HARK_TRY(hark_parameters_hold(context, &engine->network->parameters, engine->matrices));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
   HARK_TRY(add_halves(context, engine, memory));
   const hark_pass_sizes sizes = pass_sizes(engine);
@@ -339,8 +340,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   return memory ? hark_tape_reserve(engine->tape) : HARK_OK;
 }
 
-static hark_status make(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training, bool memory_too,
-                        hark_engine **out) {
+static hark_status make(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training, hark_type matrices,
+                        bool memory_too, hark_engine **out) {
   *out = NULL;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_engine), &memory));
@@ -348,6 +349,7 @@ static hark_status make(hark_context *context, const hark_config *config, const 
   engine->config = config;
   engine->task = *task;
   engine->training = training;
+  engine->matrices = matrices;
   const hark_status status = build(context, engine, memory_too);
   if (status != HARK_OK) {
     hark_engine_destroy(context, &engine);
@@ -359,12 +361,17 @@ static hark_status make(hark_context *context, const hark_config *config, const 
 
 hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, hark_engine **out) {
   const hark_learning_task task = {.vocabulary = vocabulary};
-  return make(context, config, &task, training, true, out);
+  return make(context, config, &task, training, HARK_NONE, true, out);
 }
 
 hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
                                    hark_engine **out) {
-  return make(context, config, task, training, true, out);
+  return make(context, config, task, training, HARK_NONE, true, out);
+}
+
+hark_status hark_engine_create_to_measure(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                          hark_type matrices, hark_engine **out) {
+  return make(context, config, task, false, matrices, true, out);
 }
 
 hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
@@ -376,7 +383,7 @@ hark_status hark_engine_estimate(hark_context *context, const hark_config *confi
 hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
                                      hark_engine_memory *memory, int64_t *parameters, int64_t *tensors) {
   hark_engine *engine = NULL;
-  HARK_TRY(make(context, config, task, training, false, &engine));
+  HARK_TRY(make(context, config, task, training, HARK_NONE, false, &engine));
   *memory = hark_engine_memory_of(engine);
   *parameters = hark_parameters_total(&engine->network->parameters);
   *tensors = engine->network->parameters.count;

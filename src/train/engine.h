@@ -60,6 +60,7 @@ typedef struct hark_engine {
   hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; the term of smoothing is the smoothed loss */
   double extra_operations;                  /* of the last pass, only for metrics */
   bool training;
+  hark_type matrices; /* in which the network holds them; HARK_NONE: f32 */
 } hark_engine;
 
 /* The network's configuration: that of the run, with what the data determine. */
@@ -75,6 +76,10 @@ HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark
 /* The same for any task. Batches of examples are packed, of at most train.batch examples. */
 HARK_MUST_CHECK hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
                                                    bool training, hark_engine **out);
+/* The same for measuring only, with matrices held in `matrices`: HARK_F32, HARK_BF16, HARK_F16 or HARK_I8. Errors: also those of
+ * hark_parameters_hold(). */
+HARK_MUST_CHECK hark_status hark_engine_create_to_measure(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                          hark_type matrices, hark_engine **out);
 void hark_engine_destroy(hark_context *context, hark_engine **engine);
 
 /* Bytes by use. */

@@ -309,6 +309,8 @@ static void a_run_becomes_one_file(void **state) {
                                       "generate m.safetensors -p the -n 30 --seed 7", "generate folder -p the -n 30 --seed 7",
                                       "generate run -p the -n 30 --seed 7"};
   expect("train --data text.txt --out run --steps 4 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  expect("eval run --weights int8 --json", HARK_EXIT_DONE, "\"exchanged\": {\"weights\": \"int8\"}", "");
+  expect("eval run --weights bf16", HARK_EXIT_DONE, "exchanged: \"weights\": \"bf16\"", "");
   expect("export run --output m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
   json_decref(command_json(&output));
   size_t bytes;
@@ -337,7 +339,23 @@ static void a_run_becomes_one_file(void **state) {
   free(test_file_read(test_path(folder, "half.safetensors"), &of_halves));
   assert_true(of_halves < bytes);
   expect("generate half.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
-  expect_error("export run --output half.safetensors --type f8", HARK_EXIT_USAGE, "expected one of f32, bf16, f16");
+  expect("export run --output small.safetensors --type int8", HARK_EXIT_DONE, "small.safetensors: ", "");
+  size_t of_integers;
+  free(test_file_read(test_path(folder, "small.safetensors"), &of_integers));
+  assert_true(of_integers < of_halves);
+  expect("info small.safetensors", HARK_EXIT_DONE, "  I8 ", "");
+  static const char *const same[] = {"small.safetensors", "run --weights int8", "small.safetensors --weights int8"};
+  for (int i = 0; i < 3; i++) { /* chosen at load or by the file */
+    char line[128];
+    snprintf(line, sizeof line, "generate %s --prompt the -n 20 --temperature 0", same[i]);
+    expect(line, HARK_EXIT_DONE, "the", "");
+    if (i == 0) text = strdup(out);
+    assert_string_equal(out, text);
+  }
+  free(text);
+  expect("generate small.safetensors --prompt the -n 5 --weights f32", HARK_EXIT_DONE, "the", "");
+  expect_error("generate run --weights i8", HARK_EXIT_USAGE, "expected one of file, f32, bf16, f16, int8");
+  expect_error("export run --output half.safetensors --type f8", HARK_EXIT_USAGE, "expected one of f32, bf16, f16, int8");
   expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
   expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
   expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");

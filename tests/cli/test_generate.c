@@ -127,8 +127,39 @@ static void sentences_are_alike(void **state) {
   }
 }
 
+/* Text n of several is the text of seed + n alone, also where texts are longer than the context, or end at different places. */
+static void texts_together_are_those_alone(void **state) {
+  (void)state;
+  static const char *const options[] = {"-n 3", "-n 14", "-n 14 --stop e", "-n 6 --weights int8", "-n 14 --weights bf16"};
+  static const char *const models[] = {"rotary", "kernel", "levels", "learned", "sentences"};
+  for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+    for (size_t o = 0; o < sizeof options / sizeof *options; o++) {
+      char line[256];
+      (void)snprintf(line, sizeof line, "generate %s --prompt the --json --seed 5 --sequences 4 %s", models[m], options[o]);
+      expect(line, HARK_EXIT_DONE, "", "");
+      json_t *const together = command_json(&output), *const list = json_object_get(together, "sequences");
+      assert_int_equal(json_array_size(list), 4);
+      for (size_t n = 0; n < 4; n++) {
+        (void)snprintf(line, sizeof line, "generate %s --prompt the --json --seed %zu %s", models[m], 5 + n, options[o]);
+        expect(line, HARK_EXIT_DONE, "", "");
+        json_t *const alone = command_json(&output), *const one = json_array_get(list, n);
+        assert_string_equal(json_string_value(json_object_get(one, "text")), json_string_value(json_object_get(alone, "text")));
+        assert_true(command_number(one, "tokens") == command_number(alone, "tokens"));
+        assert_true(command_number(one, "seed") == 5. + (double)n);
+        assert_true(command_number(one, "forgotten") == command_number(alone, "forgotten"));
+        json_decref(alone);
+      }
+      json_decref(together);
+    }
+  }
+  expect("generate rotary --prompt the -n 2 --seed 5 --sequences 2", HARK_EXIT_DONE, "\n---\nthe", "");
+  expect("generate rotary --sequences 2 --temperature 0", HARK_EXIT_USAGE, "", "sequences");
+  expect("generate rotary --sequences 0", HARK_EXIT_USAGE, "", "sequences");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_forgotten_is_said), cmocka_unit_test(a_larger_context_keeps_all),
-                                     cmocka_unit_test(learned_positions_have_an_end), cmocka_unit_test(sentences_are_alike)};
+                                     cmocka_unit_test(learned_positions_have_an_end), cmocka_unit_test(sentences_are_alike),
+                                     cmocka_unit_test(texts_together_are_those_alone)};
   return cmocka_run_group_tests_name("generate", tests, begin, end);
 }

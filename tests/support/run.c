@@ -133,7 +133,9 @@ double *test_run_read(test_run *run, test_role role, int i) {
       case HARK_F64: values[n] = ((const double *)(const void *)bytes)[n]; break;
       case HARK_I32: values[n] = (double)((const int32_t *)(const void *)bytes)[n]; break;
       case HARK_I64: values[n] = (double)((const int64_t *)(const void *)bytes)[n]; break;
-      case HARK_BF16: values[n] = (double)hark_half_widen(HARK_BF16, ((const uint16_t *)(const void *)bytes)[n]); break;
+      case HARK_F16:
+      case HARK_BF16: values[n] = (double)hark_half_widen(tensor->type, ((const uint16_t *)(const void *)bytes)[n]); break;
+      case HARK_I8: values[n] = (double)((const int8_t *)(const void *)bytes)[n]; break;
       default: values[n] = (double)bytes[n]; break;
     }
   }
@@ -151,7 +153,9 @@ void test_run_write(test_run *run, test_role role, int i, const double *values) 
       case HARK_F64: ((double *)(void *)bytes)[n] = values[n]; break;
       case HARK_I32: ((int32_t *)(void *)bytes)[n] = (int32_t)values[n]; break;
       case HARK_I64: ((int64_t *)(void *)bytes)[n] = (int64_t)values[n]; break;
-      case HARK_BF16: ((uint16_t *)(void *)bytes)[n] = hark_half_narrow(HARK_BF16, (float)values[n]); break;
+      case HARK_F16:
+      case HARK_BF16: ((uint16_t *)(void *)bytes)[n] = hark_half_narrow(tensor->type, (float)values[n]); break;
+      case HARK_I8: ((int8_t *)(void *)bytes)[n] = (int8_t)values[n]; break;
       default: bytes[n] = (unsigned char)values[n]; break;
     }
   }
@@ -167,7 +171,7 @@ static int by_size(const void *a, const void *b) {
 static void write_random(test_run *run, test_role role, int i, double low, double high, uint32_t draw) {
   const hark_tensor *tensor = test_run_tensor(run, role, i);
   const int64_t count = hark_tensor_count(tensor);
-  const bool whole = tensor->type != HARK_F32 && tensor->type != HARK_F64 && tensor->type != HARK_BF16;
+  const bool whole = tensor->type != HARK_F32 && tensor->type != HARK_F64 && !hark_type_is_half(tensor->type);
   double *values = host_memory((size_t)count * sizeof *values);
   const bool rising = whole && low > high; /* offsets, from high to low */
   const double least = rising ? high : low, most = rising ? low : high;

@@ -35,10 +35,11 @@ static const layout_row layout[] = {
     SIZE(hark_attention_desc, 208),
     SIZE(hark_attention_args, 3768),
     SIZE(hark_attention_report, 40),
-    SIZE(hark_model_options, 56),
+    SIZE(hark_model_options, 64),
     SIZE(hark_model_save_options, 16),
-    SIZE(hark_model_info, 120),
+    SIZE(hark_model_info, 128),
     SIZE(hark_decoding_options, 48),
+    SIZE(hark_decoding_batch_options, 24),
     SIZE(hark_sampling, 40),
     SIZE(hark_positional_start, 32),
     SIZE(hark_prediction_shape, 56),
@@ -160,6 +161,7 @@ static const layout_row layout[] = {
     FIELD(hark_model_options, description_bytes, 32),
     FIELD(hark_model_options, vocabulary, 40),
     FIELD(hark_model_options, vocabulary_bytes, 48),
+    FIELD(hark_model_options, matrices, 56),
     FIELD(hark_model_save_options, struct_size, 0),
     FIELD(hark_model_save_options, matrices, 8),
     FIELD(hark_model_info, struct_size, 0),
@@ -177,12 +179,16 @@ static const layout_row layout[] = {
     FIELD(hark_model_info, fingerprint, 96),
     FIELD(hark_model_info, architecture, 104),
     FIELD(hark_model_info, begin, 112),
+    FIELD(hark_model_info, matrices, 120),
     FIELD(hark_decoding_options, struct_size, 0),
     FIELD(hark_decoding_options, capacity, 8),
     FIELD(hark_decoding_options, cancel, 16),
     FIELD(hark_decoding_options, cancel_user, 24),
     FIELD(hark_decoding_options, memory, 32),
     FIELD(hark_decoding_options, memory_bytes, 40),
+    FIELD(hark_decoding_batch_options, struct_size, 0),
+    FIELD(hark_decoding_batch_options, decodings, 8),
+    FIELD(hark_decoding_batch_options, capacity, 16),
     FIELD(hark_sampling, struct_size, 0),
     FIELD(hark_sampling, temperature, 8),
     FIELD(hark_sampling, top_k, 16),
@@ -289,6 +295,7 @@ static void growing_structs_begin_with_their_size(void **state) {
   assert_int_equal(offsetof(hark_model_save_options, struct_size), 0);
   assert_int_equal(offsetof(hark_model_info, struct_size), 0);
   assert_int_equal(offsetof(hark_decoding_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_decoding_batch_options, struct_size), 0);
   assert_int_equal(offsetof(hark_sampling, struct_size), 0);
   assert_int_equal(offsetof(hark_positional_start, struct_size), 0);
   assert_int_equal(offsetof(hark_prediction_shape, struct_size), 0);
@@ -307,6 +314,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_U8,
                            HARK_F16,
                            HARK_BF16,
+                           HARK_I8,
                            HARK_STRUCTURE_DENSE,
                            HARK_STRUCTURE_WINDOW,
                            HARK_KERNEL_EXP,
@@ -326,7 +334,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_MAX_OUTPUTS,
                            HARK_MAX_SAVED,
                            HARK_ATTENTION_PLAN_BYTES};
-  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
+  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
   assert_int_equal(sizeof is / sizeof is[0], sizeof was / sizeof was[0]);
   for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
     if (is[i] != was[i]) fail_msg("number %zu of the list is %d, was %d", i, is[i], was[i]);

@@ -153,6 +153,13 @@ static hark_status make_decoding(const void *given) {
   return status;
 }
 
+static hark_status make_batch(const void *given) {
+  hark_decoding_batch *batch = NULL;
+  const hark_status status = hark_decoding_batch_create(context, of_model.model, given, &batch);
+  hark_decoding_batch_destroy(&batch);
+  return status;
+}
+
 static hark_status tell_shape(const void *given) { return hark_predictor_shape(of_model.model, (hark_prediction_shape *)given); }
 
 static hark_status make_predictor(const void *given) {
@@ -231,6 +238,7 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   const hark_model_save_options halves = {.struct_size = sizeof halves, .matrices = HARK_BF16};
   const hark_model_info info = {.struct_size = sizeof info};
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 4};
+  const hark_decoding_batch_options together = {.struct_size = sizeof together, .decodings = 2, .capacity = 4};
   const hark_sampling sampling = hark_sampling_default();
   const hark_prediction_shape shape = {.struct_size = sizeof shape};
   const hark_predictor_options at_once = {.struct_size = sizeof at_once, .examples = 2, .tokens = 9};
@@ -275,6 +283,7 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
       TAKER("hark_model_describe", describe_model, HARK_LEAST_MODEL_INFO, info, HARK_OK), /* it fills */
       TAKER("hark_decoding_size", size_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
       TAKER("hark_decoding_create", make_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
+      TAKER("hark_decoding_batch_create", make_batch, HARK_LEAST_DECODING_BATCH_OPTIONS, together, HARK_UNSUPPORTED),
       TAKER("hark_predictor_shape", tell_shape, HARK_LEAST_PREDICTION_SHAPE, shape, HARK_OK), /* it fills */
       TAKER("hark_predictor_create", make_predictor, HARK_LEAST_PREDICTOR_OPTIONS, at_once, HARK_UNSUPPORTED),
       TAKER("hark_predictor_run", predict, HARK_LEAST_PREDICTION_INPUT, input, HARK_UNSUPPORTED),

@@ -50,6 +50,20 @@ typedef struct hark_cpu_bf16_product {
   bool add_to_row_sums;
 } hark_cpu_bf16_product;
 
+#define HARK_CPU_I8_ROWS 64 /* most rows of a piece of a product of integers */
+
+/* C[n, o] = s[n] scale[o] sum_i q[n, i] W[o, i] + bias[o] for all rows n < m and columns o < n of a piece. The integer sum is exact. */
+typedef struct hark_cpu_product_i8 {
+  int64_t m, n, k;
+  const int8_t *q; /* [m, k], from -127 to 127 */
+  const double *s; /* [m] */
+  const int8_t *w; /* [n, k] */
+  const float *scale;
+  const float *bias; /* [n], or NULL */
+  float *c;
+  int64_t ldc;
+} hark_cpu_product_i8;
+
 typedef struct hark_cpu_isa {
   const char *name;
   int vector_bytes;
@@ -65,8 +79,11 @@ typedef struct hark_cpu_isa {
   /* The same bits with the processor's dot products (`dots`; only where has_bf16_dots() is true) and without. */
   void (*bf16_product)(const hark_cpu_bf16_product *product, bool dots, void *scratch);
   size_t (*bf16_product_scratch_bytes)(void);
-  bool (*has_bf16_dots)(void);                             /* of this instruction set, on this processor */
-  double (*peak_bf16_operations)(int64_t repetitions);     /* as peak_operations, of dot products; only with has_bf16_dots() */
+  bool (*has_bf16_dots)(void);                         /* of this instruction set, on this processor */
+  double (*peak_bf16_operations)(int64_t repetitions); /* as peak_operations, of dot products; only with has_bf16_dots() */
+  /* The same as few_rows with B of bf16 or f16 (b is not read), and the product with integers. */
+  void (*few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
+  void (*product_i8)(const hark_cpu_product_i8 *product);
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;

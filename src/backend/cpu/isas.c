@@ -34,7 +34,7 @@ bool hark_cpu_has_bf16_dots_avx512(void);
 /* The compiler's function tests the processor and whether the operating system saves the registers. */
 bool hark_cpu_has_avx2(void) {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
 /* The extensions beyond AVX2 that -march=skylake-avx512 allows. */

@@ -17,5 +17,7 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
 
 /* Kernels of the records linear and matmul. */
 hark_kernel hark_cpu_linear_forward, hark_cpu_linear_backward, hark_cpu_matmul_forward, hark_cpu_matmul_backward;
+/* Kernel of the record linear_compact (compact.c). */
+hark_kernel hark_cpu_linear_compact_forward;
 
 #endif

@@ -313,14 +313,16 @@ static void put(const hark_tensor *tensor, void *host, int64_t i, double value) 
     case HARK_F64: ((double *)host)[i] = value; break;
     case HARK_I32: ((int32_t *)host)[i] = (int32_t)value; break;
     case HARK_I64: ((int64_t *)host)[i] = (int64_t)value; break;
-    case HARK_BF16: ((uint16_t *)host)[i] = hark_half_narrow(HARK_BF16, (float)value); break;
+    case HARK_F16:
+    case HARK_BF16: ((uint16_t *)host)[i] = hark_half_narrow(tensor->type, (float)value); break;
+    case HARK_I8: ((int8_t *)host)[i] = (int8_t)value; break;
     default: ((unsigned char *)host)[i] = (unsigned char)value; break;
   }
 }
 
 /* Numbers as a sample describes them; `values` has room for them. */
 static void draw(const hark_sample_input *input, uint32_t number, int64_t count, double *values) {
-  const bool whole = input->type != HARK_F32 && input->type != HARK_F64 && input->type != HARK_BF16,
+  const bool whole = input->type != HARK_F32 && input->type != HARK_F64 && !hark_type_is_half(input->type),
              rising = whole && input->low > input->high;
   const double least = rising ? input->high : input->low, most = rising ? input->low : input->high;
   const hark_random_stream stream = {.seed = number, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};

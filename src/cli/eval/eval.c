@@ -20,6 +20,7 @@ typedef struct eval_values {
   int part;
   hark_string_list contexts;
   int64_t stride, targets, decisions;
+  int weights;
   int64_t lengths[LENGTHS_LIMIT]; /* by check: the contexts, or the run's own */
   int length_count;
 } eval_values;
@@ -40,6 +41,7 @@ static const hark_option options[] = {
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
      "architecture ahca: --json reports chunks, selected tokens and depth for each of this number of first examples or windows",
      "model.architecture ahca, json true"},
+    HARK_WEIGHTS_OPTION(eval_values, weights),
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
@@ -88,6 +90,13 @@ static hark_status append_swap(hark_invocation *call, const hark_option *option,
   const hark_status status = value.status;
   hark_text_free(&value);
   return status;
+}
+
+/* The weights are exchanged for rounded ones. */
+static void append_weights(const eval_values *values, hark_text *swaps) {
+  const hark_type matrices = hark_command_matrix_type(values->weights);
+  if (matrices == HARK_NONE) return;
+  hark_text_append(swaps, "%s\"weights\": \"%s\"", swaps->length > 0 ? ", " : "", hark_command_matrix_word(matrices));
 }
 
 /* "256,512" */
@@ -299,7 +308,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
                                      .user = text};
   hark_engine *engine = NULL;
   const hark_learning_task learned = hark_material_task_of_text(&config, hark_tokenizer_size(text->tokenizer));
-  HARK_TRY(hark_engine_create_for(call->context, &config, &learned, false, &engine));
+  HARK_TRY(hark_command_create_engine(call, opened, &config, &learned, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
@@ -384,6 +393,7 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
   HARK_TRY(find_stored(call, stored));
   hark_status status = hark_command_visit_differences(call, stored, call->options, call->values[1], append_swap, &swaps);
+  if (status == HARK_OK) append_weights(values, &swaps);
   if (status == HARK_OK) status = swaps.status;
   if (status == HARK_OK && hark_config_has_examples(call->values[1])) {
     status = measure_examples(call, opened, hark_text_get(&swaps));
@@ -405,6 +415,7 @@ static hark_status run(hark_invocation *call) {
   const hark_config *config = call->values[1];
   hark_opened_run opened;
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
+  opened.matrices = hark_command_matrix_type(values->weights);
   if (status == HARK_OK) status = measure(call, &opened);
   hark_command_close_run(call, &opened);
   return status;

@@ -203,7 +203,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
                            measurement *m) {
   const hark_learning_task task = hark_material_task_of(config, m->examples);
   hark_engine *engine = NULL;
-  HARK_TRY(hark_engine_create_for(call->context, config, &task, false, &engine));
+  HARK_TRY(hark_command_create_engine(call, opened, config, &task, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();

@@ -12,6 +12,9 @@ void HARK_ISA(hark_cpu_bf16_product)(const hark_cpu_bf16_product *product, bool 
 size_t HARK_ISA(hark_cpu_bf16_product_scratch_bytes)(void);
 bool HARK_ISA(hark_cpu_has_bf16_dots)(void); /* in isas.c, compiled without this instruction set */
 double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions);
+void HARK_ISA(hark_cpu_few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
+void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *product);
+void HARK_ISA(hark_cpu_product_i8_vnni)(const hark_cpu_product_i8 *product); /* defined with AVX-512 only */
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count);
 

@@ -13,6 +13,7 @@ extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 
 static const hark_backend_kernel kernels[] = {
     {"linear", hark_cpu_linear_forward, hark_cpu_linear_backward},
+    {"linear_compact", hark_cpu_linear_compact_forward, NULL},
     {"matmul", hark_cpu_matmul_forward, hark_cpu_matmul_backward},
     {"linear_bf16", hark_cpu_linear_bf16_forward, hark_cpu_linear_bf16_backward},
     {"round_bf16", HARK_ISA(hark_cpu_round_bf16_forward), NULL},
@@ -55,6 +56,8 @@ const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .bf16_product_scratch_bytes = HARK_ISA(hark_cpu_bf16_product_scratch_bytes),
     .has_bf16_dots = HARK_ISA(hark_cpu_has_bf16_dots),
     .peak_bf16_operations = HARK_ISA(hark_cpu_peak_bf16_operations),
+    .few_rows_halves = HARK_ISA(hark_cpu_few_rows_halves),
+    .product_i8 = HARK_ISA(hark_cpu_product_i8),
     .peak_operations = HARK_ISA(hark_cpu_peak_operations),
     .read_memory = HARK_ISA(hark_cpu_read_memory),
 };
