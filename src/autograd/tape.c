@@ -48,6 +48,7 @@ void hark_tape_reset(hark_tape *tape) {
   for (tape_chunk *chunk = tape->chunks; chunk != NULL; chunk = chunk->next) chunk->used = 0;
   tape->operations = 0;
   tape->recording = true;
+  tape->rebuilding = false;
   tape->failure = HARK_OK;
   /* The pieces of every block were allocated with the block, so this needs no memory. */
   const hark_status status = hark_pool_reset(tape->pool);

@@ -102,6 +102,11 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
+  if (engine->config->train.label_smoothing == 0) {
+    HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, weight, 0, loss));
+    engine->total = *loss;
+    return hark_tape_backward(engine->tape, engine->total, 1.0);
+  }
   HARK_TRY(hark_stack_logits(context, engine->network, &forward, tokens, false, &logits));
   HARK_TRY(loss_of_targets(engine, logits, targets, weight, true, loss));
   hark_tape_release(engine->tape, logits);

@@ -291,11 +291,9 @@ static double mean_of(const hark_lab_table *table, int key, double value, int co
   return mean.count > 0 ? mean.mean : NAN;
 }
 
-/* .01, .90, .25 of random selection, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is
- * not explained, .003 with full draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in
- * place of one half. For the norm at least .95 was fixed, which an earlier network met: it predicted from the mean of a chunk's slots by
- * one linear layer. The model's head does not meet it, and the bound is now that of random selection: a norm that found the needle would
- * fail. */
+/* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained,
+ * .003 with full draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half;
+ * and .4, above what random selection may have, of the norm. The norm's bound was met by an earlier network, and is not by the model. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
   double away = 0, growth = 0, exchanged = INFINITY;
@@ -310,7 +308,8 @@ static hark_status judge(hark_lab *lab) {
   const double least = mean_of(text, SLOTS, 8, LOSS) / mean_of(text, SLOTS, 8, ENTROPY);
   HARK_TRY(hark_lab_require(lab, away, 0, lab->quick ? 0.02 : 0.01, "white noise: R^2 - C1 min(d', d) / (m d), largest"));
   HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, SCORE, ACCURACY), 0.9, 1, "needle, learned selection: accuracy"));
-  HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, NORM, ACCURACY), 0, 0.25, "needle, selection by norm: accuracy, as at random"));
+  HARK_TRY(
+      hark_lab_require(lab, mean_of(needle, SELECTION, NORM, ACCURACY), lab->quick ? 0.4 : 0.95, 1, "needle, selection by norm: accuracy"));
   HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, RANDOM, ACCURACY), 0, 0.25, "needle, random selection: accuracy"));
   HARK_TRY(hark_lab_require(lab, growth, 0, 1, "text: cross-entropy with 2 C1 slots / with C1, largest"));
   HARK_TRY(hark_lab_require(lab, least, 0, lab->quick ? 0.6 : 0.5, "text: cross-entropy with 8 slots / entropy of single letters"));
@@ -330,12 +329,8 @@ const hark_experiment hark_experiment_ahca_information = {
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
         "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one label of "
-        "the sequence. Selection by norm has no gradient, and a needle's norm grows only if the rest of the network learns from the few "
-        "sequences in which it is selected by chance. How soon depends on the way from the slots to the prediction. In single trials of "
-        "2500 steps, with RMS norms and biases, accuracy was .06 with the head of tokens, .17 without its residual query, .45 with one "
-        "linear layer in place of two, .62 without its attention to the selected tokens, and 1 with one linear layer on the mean of a "
-        "chunk's slots in place of the head (.94 to 1 with other norms and without biases). The learned score does not depend on this: "
-        "its gradient comes through the logits of attention.\n"
+        "the sequence. The bound of selection by norm was fixed for an earlier network, which met it: it predicted by one linear layer on "
+        "the mean of a chunk's slots.\n"
         "\n"
         "*Text.* 16 letters a chunk; a query made of the place and the chunk's number attends to the chunk's slots. There is no second "
         "level, so that predictions come from slots alone. For exchanged slots the text is read with its chunks in the reverse order and "
@@ -343,6 +338,14 @@ const hark_experiment hark_experiment_ahca_information = {
         "`hark lab`.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
+    .failure_of = "selection by norm",
+    .failure =
+        "Selection by norm has no gradient, and a needle's norm grows only if the rest of the network learns from the few sequences in "
+        "which it is selected by chance. How soon depends on the way from the slots to the prediction. In single trials of 2500 steps, "
+        "with RMS norms and biases, accuracy was .06 with the head of tokens, .17 without its residual query, .45 with one linear layer "
+        "in place of two, .62 without its attention to the selected tokens, and 1 with one linear layer on the mean of a chunk's slots in "
+        "place of the head (.94 to 1 with other norms and without biases). The learned score does not depend on this: its gradient comes "
+        "through the logits of attention.",
     .trains = true,
     .check = check,
     .measure = measure,
