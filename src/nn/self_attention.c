@@ -331,8 +331,8 @@ static hark_status rotate(hark_context *context, const hark_forward *forward, co
 hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                         hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
-  parts[HARK_ATTENTION_FORGET] = 0;
   hark_value operand = 0;
+  parts[HARK_ATTENTION_FORGET] = 0;
   HARK_TRY(hark_forward_operand(forward, x, &operand));
   HARK_TRY(hark_linear_apply(forward, &layer->query, operand, &parts[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, operand, &parts[KEY]));

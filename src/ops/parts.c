@@ -1,6 +1,8 @@
 /* parts.c - see parts.h. */
 #include "ops/parts.h"
 
+#include <hark/experimental.h>
+
 #include "backend/backend.h"
 
 /* What of an operator has rows: inputs and outputs by their bits; everything saved has. */
@@ -12,11 +14,8 @@ typedef struct rowwise {
 enum { ROTARY_POSITIONS = 2 }; /* an input of rotary */
 
 static const rowwise *find(const hark_operator *op) {
-  static const rowwise records[] = {{&hark_op_linear, 1, 1},
-                                    {&hark_op_layer_norm, 1, 1},
-                                    {&hark_op_rms_norm, 1, 1},
-                                    {&hark_op_rotary, 1, 1},
-                                    {&hark_op_cross_entropy, 3, 0}};
+  static const rowwise records[] = {{&hark_op_linear, 1, 1},   {&hark_op_linear_bf16, 1, 1}, {&hark_op_layer_norm, 1, 1},
+                                    {&hark_op_rms_norm, 1, 1}, {&hark_op_rotary, 1, 1},      {&hark_op_cross_entropy, 3, 0}};
   for (size_t i = 0; i < sizeof records / sizeof *records; i++)
     if (records[i].op == op) return &records[i];
   return NULL;

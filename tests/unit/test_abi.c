@@ -30,6 +30,7 @@ static const layout_row layout[] = {
     SIZE(hark_sample_input, 88),
     SIZE(hark_sample, 1072),
     SIZE(hark_operator, 120),
+    SIZE(hark_attribute, 48),
     SIZE(hark_context_options, 80),
     SIZE(hark_attention_desc, 208),
     SIZE(hark_attention_args, 3768),
