@@ -339,10 +339,11 @@ static hark_status ready(void *user, bool timed) {
 #define PEAK_MEASUREMENTS 5
 #define PEAK_SECONDS 0.005
 
-static double measure_peak(hark_context *context) {
+static double measure_peak(hark_context *context, const hark_config *config) {
   hark_bench_machine *machine = NULL;
   double peak = 0;
   if (hark_bench_machine_create(context, PEAK_SECONDS, false, &machine) == HARK_OK) {
+    (void)hark_bench_machine_use_bf16(machine, config->train.precision == HARK_PRECISION_BF16);
     for (int i = 0; i < PEAK_MEASUREMENTS; i++) peak = fmax(peak, hark_bench_machine_peak(context, machine));
   }
   hark_bench_machine_destroy(context, &machine);
@@ -378,7 +379,7 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
 static hark_status train_in(hark_invocation *call, const hark_config *config, hark_run *run) {
   training_view view = {.call = call, .run = run, .progress = hark_progress_begin()};
   const hark_train_hooks hooks = {
-      .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context)};
+      .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context, config)};
   hark_train_result result;
   const hark_status status = hark_train(call->context, config, run, &hooks, &result);
   hark_progress_end(&view.progress);
