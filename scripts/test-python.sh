@@ -8,7 +8,10 @@ build=$(cd "${1:-build}" && pwd)
 venv=${HARK_PYTHON_VENV:-$build/python-venv}
 
 if ! "$venv/bin/python" -c 'import numpy, pytest' 2>/dev/null; then
-  "${HARK_PYTHON:-python3}" -m venv "$venv"
+  if ! "${HARK_PYTHON:-python3}" -m venv "$venv"; then
+    echo "skipped: Python with venv is missing (Debian: apt-get install python3-venv)"
+    exit 0
+  fi
   if ! "$venv/bin/pip" install -q numpy pytest ml_dtypes; then
     echo "skipped: the registry of Python packages cannot be reached"
     exit 0

@@ -1,9 +1,9 @@
 /* test_bf16.c - attention with product_type bf16: the same bits with the processor's dot products and without, and for every number of
  * threads; results that differ from those in f64 by roundings of operands; f32 where the products stay f32.
  *
- * With u = 2^-8, a logit changes by at most e = (2 u + u^2) scale sum |q k|, so that a weight changes by a factor of at most exp(2 e), and is
- * rounded, as the values are: an output differs from the exact one by at most (exp(2 e) (1 + u)^2 - 1) sum P |v|. In the cases below e
- * is below 1/8. Gradients are compared in norm, with the same factor for each of the two products that make them.
+ * With u = 2^-8, a logit changes by at most e = (2 u + u^2) scale sum |q k|, so that a weight changes by a factor of at most exp(2 e), and
+ * is rounded, as the values are: an output differs from the exact one by at most (exp(2 e) (1 + u)^2 - 1) sum P |v|. In the cases below
+ * e is below 1/8. Gradients are compared in norm, with the same factor for each of the two products that make them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

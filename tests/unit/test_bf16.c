@@ -1,8 +1,8 @@
 /* test_bf16.c - the product from bf16 operands against its definition (backend/cpu/isa/bf16_product.c), to the bit: with the processor's
  * dot products where there are any and without, on every instruction set, for every kind of operand and around every size of a block.
  *
- * The definition is written here with fmaf: add(s, a, b) = s + a b rounded once, subnormal operands zero, results below 2^-126 zero. Where a
- * result may be that small everything is multiplied by 2^80 first, so that the rounding is the one without a limit of the exponent.
+ * The definition is written here with fmaf: add(s, a, b) = s + a b rounded once, subnormal operands zero, results below 2^-126 zero. Where
+ * a result may be that small everything is multiplied by 2^80 first, so that the rounding is the one without a limit of the exponent.
  */
 #include <math.h>
 #include <stdlib.h>
