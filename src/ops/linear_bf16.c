@@ -1,8 +1,10 @@
 /* linear_bf16.c - y = x W^T + b from bf16 numbers.
  *
- * x [N, in] and W [out, in] bf16, b [out] or absent, y [N, out] of the type of b, else f32; the leading dimensions of x and y may be several.
- * 2 N in out operations forward, twice that backward. With r the rounding to bf16 (core/half.h):
- *   dx = r(dy) W,  dW = r(dy)^T x,  db = 1^T dy.
+ * x [N, in] and W [out, in] bf16, b [out] or absent, y [N, out] of the type of b, else f32; the leading dimensions of x and y may be
+ * several. 2 N in out operations forward, twice that backward. With r the rounding to bf16 (core/half.h):
+ *
+ *     dx = r(dy) W,  dW = r(dy)^T x,  db = 1^T dy
+ *
  * Subnormal numbers in bf16 count as zeros, as they do for the dot products of processors. The sums of the definition are in double;
  * kernels add in f32, in the order of backend/cpu/isa/bf16_product.c.
  */

@@ -1,7 +1,7 @@
 /* round_bf16.c - y = x rounded to bf16.
  *
- * x [...], f32 or f64; y [...], bf16 (core/half.h). The backward is that of the identity, as for every rounding in mixed precision: dx = dy.
- * One operation per number is counted as none, like in other operators that only copy.
+ * x [...], f32 or f64; y [...], bf16 (core/half.h). The backward is that of the identity, as for every rounding in mixed precision:
+ * dx = dy. One operation per number is counted as none, like in other operators that only copy.
  */
 #include <hark/experimental.h>
 #include <string.h>

@@ -1,8 +1,11 @@
 /* test_bf16.c - records of numbers in bf16 against linear in f64, which the gradient suite checks.
  *
  * linear_bf16 of x and W is linear of the same numbers, and its gradients are those of linear for the rounded dy, except db. And for x, W
- * and dy in f32 it differs from linear by roundings alone. With u = 2^-8, v = 2^-24, K the length of the sum and S its slices (of at most 512)
- *   |y - y'| <= (2 u + u^2) sum |x w| + (K + 1 + S) v (1 + u)^2 sum |x w| + K 2^-126
+ * and dy in f32 it differs from linear by roundings alone. With u = 2^-8, v = 2^-24, K the length of the sum and S its slices (of at most
+ * 512)
+ *
+ *     |y - y'| <= (2 u + u^2) sum |x w| + (K + 1 + S) v (1 + u)^2 sum |x w| + K 2^-126
+ *
  * because each operand changes by at most u of itself, each product is added with one rounding, and there are S further additions.
  */
 #include <float.h>

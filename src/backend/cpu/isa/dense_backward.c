@@ -19,8 +19,9 @@
 #include "dense_words.h"
 #include "distances.h"
 
-/* Words (dense_words.h). Of a tile of queries: queries and dout by features [features / 2][lanes], and by rows [lanes / 2][padded]. Of a tile
- * of keys: pairs by features [keys][features / 2], keys by rows [keys / 2][d padded]; `tile` [keys][lanes / 2] or [keys / 2][lanes]. */
+/* Words (dense_words.h). Of a tile of queries: queries and dout by features [features / 2][lanes], and by rows [lanes / 2][padded]. Of a
+ * tile of keys: pairs by features [keys][features / 2], keys by rows [keys / 2][d padded]; `tile` [keys][lanes / 2] or [keys / 2][lanes].
+ */
 typedef struct backward_words {
   float *queries, *gradients, *query_rows, *gradient_rows, *keys, *values, *key_rows, *tile;
 } backward_words;

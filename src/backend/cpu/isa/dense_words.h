@@ -1,6 +1,7 @@
 /* dense_words.h - the operands of attention's products in bf16, as words of pairs along the sum (bf16.h, dense_products.h).
  *
- *     row pairs       to[p][c] = (x[2 p][c], x[2 p + 1][c])     queries and dout by features, P and dS by keys, values, keys and rows by rows
+ *     row pairs       to[p][c] = (x[2 p][c], x[2 p + 1][c])     queries and dout by features, P and dS by keys, values, keys and rows
+ *                                                               by rows
  *     adjacent pairs  to[r][p] = (x[r][2 p], x[r][2 p + 1])     keys and values by features, P and dS by queries
  *
  * Rounding is that of core/half.h. Numbers that do not exist are zero.
