@@ -89,7 +89,9 @@ typedef struct option_list {
 static option_list options_of(const hark_command *command) {
   option_list list = {.count = 0};
   for (int t = 0; t < HARK_COMMAND_TABLES; t++) {
-    if (command->tables[t] == NULL) continue;
+    bool repeated = false; /* several tasks may share a table */
+    for (int earlier = 0; earlier < t; earlier++) repeated = repeated || command->tables[earlier] == command->tables[t];
+    if (command->tables[t] == NULL || repeated) continue;
     for (int i = 0; i < command->tables[t]->count; i++) {
       const hark_option *const option = &command->tables[t]->options[i];
       if (!takes(option, command->name)) continue;
