@@ -35,9 +35,12 @@ static hark_status fill_search(hark_pipeline_work *work, hark_pipeline *pipeline
   HARK_TRY(count_bytes(work, pipeline, normalized, &bytes));
   if (bytes == 0) return HARK_OK;
   HARK_TRY(hark_trie_open(work->context, &search->trie, bytes));
-  for (size_t i = 0; i < pipeline->added_count; i++)
-    if (pipeline->added[i].normalized == normalized && !pipeline->added[i].unsearched)
-      HARK_TRY(add_to_search(work, &pipeline->added[i], (int32_t)i, search));
+  for (int special = 1; special >= 0; special--) /* of equal texts the first one counts, special tokens before others */
+    for (size_t i = 0; i < pipeline->added_count; i++) {
+      const hark_added_token *const token = &pipeline->added[i];
+      if (token->special == (special == 1) && token->normalized == normalized && !token->unsearched)
+        HARK_TRY(add_to_search(work, token, (int32_t)i, search));
+    }
   return HARK_OK;
 }
 

@@ -276,11 +276,12 @@ static hark_status precompiled_cluster(const hark_charsmap *map, hark_pipeline_w
   return HARK_OK;
 }
 
+/* The library counts what is removed at the beginning to the character after it: nothing is cut. */
 static hark_status precompiled(const void *state, hark_pipeline_work *work, hark_span in, hark_bytes *out, bool *cut) {
+  (void)cut;
   for (size_t at = 0, length; at < in.bytes; at += length) {
     length = hark_grapheme_bytes((hark_span){in.text + at, in.bytes - at});
     HARK_TRY(precompiled_cluster(state, work, (hark_span){in.text + at, length}, out));
-    if (out->count == 0) *cut = true;
   }
   return HARK_OK;
 }

@@ -19,7 +19,7 @@ struct hark_regex {
 
 /* The contents of a bracket. */
 static const char white[] = "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-static const char word[] = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
+static const char word[] = "\\p{L}\\p{M}\\p{N}\\p{Pc}";
 static const char hexadecimal[] = "0-9a-fA-F";
 
 static const char *class_of(char letter) {

@@ -1,7 +1,7 @@
 /* regex.h - regular expressions as tokenizer.json writes them (Oniguruma, Ruby's syntax), matched by PCRE2 where hark is built with it
  * (HARK_WITH_PCRE2).
  *
- * What the two define differently is translated: \s is White_Space and \w the words of UTS 18 in both; \h is a hexadecimal digit; ^ and $
+ * What the two define differently is translated: \s is White_Space, \w letters, marks, numbers and connectors; \h is a hexadecimal digit; ^ and $
  * match at lines. Set operations (&&) in brackets are refused.
  */
 #ifndef HARK_TOKENIZERS_PIPELINE_REGEX_H

@@ -8,6 +8,7 @@
  */
 #include "tokenizers/pipeline/sentencepiece_model.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -282,18 +283,19 @@ static int32_t unknown_of(const model_file *file) {
   return -1;
 }
 
-/* Scores of pieces that can be in a text; user-defined symbols have one that beats all others of their length. */
+/* Scores of pieces that can be in a text. User-defined symbols get, as in SentencePiece, 0.1 less than their length times the largest score, or times
+ * FLT_MIN if that is larger, as it is for logarithms: they beat all other pieces. */
 static void fill_scores(const model_file *file, double *scores, double *lowest) {
-  float most = -INFINITY, least = INFINITY;
+  float most = FLT_MIN, least = INFINITY;
   for (size_t i = 0; i < file->list.count; i++) {
     const piece *const p = &file->list.data[i];
     if (p->type == PIECE_NORMAL && p->score > most) most = p->score;
     if (p->type == PIECE_NORMAL && p->score < least) least = p->score;
   }
-  if (!isfinite(most)) most = least = 0;
+  if (!isfinite(least)) least = 0;
   for (size_t i = 0; i < file->list.count; i++) {
     const piece *const p = &file->list.data[i];
-    scores[i] = p->type == PIECE_NORMAL ? (double)p->score : p->type == PIECE_USER ? (double)((float)p->text.bytes * most - 0.1F) : NAN;
+    scores[i] = p->type == PIECE_NORMAL ? (double)p->score : p->type == PIECE_USER ? (double)((float)p->text.bytes * most) - 0.1 : NAN;
   }
   *lowest = least;
 }

@@ -28,7 +28,7 @@ static uint32_t step_or_add(hark_trie *trie, uint32_t node, char byte) {
 void hark_trie_add(hark_trie *trie, const char *text, size_t bytes, int32_t value) {
   uint32_t node = HARK_TRIE_ROOT;
   for (size_t i = 0; i < bytes; i++) node = step_or_add(trie, node, text[i]);
-  trie->value[node] = value;
+  if (trie->value[node] < 0) trie->value[node] = value;
 }
 
 void hark_trie_close(hark_context *context, hark_trie *trie) {

@@ -22,7 +22,7 @@ typedef struct hark_trie {
 
 /* Makes room for texts of `bytes` bytes in all. Errors: HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (more than 2^24 - 2 bytes). */
 HARK_MUST_CHECK hark_status hark_trie_open(hark_context *context, hark_trie *trie, size_t bytes);
-/* Adds a text, or replaces its value. */
+/* Adds a text; one that is there keeps its value. */
 void hark_trie_add(hark_trie *trie, const char *text, size_t bytes, int32_t value);
 void hark_trie_close(hark_context *context, hark_trie *trie);
 
