@@ -123,18 +123,26 @@ static bool find_text(const hark_bytes *needle, hark_span text, size_t from, siz
   return false;
 }
 
-hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, size_t from, bool *found, size_t *begin,
-                              size_t *end) {
+static hark_status find_match(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, hark_finder *f, bool *found) {
   if (pattern->regex == NULL) {
-    *found = find_text(&pattern->text, text, from, begin);
-    *end = *found ? *begin + pattern->text.count : 0;
+    *found = find_text(&pattern->text, text, f->from, &f->begin);
+    f->end = *found ? f->begin + pattern->text.count : 0;
     return HARK_OK;
   }
   if (work->match == NULL) work->match = hark_regex_match_memory();
   if (work->match == NULL) return hark_fail(work->context, HARK_OUT_OF_MEMORY, "out of memory in PCRE2");
-  for (; from <= text.bytes; from = *end + (*end < text.bytes ? hark_character_bytes(text.text + *end) : 1)) {
-    HARK_TRY(hark_regex_next(work->context, pattern->regex, work->match, text, from, found, begin, end));
-    if (!*found || *end > *begin) return HARK_OK;
+  return hark_regex_next(work->context, pattern->regex, work->match, text, f->from, found, &f->begin, &f->end);
+}
+
+hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, hark_finder *f, bool *found) {
+  while (f->from <= text.bytes) {
+    HARK_TRY(find_match(work, pattern, text, f, found));
+    if (!*found) return HARK_OK;
+    if (f->begin < f->end || f->end != f->after) {
+      f->from = f->after = f->end;
+      return HARK_OK;
+    }
+    f->from += f->from < text.bytes ? hark_character_bytes(text.text + f->from) : 1;
   }
   *found = false;
   return HARK_OK;

@@ -56,9 +56,15 @@ typedef struct hark_pattern {
 HARK_MUST_CHECK hark_status hark_pattern_read(const hark_component_reader *reader, const hark_json_node *node, const char *key,
                                               hark_pattern *out);
 void hark_pattern_close(hark_context *context, hark_pattern *pattern);
-/* The next match that is not empty. */
-HARK_MUST_CHECK hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, size_t from, bool *found,
-                                              size_t *begin, size_t *end);
+/* Visits the matches of a pattern in a text from left to right. Set `after` to HARK_NO_MATCH first. */
+#define HARK_NO_MATCH SIZE_MAX
+typedef struct hark_finder {
+  size_t from;       /* where the search goes on */
+  size_t after;      /* end of the last match */
+  size_t begin, end; /* of the match that was found; empty matches directly after another one are left out */
+} hark_finder;
+HARK_MUST_CHECK hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, hark_finder *finder,
+                                              bool *found);
 
 /* ---- running ---- */
 

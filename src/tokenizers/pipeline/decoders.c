@@ -183,14 +183,14 @@ static void close_replace(hark_context *context, void *memory) {
 }
 
 static hark_status replace_one(hark_pipeline_work *work, const replace_state *state, hark_span text) {
-  size_t from = 0, begin = 0, end = 0;
-  for (bool found = true; from < text.bytes; from = end) {
-    HARK_TRY(hark_pattern_next(work, &state->pattern, text, from, &found, &begin, &end));
-    if (!found) break;
-    HARK_TRY(hark_parts_put(work, text.text + from, begin - from));
+  hark_finder f = {.after = HARK_NO_MATCH};
+  size_t from = 0;
+  for (bool found = true;; from = f.end) {
+    HARK_TRY(hark_pattern_next(work, &state->pattern, text, &f, &found));
+    if (!found) return hark_parts_put(work, text.text + from, text.bytes - from);
+    HARK_TRY(hark_parts_put(work, text.text + from, f.begin - from));
     HARK_TRY(hark_parts_put(work, state->content.data, state->content.count));
   }
-  return hark_parts_put(work, text.text + from, text.bytes - from);
 }
 
 static hark_status replace(const void *memory, hark_pipeline_work *work) {

@@ -37,7 +37,8 @@ hark_status hark_unigram_fill(hark_context *context, const hark_pipeline *pipeli
   for (int32_t id = 0; id < table->size; id++) {
     state->score[id] = scores[id];
     if (isnan(scores[id])) continue;
-    if (table->token[id].bytes > 0) hark_trie_add(&state->trie, table->token[id].text, table->token[id].bytes, id);
+    const bool last = hark_token_find(table, table->token[id].text, table->token[id].bytes) == id; /* of equal texts the last one counts */
+    if (table->token[id].bytes > 0 && last) hark_trie_add(&state->trie, table->token[id].text, table->token[id].bytes, id);
   }
   hark_byte_tokens(table, state->byte);
   state->unknown_score = lowest - UNKNOWN_PENALTY;

@@ -181,14 +181,14 @@ static void close_replace(hark_context *context, void *memory) {
 
 static hark_status replace(const void *memory, hark_pipeline_work *work, hark_span in, hark_bytes *out, bool *cut) {
   const replace_state *const state = memory;
-  size_t from = 0, begin = 0, end = 0;
-  for (bool found = true; from < in.bytes;) {
-    HARK_TRY(hark_pattern_next(work, &state->pattern, in, from, &found, &begin, &end));
+  hark_finder f = {.after = HARK_NO_MATCH};
+  size_t from = 0;
+  for (bool found = true; in.bytes > 0; from = f.end) {
+    HARK_TRY(hark_pattern_next(work, &state->pattern, in, &f, &found));
     if (!found) break;
-    if (end > 0 && begin == 0 && state->content.count == 0) *cut = true;
-    HARK_TRY(hark_bytes_add(work->context, out, in.text + from, begin - from));
+    if (f.end > 0 && f.begin == 0 && state->content.count == 0) *cut = true;
+    HARK_TRY(hark_bytes_add(work->context, out, in.text + from, f.begin - from));
     HARK_TRY(hark_bytes_add(work->context, out, state->content.data, state->content.count));
-    from = end;
   }
   return hark_bytes_add(work->context, out, in.text + from, in.bytes - from);
 }

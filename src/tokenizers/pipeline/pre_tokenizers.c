@@ -11,7 +11,6 @@ typedef enum behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NE
 /* ---- joining ---- */
 
 static hark_status add_match(hark_pipeline_work *work, hark_matches *list, size_t begin, size_t end, bool is_match) {
-  if (begin == end) return HARK_OK;
   HARK_TRY(HARK_RESERVE(work->context, list, 1));
   list->data[list->count++] = (hark_match){(uint32_t)begin, (uint32_t)end, is_match};
   return HARK_OK;
@@ -84,11 +83,11 @@ static hark_status split_characters(hark_pipeline_work *work, size_t stage, bool
   list->count = 0;
   for (size_t at = 0, length; at < in.bytes; at += length) {
     if (!is(hark_character(in.text + at, &length))) continue;
-    HARK_TRY(add_match(work, list, from, at, false));
+    if (at > from) HARK_TRY(add_match(work, list, from, at, false));
     HARK_TRY(add_match(work, list, at, at + length, true));
     from = at + length;
   }
-  HARK_TRY(add_match(work, list, from, in.bytes, false));
+  if (from < in.bytes) HARK_TRY(add_match(work, list, from, in.bytes, false));
   return pass_parts(work, stage, how, in, first);
 }
 
@@ -96,15 +95,16 @@ static hark_status split_characters(hark_pipeline_work *work, size_t stage, bool
 static hark_status split_pattern(hark_pipeline_work *work, size_t stage, const hark_pattern *pattern, bool invert, behaviour how,
                                  hark_span in, bool first) {
   hark_matches *const list = &work->stage[stage].matches;
-  size_t from = 0, begin = 0, end = 0;
+  hark_finder f = {.after = HARK_NO_MATCH};
+  size_t from = 0;
   list->count = 0;
-  for (bool found = true; from < in.bytes; from = end) {
-    HARK_TRY(hark_pattern_next(work, pattern, in, from, &found, &begin, &end));
+  for (bool found = true;; from = f.end) {
+    HARK_TRY(hark_pattern_next(work, pattern, in, &f, &found));
     if (!found) break;
-    HARK_TRY(add_match(work, list, from, begin, invert));
-    HARK_TRY(add_match(work, list, begin, end, !invert));
+    if (f.begin > from) HARK_TRY(add_match(work, list, from, f.begin, invert));
+    HARK_TRY(add_match(work, list, f.begin, f.end, !invert)); /* an empty match divides too */
   }
-  HARK_TRY(add_match(work, list, from, in.bytes, invert));
+  if (from < in.bytes) HARK_TRY(add_match(work, list, from, in.bytes, invert));
   return pass_parts(work, stage, how, in, first);
 }
 
@@ -254,13 +254,11 @@ static hark_status byte_level(const void *memory, hark_pipeline_work *work, size
     text->count = in.bytes + 1;
     in = (hark_span){text->data, text->count};
   }
-  size_t begin = 0, end = in.bytes;
-  for (bool found = true; begin < in.bytes; begin = end) {
-    size_t match = begin;
-    end = in.bytes;
-    if (state->words) HARK_TRY(hark_pattern_next(work, &state->pattern, in, begin, &found, &match, &end));
-    if (!found) match = end = in.bytes; /* every character is in a match, but in case of doubt the rest is one part */
-    if (match > begin) end = match;
+  hark_finder f = {.after = HARK_NO_MATCH};
+  for (size_t begin = 0, end; begin < in.bytes; begin = end) {
+    bool found = state->words; /* every character is in a match: parts are matches, or all is one part */
+    if (found) HARK_TRY(hark_pattern_next(work, &state->pattern, in, &f, &found));
+    end = found ? f.end : in.bytes;
     const size_t from = text->count;
     put_byte_characters((hark_span){in.text + begin, end - begin}, text);
     HARK_TRY(hark_pipeline_pass(work, stage, (hark_span){text->data + from, text->count - from}, first && begin == 0));

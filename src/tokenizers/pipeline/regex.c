@@ -4,6 +4,7 @@
 #if defined(HARK_WITH_PCRE2)
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 const bool hark_regex_available = true;
@@ -17,57 +18,107 @@ struct hark_regex {
   pcre2_match_context *limits;
 };
 
-/* The contents of a bracket. */
-static const char white[] = "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-static const char word[] = "\\p{L}\\p{M}\\p{N}\\p{Pc}";
-static const char hexadecimal[] = "0-9a-fA-F";
+/* Contents of brackets. Alone, Oniguruma counts the numbers of Latin-1 to \w. */
+#define WHITE "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define NOT_WHITE                                                                                                                          \
+  "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}"    \
+  "\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
+#define ENCLOSED "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define WORD WORD_IN_BRACKETS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" /* superscripts and fractions of Latin-1 */
+#define WORD_IN_BRACKETS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}" ENCLOSED
+#define HEXADECIMAL "0-9a-fA-F"
 
-static const char *class_of(char letter) {
-  return letter == 's' || letter == 'S' ? white : letter == 'w' || letter == 'W' ? word : letter == 'h' || letter == 'H' ? hexadecimal : NULL;
+/* Texts that mean something else in PCRE2, and what is written for them: alone, and within brackets; NULL: refused there. */
+static const struct {
+  const char *text, *alone, *inside;
+} translations[] = {
+    {"\\s", "[" WHITE "]", WHITE},
+    {"\\S", "[^" WHITE "]", NOT_WHITE},
+    {"\\w", "[" WORD "]", WORD_IN_BRACKETS},
+    {"\\W", "[^" WORD "]", NULL},
+    {"\\h", "[" HEXADECIMAL "]", HEXADECIMAL},
+    {"\\H", "[^" HEXADECIMAL "]", NULL},
+    {"\\b", "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))", "\\b"},
+    {"\\B", "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))", NULL},
+    {"[:space:]", NULL, WHITE},
+    {"[:digit:]", NULL, "\\p{Nd}"},
+    {"[:word:]", NULL, WORD_IN_BRACKETS},
+    {"[:punct:]", NULL, "\\p{P}\\p{S}"},
+    {"[:xdigit:]", NULL, HEXADECIMAL},
+};
+
+typedef struct translator {
+  hark_context *context;
+  const char *at, *end;
+  hark_bytes *out;
+  bool inside; /* of brackets */
+} translator;
+
+static hark_status put(translator *t, const char *text, size_t bytes) { return hark_bytes_add(t->context, t->out, text, bytes); }
+
+static hark_status copy(translator *t, size_t bytes) {
+  HARK_TRY(put(t, t->at, bytes));
+  t->at += bytes;
+  return HARK_OK;
 }
 
-static hark_status put(hark_context *context, hark_bytes *out, const char *text) { return hark_bytes_add(context, out, text, strlen(text)); }
-
-/* Writes an escape: \s, \w, \h and their opposites as brackets. The opposite within a bracket stays PCRE2's. */
-static hark_status put_escape(hark_context *context, hark_bytes *out, const char *at, bool in_bracket) {
-  const char *const list = class_of(at[1]);
-  const bool opposite = at[1] >= 'A' && at[1] <= 'Z';
-  if (list == NULL || (in_bracket && opposite)) return hark_bytes_add(context, out, at, 2);
-  if (in_bracket) return put(context, out, list);
-  HARK_TRY(put(context, out, opposite ? "[^" : "["));
-  HARK_TRY(put(context, out, list));
-  return put(context, out, "]");
+static bool follows(const translator *t, const char *text) {
+  const size_t bytes = strlen(text);
+  return (size_t)(t->end - t->at) >= bytes && memcmp(t->at, text, bytes) == 0;
 }
 
-static hark_status translate(hark_context *context, const char *pattern, size_t bytes, hark_bytes *out) {
-  int brackets = 0;
-  for (size_t i = 0; i < bytes; i++) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < bytes) {
-      HARK_TRY(put_escape(context, out, pattern + i, brackets > 0));
-      i++;
+static hark_status refuse(const translator *t, const char *what, size_t bytes) {
+  return hark_fail(t->context, HARK_UNSUPPORTED, "%.*s %s in a regular expression is not supported", (int)bytes, what,
+                   t->inside ? "within brackets" : "outside brackets");
+}
+
+/* The name of a script alone means other characters too in PCRE2: sc: restricts it. */
+static bool is_script(const char *name, size_t bytes) {
+  char pattern[64];
+  int code;
+  PCRE2_SIZE at;
+  if (bytes < 3 || bytes > 40) return false;
+  const int length = snprintf(pattern, sizeof pattern, "\\p{sc:%.*s}", (int)bytes, name);
+  pcre2_code *const compiled = pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)length, PCRE2_UTF, &code, &at, NULL);
+  pcre2_code_free(compiled);
+  return compiled != NULL;
+}
+
+/* \p{Name}, \P{Name}, \p{^Name}. */
+static hark_status put_property(translator *t) {
+  const char *const close = memchr(t->at, '}', (size_t)(t->end - t->at));
+  const size_t negated = t->end - t->at > 3 && t->at[3] == '^', begin = 3 + negated;
+  if (close == NULL || close < t->at + begin) return copy(t, 2);
+  const size_t bytes = (size_t)(close - t->at) - begin;
+  const bool script = is_script(t->at + begin, bytes);
+  HARK_TRY(copy(t, begin));
+  if (script) HARK_TRY(put(t, "sc:", 3));
+  return copy(t, bytes + 1);
+}
+
+/* One element: an escape, a class of POSIX, or a character. */
+static hark_status put_element(translator *t) {
+  for (size_t i = 0; i < sizeof translations / sizeof translations[0]; i++) {
+    const char *const text = translations[i].text, *const with = t->inside ? translations[i].inside : translations[i].alone;
+    if (!follows(t, text) || (!t->inside && text[0] == '[')) continue;
+    if (with == NULL) return refuse(t, text, strlen(text));
+    t->at += strlen(text);
+    return put(t, with, strlen(with));
+  }
+  if (follows(t, "\\p{") || follows(t, "\\P{")) return put_property(t);
+  if (t->inside && (*t->at == '[' || follows(t, "&&"))) return refuse(t, t->at, *t->at == '[' ? 1 : 2);
+  return copy(t, *t->at == '\\' && t->end - t->at > 1 ? 2 : 1);
+}
+
+static hark_status translate(translator *t) {
+  while (t->at < t->end) {
+    if (*t->at == '[' && !t->inside) {
+      HARK_TRY(copy(t, follows(t, "[^]") ? 3 : follows(t, "[^") || follows(t, "[]") ? 2 : 1));
+      t->inside = true;
       continue;
     }
-    if (brackets > 0 && c == '&' && i + 1 < bytes && pattern[i + 1] == '&')
-      return hark_fail(context, HARK_UNSUPPORTED, "set operations (&&) in a regular expression are not supported");
-    if (brackets > 0 && c == '[' && i + 1 < bytes && pattern[i + 1] != ':')
-      return hark_fail(context, HARK_UNSUPPORTED, "brackets in brackets in a regular expression are not supported");
-    if (c == '[' && brackets == 0) {
-      brackets = 1;
-      HARK_TRY(hark_bytes_add(context, out, &c, 1));
-      if (i + 1 < bytes && pattern[i + 1] == '^') HARK_TRY(hark_bytes_add(context, out, &pattern[++i], 1));
-      if (i + 1 < bytes && pattern[i + 1] == ']') HARK_TRY(hark_bytes_add(context, out, &pattern[++i], 1));
-      continue;
-    }
-    if (c == '[' && brackets > 0) { /* [:alpha:] up to its end */
-      const char *const end = memchr(pattern + i, ']', bytes - i);
-      const size_t length = end != NULL ? (size_t)(end - (pattern + i)) + 1 : bytes - i;
-      HARK_TRY(hark_bytes_add(context, out, pattern + i, length));
-      i += length - 1;
-      continue;
-    }
-    if (c == ']' && brackets > 0) brackets = 0;
-    HARK_TRY(hark_bytes_add(context, out, &c, 1));
+    if (*t->at == ']') t->inside = false;
+    HARK_TRY(put_element(t));
   }
   return HARK_OK;
 }
@@ -95,7 +146,8 @@ hark_status hark_regex_compile(hark_context *context, const char *pattern, size_
   if (bytes > PATTERN_BYTES) return hark_fail(context, HARK_BAD_FILE, "the regular expression has more than %zu bytes", PATTERN_BYTES);
   hark_regex *const regex = calloc(1, sizeof *regex);
   if (regex == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory for a regular expression");
-  hark_status status = translate(context, pattern, bytes, &translated);
+  translator t = {.context = context, .at = pattern, .end = pattern + bytes, .out = &translated};
+  hark_status status = translate(&t);
   if (status == HARK_OK) status = compile(context, &translated, regex);
   HARK_FREE_LIST(context, &translated);
   if (status != HARK_OK) {

@@ -1,8 +1,8 @@
 /* regex.h - regular expressions as tokenizer.json writes them (Oniguruma, Ruby's syntax), matched by PCRE2 where hark is built with it
  * (HARK_WITH_PCRE2).
  *
- * What the two define differently is translated: \s is White_Space, \w letters, marks, numbers and connectors; \h is a hexadecimal digit; ^ and $
- * match at lines. Set operations (&&) in brackets are refused.
+ * What the two define differently is translated: \s, \w, \b, \h (a hexadecimal digit), classes of POSIX, scripts; ^ and $ match at lines. What
+ * cannot be translated is refused: set operations (&&) and brackets in brackets, \W and \H in brackets, [:alpha:] and others.
  */
 #ifndef HARK_TOKENIZERS_PIPELINE_REGEX_H
 #define HARK_TOKENIZERS_PIPELINE_REGEX_H
