@@ -127,13 +127,20 @@ def make_lines(count, seed):
 
 # ---- the tokenizers ----
 
+SMALL = False
+
+
+def size(tokens):
+    """Tokens to train; few for the tests of hark."""
+    return min(tokens, 330) if SMALL else tokens
+
 
 def gpt2(texts):
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.decoder = decoders.ByteLevel()
     t.post_processor = processors.ByteLevel(trim_offsets=False)
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=4000, special_tokens=["<|endoftext|>"], show_progress=False,
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size(4000), special_tokens=["<|endoftext|>"], show_progress=False,
                                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return t
 
@@ -152,7 +159,7 @@ def llama3(texts, pattern=CL100K):
     t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
                                                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder = decoders.ByteLevel()
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=6000, special_tokens=["<s>", "</s>"], show_progress=False,
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size(6000), special_tokens=["<s>", "</s>"], show_progress=False,
                                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     t.post_processor = processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 0)])])
     return t
@@ -182,7 +189,7 @@ LLAMA_DECODER = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern":
 def plain_bpe(texts):
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.Metaspace()
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=3000, limit_alphabet=300, show_progress=False, special_tokens=["<unk>"]))
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size(3000), limit_alphabet=300, show_progress=False, special_tokens=["<unk>"]))
     return t
 
 
@@ -215,7 +222,7 @@ def bert(texts, **settings):
     t.normalizer = normalizers.BertNormalizer(**settings)
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.decoder = decoders.WordPiece()
-    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=4000, show_progress=False, limit_alphabet=1500,
+    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=size(4000), show_progress=False, limit_alphabet=1500,
                                                             special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
     t.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)])
     return t
@@ -236,8 +243,8 @@ def bert_accents(texts):
 
 def piece_model(texts, **settings):
     out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=3000, character_coverage=0.999,
-                                             minloglevel=2, **settings)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=size(3000), character_coverage=0.999,
+                                             minloglevel=2, hard_vocab_limit=False, **settings)
     return out.getvalue()
 
 
@@ -302,7 +309,7 @@ def unigram(texts):
     t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()])
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     t.decoder = decoders.Metaspace()
-    t.train_from_iterator(texts[:4000], trainers.UnigramTrainer(vocab_size=2000, unk_token="<unk>", special_tokens=["<unk>", "<s>"], show_progress=False))
+    t.train_from_iterator(texts[:4000], trainers.UnigramTrainer(vocab_size=size(2000), unk_token="<unk>", special_tokens=["<unk>", "<s>"], show_progress=False))
     return t
 
 
@@ -311,8 +318,8 @@ def words(normalizer, pre, **more):
         t = Tokenizer(models.WordLevel(unk_token="<unk>"))
         t.normalizer = normalizer()
         t.pre_tokenizer = pre()
-        t.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=8000, special_tokens=["<unk>", "<s>"], show_progress=False))
-        t.add_tokens([AddedToken("newword", single_word=True, lstrip=True), AddedToken("Newword", normalized=True)])
+        t.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=size(8000), special_tokens=["<unk>", "<s>"], show_progress=False))
+        t.add_tokens([AddedToken("newword", single_word=True, lstrip=True), AddedToken("Newwords", normalized=True)])
         for key, value in more.items():
             setattr(t, key, value)
         return t
@@ -325,7 +332,7 @@ def openai_gpt(texts):
     t.normalizer = normalizers.BertNormalizer()
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.decoder = decoders.BPEDecoder()
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=3000, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False,
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size(3000), special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False,
                                                       limit_alphabet=300))
     return t
 
@@ -334,7 +341,7 @@ def prefixed(texts):
     t = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##", fuse_unk=False))
     t.pre_tokenizer = pre_tokenizers.Whitespace()
     t.decoder = decoders.WordPiece()
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=3000, special_tokens=["<unk>"], continuing_subword_prefix="##", show_progress=False,
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size(3000), special_tokens=["<unk>"], continuing_subword_prefix="##", show_progress=False,
                                                       limit_alphabet=300))
     return t
 
@@ -374,6 +381,80 @@ PIECES = {
     "sp-fold": {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc_cf", "byte_fallback": True, "add_dummy_prefix": False,
                 "user_defined_symbols": "<extra_0>,newword"},
 }
+
+
+# ---- small cases for tests/tokenizers ----
+
+PUBLISHED = ["gpt2", "roberta", "llama3", "llama", "mistral", "gemma", "bert", "bert-cased", "t5", "unigram", "openai-gpt", "prefixed", "words-nfd",
+             "words-nfkd", "words-split", "words-replace", "words-bytes", "sp-unigram", "sp-llama", "sp-fold"]
+PUBLISHED_TEXTS = ["the quick brown fox jumps over the lazy dog", "the cat sat on the mat, and the dog sat on the log", "it's what we've got; don't",
+                   "Newword and newword: caf\u00e9, na\u00efve r\u00e9sum\u00e9s", "over 1234 dogs, 56 foxes; x=1", "привет мир, привет дом", "日本 日本語"] * 3
+PUBLISHED_LINES = ["", " ", "the dog", "  the  dogs sat, didn't they? ", "newword Newwords x<s>y</s>", "caf\u00e9 cafe\u0301 \u0130 \u00df \ufb01 \u00bd",
+                   "привет 日本語 \U0001f600\u200d\U0001f469", "a\tb\u00a0c\u3000d\u0085e\r\u0001f", "12345 x=1;  <extra_0> y [MASK] z", "\u2581the\u2581 <0x0A>",
+                   "\u0915\u094d\u0937 \ufffd \U00020000\uac00", "the the the dogs sat on the mat on the log over the fox and the mat and the dog and it's lazy"]
+RULES = "\n".join(f"{a}\t{b}" for a, b in [("A0", "20"), ("3000", "20"), ("9", "20"), ("65 301", "E9"), ("FB01", "66 69"), ("4E", "6E"), ("1", "")])
+
+
+def c_parts(data):
+    """Bytes as string literals of C, each shorter than compilers must accept, with the number of bytes."""
+    parts, part, count = [], "", 0
+    for byte in data:
+        part += chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else "\\" + chr(byte) if byte in b'"\\' else f"\\{byte:03o}"
+        count += 1
+        if len(part) > 120:
+            parts.append((part, count))
+            part, count = "", 0
+    return parts + [(part, count)]
+
+
+def c_text(data):
+    return " ".join(f'"{part}"' for part, _ in c_parts(data))
+
+
+def publish(path, folder):
+    global SMALL
+    SMALL = True
+    out = [f"/* published_pipelines.h - small tokenizers, and what other programs make of some lines with them.",
+           f" * Made by bench/peers/tokenizers.py with tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}; not to be changed by hand. */",
+           "#ifndef HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H", "#define HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H", "", "/* clang-format off */",
+           "typedef struct published_line {", "  const char *text, *decoded;", "  size_t bytes, decoded_bytes, count;", "  const int32_t *ids;", "} published_line;",
+           "typedef struct published_part {", "  const char *text;", "  size_t bytes;", "} published_part;", "typedef struct published_pipeline {", "  const char *name;", "  const published_part *file; /* ended by a part without text */",
+           "  size_t bytes; /* of the file */", "  const published_line *lines;", "} published_pipeline;", ""]
+    names = []
+    rules = folder / "rules.tsv"
+    rules.write_text(RULES + "\n", encoding="utf-8")
+    for name in PUBLISHED:
+        if name in CASES:
+            global piece_model
+            kept = piece_model
+            piece_model = lambda texts, **s: kept(texts, normalization_rule_tsv=str(rules), **s)  # noqa: E731
+            t = Tokenizer.from_str(CASES[name](PUBLISHED_TEXTS).to_str())
+            piece_model = kept
+            data = json.dumps(json.loads(t.to_str()), separators=(",", ":"), ensure_ascii=False).encode()
+            encode, decode = lambda x, t=t: t.encode(x).ids, lambda x, t=t: t.decode(x)
+        else:
+            settings = {k: v for k, v in PIECES[name].items() if k != "normalization_rule_name"}
+            if name != "sp-llama":
+                settings["normalization_rule_tsv"] = str(rules)
+            else:
+                settings["normalization_rule_name"] = "identity"
+            data = piece_model(PUBLISHED_TEXTS, **settings)
+            p = sentencepiece.SentencePieceProcessor(model_proto=data)
+            encode, decode = lambda x, p=p: p.encode(x), lambda x, p=p: p.decode(x)
+        short = name.replace("-", "_")
+        names.append((name, short, len(data)))
+        out += [f"static const published_part file_{short}[] = {{"] + [f'    {{"{part}", {count}}},' for part, count in c_parts(data)] + ["    {NULL, 0}};"]
+        rows = []
+        for i, line in enumerate(PUBLISHED_LINES):
+            ids = encode(line)
+            out.append(f"static const int32_t ids_{short}_{i}[] = {{{', '.join(map(str, ids)) or '0'}}};")
+            text, back = line.encode(), decode(ids).encode()
+            rows.append(f"    {{{c_text(text)}, {c_text(back)}, {len(text)}, {len(back)}, {len(ids)}, ids_{short}_{i}}},")
+        out += [f"static const published_line lines_{short}[] = {{"] + rows + ["};", ""]
+    out.append("static const published_pipeline published_pipelines[] = {")
+    out += [f'    {{"{name}", file_{short}, {length}, lines_{short}}},' for name, short, length in names]
+    out += ["};", f"enum {{ PUBLISHED_LINES = {len(PUBLISHED_LINES)} }};", "/* clang-format on */", "", "#endif", ""]
+    path.write_text("\n".join(out), encoding="utf-8")
 
 
 # ---- comparing ----
@@ -438,10 +519,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="names of cases, with commas between them")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--published", help="write the small cases of tests/tokenizers to this file, and nothing else")
     parser.add_argument("--repeats", type=int, default=5)
     a = parser.parse_args()
     folder = Path(a.folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if a.published:
+        publish(Path(a.published), folder)
+        return 0
     print(f"tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}")
     texts, lines = make_lines(a.lines, a.seed)
     only = [x for x in a.only.split(",") if x]
@@ -452,6 +537,7 @@ def main():
         model = folder / f"{name}.json"
         t = make(texts)
         t.save(str(model))
+        t = Tokenizer.from_file(str(model))  # what is read, which may differ from what was trained
         wrong += compare(name, a.hark, model, folder, lines, lambda x, t=t: t.encode(x).ids, lambda x, t=t: t.decode(x))
         if a.speed:
             measure(name, a.hark, model, folder, texts, lambda x, t=t: t.encode_batch_fast(x), a.repeats)
