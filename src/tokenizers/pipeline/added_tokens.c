@@ -5,11 +5,21 @@
 
 /* ---- the searches ---- */
 
-static hark_status add_to_search(hark_pipeline_work *work, const hark_added_token *token, int32_t index, hark_added_search *search) {
+/* A token of normalized text decodes to what it is there. `normal` has room. */
+static void keep_normal(hark_added_token *token, hark_span text, hark_bytes *normal) {
+  char *const copy = normal->data + normal->count;
+  memcpy(copy, text.text, text.bytes);
+  normal->count += text.bytes;
+  token->decoded = (hark_span){copy, text.bytes};
+}
+
+static hark_status add_to_search(hark_pipeline_work *work, hark_pipeline *pipeline, int32_t index, hark_added_search *search) {
+  hark_added_token *const token = &pipeline->added[index];
   hark_span text = token->text;
   bool cut = false;
   if (token->normalized && !token->ready) HARK_TRY(hark_pipeline_normalize(work, token->text, &text, &cut));
   if (text.bytes == 0) return HARK_OK;
+  if (token->normalized) keep_normal(token, text, &pipeline->added_normal);
   hark_trie_add(&search->trie, text.text, text.bytes, index);
   search->begins[(unsigned char)text.text[0]] = true;
   search->used = true;
@@ -35,11 +45,12 @@ static hark_status fill_search(hark_pipeline_work *work, hark_pipeline *pipeline
   HARK_TRY(count_bytes(work, pipeline, normalized, &bytes));
   if (bytes == 0) return HARK_OK;
   HARK_TRY(hark_trie_open(work->context, &search->trie, bytes));
+  if (normalized) HARK_TRY(HARK_RESERVE(work->context, &pipeline->added_normal, bytes));
   for (int special = 1; special >= 0; special--) /* of equal texts the first one counts, special tokens before others */
     for (size_t i = 0; i < pipeline->added_count; i++) {
       const hark_added_token *const token = &pipeline->added[i];
       if (token->special == (special == 1) && token->normalized == normalized && !token->unsearched)
-        HARK_TRY(add_to_search(work, token, (int32_t)i, search));
+        HARK_TRY(add_to_search(work, pipeline, (int32_t)i, search));
     }
   return HARK_OK;
 }
@@ -78,6 +89,7 @@ hark_status hark_added_tokens_set(hark_context *context, hark_pipeline *pipeline
     pipeline->added_text.count += tokens[i].text.bytes;
     pipeline->added[i] = tokens[i];
     pipeline->added[i].text.text = copy;
+    pipeline->added[i].decoded = pipeline->added[i].text;
   }
   HARK_TRY(index_by_number(context, pipeline));
   return fill_searches(context, pipeline);
@@ -89,6 +101,7 @@ void hark_added_tokens_close(hark_context *context, hark_pipeline *pipeline) {
   hark_release(context, pipeline->added, pipeline->added_count * sizeof *pipeline->added);
   hark_release(context, pipeline->added_of, (size_t)pipeline->added_of_size * sizeof *pipeline->added_of);
   HARK_FREE_LIST(context, &pipeline->added_text);
+  HARK_FREE_LIST(context, &pipeline->added_normal);
 }
 
 static hark_status read_token(const hark_component_reader *reader, const hark_json_node *node, hark_added_token *out) {

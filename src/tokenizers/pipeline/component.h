@@ -123,6 +123,7 @@ void hark_components_close(hark_context *context, hark_components *components);
 
 typedef struct hark_added_token {
   hark_span text;
+  hark_span decoded; /* the normalized text, for a token that is searched in normalized text; set by hark_added_tokens_set() */
   int32_t id;
   bool single_word, left, right, normalized, special;
   bool ready;      /* the text is normalized as it is */
@@ -138,7 +139,7 @@ typedef struct hark_added_search {
 
 struct hark_pipeline {
   hark_token_table vocabulary; /* the model's */
-  hark_bytes added_text;
+  hark_bytes added_text, added_normal;
   hark_added_token *added; /* [added_count] */
   size_t added_count;
   int32_t *added_of; /* [added_of_size]: index of an added token by its number; -1: none */

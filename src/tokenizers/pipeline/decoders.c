@@ -273,7 +273,7 @@ static hark_status drop_repeated(hark_pipeline_work *work, hark_span pad) {
     const hark_span part = work->parts.data[i];
     const size_t begin = work->pool[1].count;
     if (i > 0 && same(part, work->parts.data[i - 1])) continue;
-    HARK_TRY(pad.bytes > 0 ? put_replaced(work, part, pad, span_of("")) : hark_parts_put(work, part.text, part.bytes));
+    HARK_TRY(put_replaced(work, part, pad, span_of("")));
     HARK_TRY(hark_parts_close_part(work, begin));
   }
   return hark_parts_end(work);

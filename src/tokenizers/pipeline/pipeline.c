@@ -269,12 +269,11 @@ hark_status hark_pipeline_encode(hark_pipeline_work *work, const char *text, siz
 static hark_status collect(hark_pipeline_work *work, const int32_t *ids, size_t count, bool special) {
   work->parts.count = work->text_bytes = 0;
   for (size_t i = 0; i < count; i++) {
-    size_t bytes;
     const hark_added_token *const added = added_token(work->pipeline, ids[i]);
-    const char *const text = hark_pipeline_token(work->pipeline, ids[i], &bytes);
-    if (text == NULL || (added != NULL && added->special && !special)) continue;
-    HARK_TRY(hark_spans_add(work->context, &work->parts, text, bytes));
-    work->text_bytes += bytes;
+    const hark_span text = added != NULL ? added->decoded : hark_token_text(&work->pipeline->vocabulary, ids[i]);
+    if (text.text == NULL || (added != NULL && added->special && !special)) continue;
+    HARK_TRY(hark_spans_add(work->context, &work->parts, text.text, text.bytes));
+    work->text_bytes += text.bytes;
   }
   return HARK_OK;
 }
