@@ -15,6 +15,7 @@
 #include "json/json.h"
 #include "json/jsonl.h"
 #include "support/learner.h"
+#include "tokenizers/published_pipelines.h"
 #include "tokenizers/tokenizer.h"
 #include "train/config.h"
 
@@ -189,6 +190,22 @@ static void make_json(void) {
 
 /* ---- vocabularies and texts ---- */
 
+/* Small tokenizers of other programs, and some of their beginnings. */
+static void make_pipeline(void) {
+  char name[64];
+  for (size_t i = 0; i < COUNT(published_pipelines); i++) {
+    const published_pipeline *const published = &published_pipelines[i];
+    char *const file = malloc(published->bytes);
+    size_t at = 0;
+    FUZZ_CHECK(file != NULL, "out of memory");
+    for (const published_part *part = published->file; part->text != NULL; at += part++->bytes) memcpy(file + at, part->text, part->bytes);
+    put("pipeline", published->name, file, at);
+    snprintf(name, sizeof name, "%s-cut", published->name);
+    put("pipeline", name, file, at * (i + 1) / (COUNT(published_pipelines) + 1));
+    free(file);
+  }
+}
+
 static void make_tokenizer(void) {
   static const char *const texts[] = {
       "It was the best of times,\nit was the worst of times.\n",
@@ -354,6 +371,7 @@ int main(int count, char **words) {
   make_config();
   make_json();
   make_tokenizer();
+  make_pipeline();
   make_tokens();
   make_examples();
   make_number();

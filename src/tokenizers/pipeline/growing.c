@@ -3,7 +3,7 @@
 
 #define FIRST_ELEMENTS 64
 
-hark_status hark_grow(hark_context *context, void **data, size_t *capacity, size_t needed, size_t element) {
+hark_status hark_list_grow(hark_context *context, void **data, size_t *capacity, size_t needed, size_t element) {
   size_t grown = *capacity > FIRST_ELEMENTS ? *capacity : FIRST_ELEMENTS, bytes = 0;
   void *memory = NULL;
   if (needed <= *capacity) return HARK_OK;

@@ -28,13 +28,13 @@ typedef struct hark_spans {
 } hark_spans;
 
 /* Makes room for `needed` elements. Errors: HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. */
-HARK_MUST_CHECK hark_status hark_grow(hark_context *context, void **data, size_t *capacity, size_t needed, size_t element);
+HARK_MUST_CHECK hark_status hark_list_grow(hark_context *context, void **data, size_t *capacity, size_t needed, size_t element);
 
 /* Room for `more` elements after the present ones, which the caller then writes. */
 #define HARK_RESERVE(context, list, more)                                                                                                  \
   ((list)->capacity - (list)->count >= (more)                                                                                              \
        ? HARK_OK                                                                                                                           \
-       : hark_grow((context), (void **)&(list)->data, &(list)->capacity, (list)->count + (more), sizeof *(list)->data))
+       : hark_list_grow((context), (void **)&(list)->data, &(list)->capacity, (list)->count + (more), sizeof *(list)->data))
 
 /* Frees the memory of a list, which is empty afterwards. */
 #define HARK_FREE_LIST(context, list)                                                                                                      \

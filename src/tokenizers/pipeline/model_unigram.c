@@ -102,17 +102,13 @@ static hark_status read_unigram(hark_component_reader *reader, const hark_json_n
 
 /* ---- the best path ---- */
 
-/* SentencePiece compares sums as doubles and keeps them as floats. */
-static inline void offer(const unigram_state *state, hark_best_path *target, double score, int32_t id, size_t from) {
+static inline void offer(hark_best_path *target, double score, int32_t id, size_t from) {
   if (target->from >= 0 && !(score > target->score)) return;
-  *target = (hark_best_path){state->single ? (double)(float)score : score, id, (int32_t)from};
+  *target = (hark_best_path){score, id, (int32_t)from};
 }
 
-/* A sum of floats there. */
-static inline double unknown_sum(const unigram_state *state, double here) {
-  const double sum = state->unknown_score + here;
-  return state->single ? (double)(float)sum : sum;
-}
+/* SentencePiece adds floats. */
+static inline double sum(const unigram_state *state, double a, double b) { return state->single ? (double)((float)a + (float)b) : a + b; }
 
 static void search(const unigram_state *state, hark_span in, hark_best_path *best) {
   best[0] = (hark_best_path){0, -1, 0};
@@ -127,10 +123,10 @@ static void search(const unigram_state *state, hark_span in, hark_best_path *bes
       if (node == HARK_TRIE_NONE) break;
       const int32_t id = state->trie.value[node];
       if (id < 0) continue;
-      offer(state, &best[end + 1], state->score[id] + here, id, at);
+      offer(&best[end + 1], sum(state, state->score[id], here), id, at);
       if (end + 1 == at + length) single = true;
     }
-    if (!single) offer(state, &best[at + length], unknown_sum(state, here), state->unknown, at);
+    if (!single) offer(&best[at + length], sum(state, state->unknown_score, here), state->unknown, at);
   }
 }
 
