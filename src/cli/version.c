@@ -72,8 +72,10 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
   hark_text_append(&text, "%s", answer[ONEDNN]);
-  hark_text_append(&text, json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\nthreads: ",
-                   answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
+  hark_text_append(
+      &text,
+      json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\nthreads: ",
+      answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
   if (json) {
     hark_thread_members(context, &text);
   } else {

@@ -13,7 +13,8 @@ static const char words[] =
     "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"the\": 0, \"dog\": 1, \"?\": 2}, \"unk_token\": \"?\"},"
     " \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"},"
     " \"added_tokens\": [{\"id\": 5, \"content\": \"<s>\", \"special\": true}],"
-    " \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": \"A\"}}],"
+    " \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": "
+    "\"A\"}}],"
     " \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [5]}}}}";
 
 static void expect(const char *line, int code, const char *in_out, const char *in_err) {
@@ -50,7 +51,8 @@ static void a_tokenizer_json(void **state) {
   expect("tokenize . dogs.txt --no-special", HARK_EXIT_DONE, "[0, 1]\n[]\n[0, 2, 5, 1]\n", ""); /* the folder of a model */
   expect("detokenize tokenizer.json dogs.jsonl", HARK_EXIT_DONE, "the dog\n\nthe ? dog\n", "");
   expect("detokenize tokenizer.json dogs.jsonl --special", HARK_EXIT_DONE, "<s> the dog\n<s>\n<s> the ? <s> dog\n", "");
-  expect("tokenize tokenizer.json dogs.txt --unknown map", HARK_EXIT_USAGE, "", "--unknown: has no effect here, it needs the vocabulary of a run");
+  expect("tokenize tokenizer.json dogs.txt --unknown map", HARK_EXIT_USAGE, "",
+         "--unknown: has no effect here, it needs the vocabulary of a run");
 }
 
 static void damage_is_placed(void **state) {

@@ -8,11 +8,13 @@
 #include "tokenizers/pipeline/pipeline.h"
 #include "tokenizers/utf8.h"
 
-#define FILE_BYTES_FACTOR 2048             /* of a pipeline in memory for each byte of its file at most: a character may have a page of a table */
-#define WORK_BYTES ((size_t)64 << 20)      /* of a caller: the cache, and texts that components made longer */
+#define FILE_BYTES_FACTOR 2048 /* of a pipeline in memory for each byte of its file at most: a character may have a page of a table */
+#define WORK_BYTES ((size_t)64 << 20) /* of a caller: the cache, and texts that components made longer */
 #define TOKENS 64
 
-static const char *const lines[] = {"", " ", "the dog's  12345 caf\xC3\xA9, <s> a\tb", "\xE2\x96\x81" "ab\xE6\x97\xA5\xF0\x9F\x98\x80 ababababab[MASK]"};
+static const char *const lines[] = {"", " ", "the dog's  12345 caf\xC3\xA9, <s> a\tb",
+                                    "\xE2\x96\x81"
+                                    "ab\xE6\x97\xA5\xF0\x9F\x98\x80 ababababab[MASK]"};
 
 static void check_text(const hark_text *text) {
   uint32_t code;

@@ -11,8 +11,8 @@ typedef struct detokenize_values {
 } detokenize_values;
 
 static const hark_option options[] = {
-    {"special", "special", HARK_OPTION_BOOL, offsetof(detokenize_values, special), "false", NULL, NULL, NULL,
-     "print special tokens too", NULL},
+    {"special", "special", HARK_OPTION_BOOL, offsetof(detokenize_values, special), "false", NULL, NULL, NULL, "print special tokens too",
+     NULL},
 };
 static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(detokenize_values), false};
 
@@ -56,7 +56,8 @@ static hark_status read_ids(hark_context *context, const hark_line_reader *lines
   return at == lines->length ? HARK_OK : fail(context, lines, at);
 }
 
-static hark_status detokenize_lines(hark_invocation *call, hark_text_tokens *tokens, hark_line_reader *lines, hark_ids *ids, hark_text *out) {
+static hark_status detokenize_lines(hark_invocation *call, hark_text_tokens *tokens, hark_line_reader *lines, hark_ids *ids,
+                                    hark_text *out) {
   const detokenize_values *const values = call->values[0];
   bool more = true;
   for (;;) {

@@ -121,8 +121,8 @@ static hark_status encode_own(hark_context *context, hark_text_tokens *tokens, c
   hark_text_fault fault = {0};
   size_t consumed = 0;
   HARK_TRY(make_room(context, tokens, lines->length + 1));
-  const hark_status status = hark_tokenizer_encode_part(context, tokens->own, unknown, lines->line, lines->length, true, tokens->ids, count,
-                                                        &consumed, &fault);
+  const hark_status status =
+      hark_tokenizer_encode_part(context, tokens->own, unknown, lines->line, lines->length, true, tokens->ids, count, &consumed, &fault);
   return status == HARK_BAD_FILE ? hark_lines_fail(context, lines, fault.at, "%s", fault.what) : status;
 }
 

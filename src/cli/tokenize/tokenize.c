@@ -58,7 +58,9 @@ static hark_status tokenize_lines(hark_invocation *call, hark_text_tokens *token
 
 static hark_status refuse_idle(hark_invocation *call, const hark_text_tokens *tokens) {
   const bool own = tokens->own != NULL;
-  const char *const idle = own && hark_command_is_given(call, "special") ? "special" : !own && hark_command_is_given(call, "unknown") ? "unknown" : NULL;
+  const char *const idle = own && hark_command_is_given(call, "special")    ? "special"
+                           : !own && hark_command_is_given(call, "unknown") ? "unknown"
+                                                                            : NULL;
   if (idle == NULL) return HARK_OK;
   return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--%s%s: has no effect here, it needs %s", own ? "no-" : "", idle,
                    own ? "a tokenizer.json" : "the vocabulary of a run");

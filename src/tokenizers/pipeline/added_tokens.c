@@ -117,7 +117,8 @@ static hark_status read_token(const hark_component_reader *reader, const hark_js
   HARK_TRY(hark_component_boolean(reader, node, "single_word", &out->single_word));
   if (out->single_word && !hark_unicode_available)
     return hark_fail(reader->context, HARK_UNSUPPORTED,
-                     "%s: %s.single_word needs utf8proc, and this hark was built without it (HARK_WITH_UTF8PROC)", reader->name, reader->place);
+                     "%s: %s.single_word needs utf8proc, and this hark was built without it (HARK_WITH_UTF8PROC)", reader->name,
+                     reader->place);
   HARK_TRY(hark_component_boolean(reader, node, "lstrip", &out->left));
   HARK_TRY(hark_component_boolean(reader, node, "rstrip", &out->right));
   return hark_component_boolean(reader, node, "normalized", &out->normalized);

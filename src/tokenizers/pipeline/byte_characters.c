@@ -23,7 +23,9 @@ int hark_character_byte(uint32_t code) {
   return (int)(index <= 0x20 ? index : index < MOVED_COUNT - 1 ? index - 0x21 + 0x7F : 0xAD);
 }
 
-static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 int hark_byte_token(hark_span text) {
   if (text.bytes != 6 || memcmp(text.text, "<0x", 3) != 0 || text.text[5] != '>') return -1;

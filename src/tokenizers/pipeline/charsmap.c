@@ -82,7 +82,7 @@ static bool search(const hark_charsmap *map, hark_span text, bool shortest, hark
     if (!has_value(unit)) continue;
     if (node >= map->units || value_of(map->unit[node]) >= map->text.count) break;
     const char *const replacement = map->text.data + value_of(map->unit[node]);
-    if (!hark_utf8_is_lead((unsigned char)*replacement)) break;                                                     /* within a character */
+    if (!hark_utf8_is_lead((unsigned char)*replacement)) break; /* within a character */
     if (i + 1 < text.bytes && !hark_utf8_is_lead((unsigned char)text.text[i + 1])) continue;
     *with = (hark_span){replacement, strlen(replacement)};
     *bytes = i + 1;

@@ -99,7 +99,7 @@ static hark_status compile(const hark_component_reader *reader, const char *key,
 
 hark_status hark_pattern_read(const hark_component_reader *reader, const hark_json_node *node, const char *key, hark_pattern *out) {
   const hark_json_node *const pattern = hark_json_member(node, key), *const text = hark_json_member(pattern, "String"),
-                             *const expression = hark_json_member(pattern, "Regex");
+                              *const expression = hark_json_member(pattern, "Regex");
   if (hark_json_is(expression, HARK_JSON_TEXT)) return compile(reader, key, expression, out);
   if (!hark_json_is(text, HARK_JSON_TEXT)) return hark_component_fail(reader, key, "expected {\"String\": ...} or {\"Regex\": ...}");
   if (text->bytes == 0) return hark_component_fail(reader, key, "the text is empty");

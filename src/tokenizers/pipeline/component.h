@@ -35,7 +35,8 @@ hark_status hark_component_unsupported(const hark_component_reader *reader, cons
 hark_status hark_component_at(const hark_component_reader *reader, const char *key, hark_status status);
 
 /* Members of an object. A member that is absent or null leaves *out as it is. Errors: HARK_BAD_FILE (of another kind). */
-HARK_MUST_CHECK hark_status hark_component_boolean(const hark_component_reader *reader, const hark_json_node *node, const char *key, bool *out);
+HARK_MUST_CHECK hark_status hark_component_boolean(const hark_component_reader *reader, const hark_json_node *node, const char *key,
+                                                   bool *out);
 HARK_MUST_CHECK hark_status hark_component_integer(const hark_component_reader *reader, const hark_json_node *node, const char *key,
                                                    int64_t low, int64_t high, int64_t *out);
 /* The caller frees the text. */

@@ -4,8 +4,8 @@
  * New texts are written to work->pool[1], and the pools change places after each decoder: texts of the list are in the vocabulary or in
  * work->pool[0], which does not move until the next decoder is done.
  */
-#include "tokenizers/pipeline/component.h"
 #include "tokenizers/pipeline/decoders.h"
+#include "tokenizers/pipeline/component.h"
 
 /* ---- a new list ---- */
 
@@ -227,8 +227,9 @@ static void close_word_piece(hark_context *context, void *memory) {
 
 /* English punctuation and contractions lose the space before them, in each text by itself. */
 static hark_status clean_up(hark_pipeline_work *work) {
-  static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
-                                         {" 'm", "'m"},   {" do not", " don't"},          {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) HARK_TRY(replace_all(work, span_of(pairs[i][0]), span_of(pairs[i][1])));
   return HARK_OK;
 }
@@ -249,11 +250,8 @@ static hark_status word_piece(const void *memory, hark_pipeline_work *work) {
   HARK_TRY(hark_parts_end(work));
   return state->cleanup ? clean_up(work) : HARK_OK;
 }
-static const hark_component_kind kind_word_piece = {.type = "WordPiece",
-                                                    .state_bytes = sizeof(word_piece_state),
-                                                    .read = read_word_piece,
-                                                    .close = close_word_piece,
-                                                    .decode = word_piece};
+static const hark_component_kind kind_word_piece = {
+    .type = "WordPiece", .state_bytes = sizeof(word_piece_state), .read = read_word_piece, .close = close_word_piece, .decode = word_piece};
 
 /* ---- CTC: repeated tokens count once, padding not at all; prefix is the token between words ---- */
 
@@ -374,6 +372,6 @@ static hark_status strip(const void *memory, hark_pipeline_work *work) {
 static const hark_component_kind kind_strip = {
     .type = "Strip", .state_bytes = sizeof(strip_state), .read = read_strip, .close = close_strip, .decode = strip};
 
-static const hark_component_kind *const kinds[] = {&kind_bpe,  &kind_byte_fallback, &kind_byte_level, &kind_ctc,        &kind_fuse,
-                                                   &kind_metaspace, &kind_replace,  &kind_strip,      &kind_word_piece, NULL};
+static const hark_component_kind *const kinds[] = {&kind_bpe,       &kind_byte_fallback, &kind_byte_level, &kind_ctc,        &kind_fuse,
+                                                   &kind_metaspace, &kind_replace,       &kind_strip,      &kind_word_piece, NULL};
 const hark_component_table hark_decoders = {kinds, "decoders"};

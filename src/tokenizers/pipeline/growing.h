@@ -38,7 +38,8 @@ HARK_MUST_CHECK hark_status hark_list_grow(hark_context *context, void **data, s
 
 /* Frees the memory of a list, which is empty afterwards. */
 #define HARK_FREE_LIST(context, list)                                                                                                      \
-  (hark_release((context), (list)->data, (list)->capacity * sizeof *(list)->data), (list)->data = NULL, (list)->count = (list)->capacity = 0)
+  (hark_release((context), (list)->data, (list)->capacity * sizeof *(list)->data), (list)->data = NULL,                                    \
+   (list)->count = (list)->capacity = 0)
 
 static inline hark_status hark_bytes_add(hark_context *context, hark_bytes *list, const char *text, size_t bytes) {
   HARK_TRY(HARK_RESERVE(context, list, bytes));

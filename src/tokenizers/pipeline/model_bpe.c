@@ -349,8 +349,10 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work, hark_span i
   HARK_TRY(HARK_RESERVE(work->context, &work->ids, in.bytes * (1 + around)));
   int32_t *const symbol = work->ids.data + work->ids.count;
   size_t count = make_symbols(state, work, in, symbol);
-  if (count > SHORT_SYMBOLS) HARK_TRY(merge_long(state, work, symbol, &count));
-  else count = merge_short(state, symbol, count);
+  if (count > SHORT_SYMBOLS)
+    HARK_TRY(merge_long(state, work, symbol, &count));
+  else
+    count = merge_short(state, symbol, count);
   work->ids.count += count;
   return HARK_OK;
 }

@@ -94,8 +94,9 @@ static hark_status read_unigram(hark_component_reader *reader, const hark_json_n
   HARK_TRY(hark_allocate(reader->context, bytes, (void **)&scores));
   hark_status status = read_entries(reader, list, scores);
   if (status == HARK_OK)
-    status = hark_component_at(reader, "vocab", hark_unigram_fill(reader->context, reader->pipeline, memory, scores, lowest_of(scores, list->count),
-                                                                  byte_fallback, (int32_t)unknown, false));
+    status = hark_component_at(reader, "vocab",
+                               hark_unigram_fill(reader->context, reader->pipeline, memory, scores, lowest_of(scores, list->count),
+                                                 byte_fallback, (int32_t)unknown, false));
   hark_release(reader->context, scores, bytes);
   return status;
 }
@@ -136,7 +137,8 @@ static hark_status put_unknown(const unigram_state *state, hark_pipeline_work *w
   if (found >= 0) return hark_ids_add(work->context, &work->ids, found);
   bool all = state->byte_fallback;
   for (size_t i = 0; i < text.bytes && all; i++) all = state->byte[(unsigned char)text.text[i]] >= 0;
-  for (size_t i = 0; i < text.bytes && all; i++) HARK_TRY(hark_ids_add(work->context, &work->ids, state->byte[(unsigned char)text.text[i]]));
+  for (size_t i = 0; i < text.bytes && all; i++)
+    HARK_TRY(hark_ids_add(work->context, &work->ids, state->byte[(unsigned char)text.text[i]]));
   if (all) return HARK_OK;
   if (state->unknown >= 0) return hark_ids_add(work->context, &work->ids, state->unknown);
   return hark_fail(work->context, HARK_UNSUPPORTED, "the vocabulary lacks a character, and the token for unknown ones (unk_id)");
@@ -165,7 +167,8 @@ static hark_status unigram(const void *memory, hark_pipeline_work *work, hark_sp
     const int32_t id = path->data[i - 2];
     const size_t end = (size_t)path->data[i - 1];
     if (id == state->unknown && i > 2 && path->data[i - 4] == id) continue; /* joins the next one */
-    HARK_TRY(id == state->unknown ? put_unknown(state, work, (hark_span){in.text + from, end - from}) : hark_ids_add(work->context, &work->ids, id));
+    HARK_TRY(id == state->unknown ? put_unknown(state, work, (hark_span){in.text + from, end - from})
+                                  : hark_ids_add(work->context, &work->ids, id));
     from = end;
   }
   return HARK_OK;

@@ -14,8 +14,8 @@ static hark_status measure(const hark_component_reader *reader, const hark_json_
     *bytes += strlen(item->name);
   }
   /* Numbers may have gaps, but a file of a few bytes must not need memory for millions. */
-  if (*size > 1024 + 16 * list->count) return hark_component_fail(reader, "vocab", "number %lld of %lld tokens", (long long)*size - 1,
-                                                                  (long long)list->count);
+  if (*size > 1024 + 16 * list->count)
+    return hark_component_fail(reader, "vocab", "number %lld of %lld tokens", (long long)*size - 1, (long long)list->count);
   return HARK_OK;
 }
 
@@ -49,5 +49,6 @@ void hark_byte_tokens(const hark_token_table *vocabulary, int32_t out[256]) {
   }
 }
 
-static const hark_component_kind *const kinds[] = {&hark_model_bpe, &hark_model_unigram, &hark_model_word_level, &hark_model_word_piece, NULL};
+static const hark_component_kind *const kinds[] = {&hark_model_bpe, &hark_model_unigram, &hark_model_word_level, &hark_model_word_piece,
+                                                   NULL};
 const hark_component_table hark_models = {kinds, NULL};

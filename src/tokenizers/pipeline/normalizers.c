@@ -1,6 +1,6 @@
 /* normalizers.c - the table of normalizers: what is done to a text before it is divided. */
-#include "tokenizers/pipeline/component.h"
 #include "tokenizers/pipeline/charsmap.h"
+#include "tokenizers/pipeline/component.h"
 
 /* ---- normal forms ---- */
 
@@ -133,8 +133,11 @@ static hark_status normalize_bert(const void *memory, hark_pipeline_work *work, 
   take(out, other);
   return HARK_OK;
 }
-static const hark_component_kind kind_bert = {
-    .type = "BertNormalizer", .state_bytes = sizeof(bert_state), .needs = HARK_NEEDS_UTF8PROC, .read = read_bert, .normalize = normalize_bert};
+static const hark_component_kind kind_bert = {.type = "BertNormalizer",
+                                              .state_bytes = sizeof(bert_state),
+                                              .needs = HARK_NEEDS_UTF8PROC,
+                                              .read = read_bert,
+                                              .normalize = normalize_bert};
 
 /* ---- Strip ---- */
 
@@ -215,8 +218,8 @@ static bool is_dropped_by_nmt(uint32_t code) {
   return (code >= 0x1 && code <= 0x8) || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F || code == 0x8F || code == 0x9F;
 }
 static bool is_space_of_nmt(uint32_t code) {
-  return code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 || (code >= 0x200B && code <= 0x200F) || code == 0x2028 ||
-         code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
+  return code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 || (code >= 0x200B && code <= 0x200F) ||
+         code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
 }
 static hark_status nmt(const void *state, hark_pipeline_work *work, hark_span in, hark_bytes *out, bool *cut) {
   (void)state;
@@ -292,7 +295,7 @@ static const hark_component_kind kind_precompiled = {.type = "Precompiled",
                                                      .close = close_precompiled,
                                                      .normalize = precompiled};
 
-static const hark_component_kind *const kinds[] = {&kind_bert,       &kind_byte_level,  &kind_lower_case, &kind_nfc,           &kind_nfd,
-                                                   &kind_nfkc,       &kind_nfkd,        &kind_nmt,        &kind_precompiled,   &kind_prepend,
-                                                   &kind_replace,    &kind_strip,       &kind_strip_accents, NULL};
+static const hark_component_kind *const kinds[] = {
+    &kind_bert, &kind_byte_level,  &kind_lower_case, &kind_nfc,     &kind_nfd,   &kind_nfkc,          &kind_nfkd,
+    &kind_nmt,  &kind_precompiled, &kind_prepend,    &kind_replace, &kind_strip, &kind_strip_accents, NULL};
 const hark_component_table hark_normalizers = {kinds, "normalizers"};

@@ -18,7 +18,7 @@
 
 /* What a tokenizer.json contains; other members are refused, because they may change the tokens. */
 static bool is_known(const char *name) {
-  static const char *const known[] = {"version",     "truncation", "padding",        "added_tokens", "normalizer",
+  static const char *const known[] = {"version",       "truncation", "padding",        "added_tokens", "normalizer",
                                       "pre_tokenizer", "model",      "post_processor", "decoder"};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(name, known[i]) == 0) return true;
@@ -70,7 +70,7 @@ hark_status hark_pipeline_read(hark_context *context, const char *name, const vo
   *out = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *pipeline, (void **)&pipeline));
   const hark_status status = hark_sentencepiece_is_model(data, bytes) ? hark_sentencepiece_read(context, name, data, bytes, pipeline)
-                                                                       : read_json(context, name, data, bytes, pipeline);
+                                                                      : read_json(context, name, data, bytes, pipeline);
   if (status != HARK_OK) {
     hark_pipeline_destroy(context, &pipeline);
     return status;

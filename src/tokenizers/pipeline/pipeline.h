@@ -20,7 +20,8 @@ typedef struct hark_pipeline_work hark_pipeline_work;
  * Errors: HARK_BAD_FILE (file and place), HARK_UNSUPPORTED (what is not supported, by its name), HARK_OUT_OF_MEMORY, those of files. */
 HARK_MUST_CHECK hark_status hark_pipeline_load(hark_context *context, const char *path, hark_pipeline **out);
 /* The same from memory, which may be freed afterwards; messages call the file `name`. */
-HARK_MUST_CHECK hark_status hark_pipeline_read(hark_context *context, const char *name, const void *data, size_t bytes, hark_pipeline **out);
+HARK_MUST_CHECK hark_status hark_pipeline_read(hark_context *context, const char *name, const void *data, size_t bytes,
+                                               hark_pipeline **out);
 void hark_pipeline_destroy(hark_context *context, hark_pipeline **pipeline);
 
 /* Numbers of tokens are in [0, size). */

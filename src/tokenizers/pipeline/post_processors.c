@@ -54,7 +54,8 @@ static const hark_component_kind kind_roberta = {
 
 /* The numbers of a special token, by its name in "special_tokens". */
 static hark_status put_special(const hark_component_reader *reader, const hark_json_node *node, const char *name, hark_ids *out) {
-  const hark_json_node *const token = hark_json_member(hark_json_member(node, "special_tokens"), name), *const list = hark_json_member(token, "ids");
+  const hark_json_node *const token = hark_json_member(hark_json_member(node, "special_tokens"), name), *const list =
+                                                                                                            hark_json_member(token, "ids");
   char shown[HARK_SHOWN_BYTES];
   if (!hark_json_is(list, HARK_JSON_LIST))
     return hark_component_fail(reader, "special_tokens", "'%s' has no list of ids", hark_text_shown(name, shown));
@@ -76,8 +77,10 @@ static hark_status read_template(hark_component_reader *reader, const hark_json_
                       *const sequence = hark_json_text(hark_json_member(hark_json_member(item, "Sequence"), "id"));
     if (special == NULL && (sequence == NULL || strcmp(sequence, "A") != 0))
       return hark_component_fail(reader, "single", "expected special tokens and the sequence A");
-    if (special == NULL) texts++;
-    else HARK_TRY(put_special(reader, node, special, texts == 0 ? &state->before : &state->after));
+    if (special == NULL)
+      texts++;
+    else
+      HARK_TRY(put_special(reader, node, special, texts == 0 ? &state->before : &state->after));
   }
   return texts == 1 ? HARK_OK : hark_component_unsupported(reader, "single", "with the sequence A %d times", texts);
 }

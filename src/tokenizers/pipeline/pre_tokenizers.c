@@ -224,10 +224,9 @@ static hark_status read_byte_level(hark_component_reader *reader, const hark_jso
   if (!state->words) return HARK_OK;
   if (!hark_regex_available)
     return hark_fail(reader->context, HARK_UNSUPPORTED,
-                     "%s: %s.type 'ByteLevel' with use_regex needs PCRE2, and this hark was built without it (HARK_WITH_PCRE2)", reader->name,
-                     reader->place);
-  return hark_component_at(reader, NULL,
-                           hark_regex_compile(reader->context, gpt2_words, sizeof gpt2_words - 1, &state->pattern.regex));
+                     "%s: %s.type 'ByteLevel' with use_regex needs PCRE2, and this hark was built without it (HARK_WITH_PCRE2)",
+                     reader->name, reader->place);
+  return hark_component_at(reader, NULL, hark_regex_compile(reader->context, gpt2_words, sizeof gpt2_words - 1, &state->pattern.regex));
 }
 static void close_byte_level(hark_context *context, void *memory) { hark_pattern_close(context, &((byte_level_state *)memory)->pattern); }
 
@@ -319,6 +318,7 @@ static hark_status metaspace(const void *memory, hark_pipeline_work *work, size_
 static const hark_component_kind kind_metaspace = {
     .type = "Metaspace", .state_bytes = sizeof(metaspace_state), .read = read_metaspace, .close = close_metaspace, .split = metaspace};
 
-static const hark_component_kind *const kinds[] = {&kind_bert,  &kind_byte_level,  &kind_delimiter,         &kind_digits, &kind_metaspace,
-                                                   &kind_punctuation, &kind_split, &kind_white_space, &kind_white_space_split, NULL};
+static const hark_component_kind *const kinds[] = {
+    &kind_bert,  &kind_byte_level,  &kind_delimiter,         &kind_digits, &kind_metaspace, &kind_punctuation,
+    &kind_split, &kind_white_space, &kind_white_space_split, NULL};
 const hark_component_table hark_pre_tokenizers = {kinds, "pretokenizers"};

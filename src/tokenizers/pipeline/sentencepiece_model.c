@@ -105,7 +105,8 @@ bool hark_sentencepiece_is_model(const char *data, size_t bytes) {
   if (bytes < 4 || data[0] != 0x0A || !next_field(&at, data + bytes, &message)) return false;
   const char *inner = message.bytes.text;
   const char *const end = inner + message.bytes.bytes;
-  return message.bytes.bytes > 2 && inner[0] == 0x0A && next_field(&inner, end, &text) && (inner == end || *inner == 0x15 || *inner == 0x18);
+  return message.bytes.bytes > 2 && inner[0] == 0x0A && next_field(&inner, end, &text) &&
+         (inner == end || *inner == 0x15 || *inner == 0x18);
 }
 
 /* ---- reading ---- */
@@ -170,10 +171,12 @@ static hark_status read_file(model_file *file, size_t bytes) {
   }
   if (file->list.count == 0) return damaged(file, at, "there are no pieces");
   if (file->model != MODEL_UNIGRAM && file->model != MODEL_BPE)
-    return hark_fail(file->context, HARK_UNSUPPORTED, "%s: model_type %llu (%s) is not supported", file->name, (unsigned long long)file->model,
-                     file->model == 3 ? "word" : file->model == 4 ? "char" : "unknown");
-  if (file->suffix != 0)
-    return hark_fail(file->context, HARK_UNSUPPORTED, "%s: treat_whitespace_as_suffix is not supported", file->name);
+    return hark_fail(file->context, HARK_UNSUPPORTED, "%s: model_type %llu (%s) is not supported", file->name,
+                     (unsigned long long)file->model,
+                     file->model == 3   ? "word"
+                     : file->model == 4 ? "char"
+                                        : "unknown");
+  if (file->suffix != 0) return hark_fail(file->context, HARK_UNSUPPORTED, "%s: treat_whitespace_as_suffix is not supported", file->name);
   return HARK_OK;
 }
 

@@ -17,7 +17,8 @@ typedef struct hark_token_table {
 } hark_token_table;
 
 /* Makes room for `count` tokens of numbers below `size`, with `bytes` bytes of text in all. */
-HARK_MUST_CHECK hark_status hark_token_table_open(hark_context *context, hark_token_table *table, int64_t count, int64_t size, size_t bytes);
+HARK_MUST_CHECK hark_status hark_token_table_open(hark_context *context, hark_token_table *table, int64_t count, int64_t size,
+                                                  size_t bytes);
 /* Adds a token; a text that is there already gets the new number too, which is what finding it returns. */
 void hark_token_table_add(hark_token_table *table, const char *text, size_t bytes, int32_t id);
 void hark_token_table_close(hark_context *context, hark_token_table *table);
