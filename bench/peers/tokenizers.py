@@ -15,6 +15,7 @@ import os
 import random
 import subprocess
 import sys
+import textwrap
 import time
 import unicodedata
 from pathlib import Path
@@ -408,7 +409,7 @@ def c_parts(data):
 
 
 def c_text(data):
-    return " ".join(f'"{part}"' for part, _ in c_parts(data))
+    return "\n     ".join(f'"{part}"' for part, _ in c_parts(data))
 
 
 def publish(path, folder):
@@ -447,9 +448,10 @@ def publish(path, folder):
         rows = []
         for i, line in enumerate(PUBLISHED_LINES):
             ids = encode(line)
-            out.append(f"static const int32_t ids_{short}_{i}[] = {{{', '.join(map(str, ids)) or '0'}}};")
+            numbers = textwrap.fill(", ".join(map(str, ids)) or "0", 130, initial_indent="    ", subsequent_indent="    ")
+            out.append(f"static const int32_t ids_{short}_{i}[] = {{\n{numbers}}};")
             text, back = line.encode(), decode(ids).encode()
-            rows.append(f"    {{{c_text(text)}, {c_text(back)}, {len(text)}, {len(back)}, {len(ids)}, ids_{short}_{i}}},")
+            rows.append(f"    {{{c_text(text)},\n     {c_text(back)},\n     {len(text)}, {len(back)}, {len(ids)}, ids_{short}_{i}}},")
         out += [f"static const published_line lines_{short}[] = {{"] + rows + ["};", ""]
     out.append("static const published_pipeline published_pipelines[] = {")
     out += [f'    {{"{name}", file_{short}, {length}, lines_{short}}},' for name, short, length in names]

@@ -1,5 +1,5 @@
-/* test_tokenize.c - hark tokenize and hark detokenize: of a run, its exported model, its vocabulary.json and a tokenizer.json; there and back;
- * and what is refused, with its place. */
+/* test_tokenize.c - hark tokenize and hark detokenize: of a run, its exported model, its vocabulary.json and a tokenizer.json; there and
+ * back; and what is refused, with its place. */
 #include <stdio.h>
 #include <string.h>
 

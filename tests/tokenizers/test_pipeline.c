@@ -1,5 +1,5 @@
-/* test_pipeline.c - tokenizers of others: tokens and texts as the tokenizers library and SentencePiece give them, long words, caches, what is
- * refused and with which words, and damaged files. */
+/* test_pipeline.c - tokenizers of others: tokens and texts as the tokenizers library and SentencePiece give them, long words, caches, what
+ * is refused and with which words, and damaged files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* byte_characters.c - bytes as characters, in two ways.
  *
- * Byte-level tokenizers (GPT-2) write a byte as one visible character: ! to ~, U+00A1 to U+00AC and U+00AE to U+00FF as themselves, the other
- * 68 bytes in their order as U+0100, U+0101, ... Tokenizers with byte fallback have tokens "<0x00>" to "<0xFF>".
+ * Byte-level tokenizers (GPT-2) write a byte as one visible character: ! to ~, U+00A1 to U+00AC and U+00AE to U+00FF as themselves, the
+ * other 68 bytes in their order as U+0100, U+0101, ... Tokenizers with byte fallback have tokens "<0x00>" to "<0xFF>".
  */
 #include "tokenizers/pipeline/component.h"
 

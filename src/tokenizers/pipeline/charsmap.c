@@ -1,6 +1,6 @@
-/* charsmap.c - a double-array trie as Darts-clone writes it (S. Yata, https://github.com/s-yata/darts-clone): in a unit, bits 0-7 and 31 are
- * the label, bit 8 marks a node with a value, bits 10-30 are the offset, shifted left by 8 when bit 9 is set; the unit of a value has bit 31
- * and the value in bits 0-30. */
+/* charsmap.c - a double-array trie as Darts-clone writes it (S. Yata, https://github.com/s-yata/darts-clone): in a unit, bits 0-7 and 31
+ * are the label, bit 8 marks a node with a value, bits 10-30 are the offset, shifted left by 8 when bit 9 is set; the unit of a value has
+ * bit 31 and the value in bits 0-30. */
 #include "tokenizers/pipeline/charsmap.h"
 
 #include "tokenizers/utf8.h"

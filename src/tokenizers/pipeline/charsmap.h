@@ -1,7 +1,7 @@
 /* charsmap.h - the precompiled map of SentencePiece's normalizer: texts to texts.
  *
- * A blob: 4 bytes, little-endian: the length of a double-array trie (Darts-clone's units of 32 bits), the trie, and texts that each end with
- * a zero byte. A text's value in the trie is the place of its replacement among these.
+ * A blob: 4 bytes, little-endian: the length of a double-array trie (Darts-clone's units of 32 bits), the trie, and texts that each end
+ * with a zero byte. A text's value in the trie is the place of its replacement among these.
  */
 #ifndef HARK_TOKENIZERS_PIPELINE_CHARSMAP_H
 #define HARK_TOKENIZERS_PIPELINE_CHARSMAP_H

@@ -1,9 +1,10 @@
 /* component.h - the parts of a tokenizer.json as rows of tables.
  *
- *     text -> added tokens -> normalizers -> added tokens -> pre-tokenizers -> model -> post-processors -> tokens      tokens -> decoders -> text
+ *     text -> added tokens -> normalizers -> added tokens -> pre-tokenizers -> model -> post-processors -> tokens
+ *     tokens -> decoders -> text
  *
- * Each table is one file (normalizers.c, pre_tokenizers.c, models.c, post_processors.c, decoders.c). A further component is one row with its
- * functions. A "Sequence" is read into the list of its components.
+ * Each table is one file (normalizers.c, pre_tokenizers.c, models.c, post_processors.c, decoders.c). A further component is one row with
+ * its functions. A "Sequence" is read into the list of its components.
  */
 #ifndef HARK_TOKENIZERS_PIPELINE_COMPONENT_H
 #define HARK_TOKENIZERS_PIPELINE_COMPONENT_H
@@ -89,7 +90,8 @@ struct hark_component_kind {
   union {
     /* Appends the new text to `out`. *cut: set when characters at the beginning were removed. */
     hark_status (*normalize)(const void *state, hark_pipeline_work *work, hark_span in, hark_bytes *out, bool *cut);
-    /* Divides a text, calling hark_pipeline_pass() for each part. `stage`: of this component. `first`: the text begins where the line does. */
+    /* Divides a text, calling hark_pipeline_pass() for each part. `stage`: of this component. `first`: the text begins where the line
+     * does. */
     hark_status (*split)(const void *state, hark_pipeline_work *work, size_t stage, hark_span in, bool first);
     /* Appends the tokens of a text to work->ids. */
     hark_status (*tokenize)(const void *state, hark_pipeline_work *work, hark_span in);

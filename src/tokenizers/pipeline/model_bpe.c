@@ -1,5 +1,5 @@
-/* model_bpe.c - byte pair encoding (Sennrich et al., arXiv 1508.07909; Gage 1994): of all adjacent pairs of symbols that are a merge, the one
- * of lowest rank, and of those the leftmost, becomes one symbol, until none is left.
+/* model_bpe.c - byte pair encoding (Sennrich et al., arXiv 1508.07909; Gage 1994): of all adjacent pairs of symbols that are a merge, the
+ * one of lowest rank, and of those the leftmost, becomes one symbol, until none is left.
  *
  * Short words look for the lowest rank among all pairs at each step, O(n^2) comparisons without memory; long ones keep pairs in a heap,
  * O(n log n). Pairs are found in a table by their two symbols.

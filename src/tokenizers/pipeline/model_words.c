@@ -1,5 +1,5 @@
-/* model_words.c - models of whole words, and WordPiece: a word is the longest token with which it begins, then the longest token with which the
- * rest begins, and so on (Wu et al., arXiv 1609.08144). Tokens that continue a word have a prefix.
+/* model_words.c - models of whole words, and WordPiece: a word is the longest token with which it begins, then the longest token with
+ * which the rest begins, and so on (Wu et al., arXiv 1609.08144). Tokens that continue a word have a prefix.
  */
 #include "tokenizers/pipeline/models.h"
 

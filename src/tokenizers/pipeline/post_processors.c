@@ -1,5 +1,5 @@
-/* post_processors.c - the table of post-processors: special tokens around the tokens of a text. What they do with offsets, types and pairs of
- * texts is not needed here. */
+/* post_processors.c - the table of post-processors: special tokens around the tokens of a text. What they do with offsets, types and pairs
+ * of texts is not needed here. */
 #include <stdio.h>
 
 #include "tokenizers/pipeline/component.h"

@@ -1,8 +1,8 @@
 /* regex.h - regular expressions as tokenizer.json writes them (Oniguruma, Ruby's syntax), matched by PCRE2 where hark is built with it
  * (HARK_WITH_PCRE2).
  *
- * What the two define differently is translated: \s, \w, \b, \h (a hexadecimal digit), classes of POSIX, scripts; ^ and $ match at lines. What
- * cannot be translated is refused: set operations (&&) and brackets in brackets, \W and \H in brackets, [:alpha:] and others.
+ * What the two define differently is translated: \s, \w, \b, \h (a hexadecimal digit), classes of POSIX, scripts; ^ and $ match at lines.
+ * What cannot be translated is refused: set operations (&&) and brackets in brackets, \W and \H in brackets, [:alpha:] and others.
  */
 #ifndef HARK_TOKENIZERS_PIPELINE_REGEX_H
 #define HARK_TOKENIZERS_PIPELINE_REGEX_H
@@ -13,7 +13,8 @@ typedef struct hark_regex hark_regex;
 
 extern const bool hark_regex_available;
 
-/* Compiles an expression. Errors: HARK_UNSUPPORTED, HARK_BAD_FILE (the message is the reason alone, without a place), HARK_OUT_OF_MEMORY. */
+/* Compiles an expression. Errors: HARK_UNSUPPORTED, HARK_BAD_FILE (the message is the reason alone, without a place),
+ * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_regex_compile(hark_context *context, const char *pattern, size_t bytes, hark_regex **out);
 void hark_regex_free(hark_regex *regex);
 

@@ -2,7 +2,9 @@
  *
  *     text -> normalizer (map of texts, spaces) -> user-defined symbols -> unigram or BPE over the whole line -> tokens
  *
- *     ModelProto      1 pieces {1 text, 2 score, 3 type}   2 trainer {3 model, 24 suffix, 35 bytes}   3 normalizer {2 map, 3 prefix, 4 extra, 5 escape}
+ *     ModelProto      1 pieces      1 text, 2 score, 3 type
+ *                     2 trainer     3 model, 24 space as suffix, 35 byte fallback
+ *                     3 normalizer  2 map of texts, 3 space before the text, 4 extra spaces are dropped, 5 spaces are marked
  *
  * Merges of BPE are the pairs of pieces whose text together is a piece; the rank of a merge is the place of that piece by falling score.
  */
@@ -286,8 +288,8 @@ static int32_t unknown_of(const model_file *file) {
   return -1;
 }
 
-/* Scores of pieces that can be in a text. User-defined symbols get, as in SentencePiece, 0.1 less than their length times the largest score, or times
- * FLT_MIN if that is larger, as it is for logarithms: they beat all other pieces. */
+/* Scores of pieces that can be in a text. User-defined symbols get, as in SentencePiece, 0.1 less than their length times the largest
+ * score, or times FLT_MIN if that is larger, as it is for logarithms: they beat all other pieces. */
 static void fill_scores(const model_file *file, double *scores, double *lowest) {
   float most = FLT_MIN, least = INFINITY;
   for (size_t i = 0; i < file->list.count; i++) {

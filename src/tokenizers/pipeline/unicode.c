@@ -80,7 +80,7 @@ hark_status hark_lower_case(hark_context *context, hark_span in, hark_bytes *out
   return HARK_OK;
 }
 
-/* The first byte from which characters of this text may change: all are below U+00A0, or below U+0300 if it is composed and not compatible. */
+/* Whether all characters are below U+0080, or below U+0300 for composed forms without compatibility, which change none of them. */
 static bool is_normal_already(hark_span in, bool compose, bool compatible) {
   const unsigned char first = compose && !compatible ? 0xCC : 0x80;
   for (size_t i = 0; i < in.bytes; i++)
