@@ -148,6 +148,18 @@ hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *patt
   return HARK_OK;
 }
 
+hark_status hark_replacement_read(hark_component_reader *reader, const hark_json_node *node, void *memory) {
+  hark_replacement *const replacement = memory;
+  HARK_TRY(hark_component_needed_text(reader, node, "content", &replacement->content));
+  return hark_pattern_read(reader, node, "pattern", &replacement->pattern);
+}
+
+void hark_replacement_close(hark_context *context, void *memory) {
+  hark_replacement *const replacement = memory;
+  hark_pattern_close(context, &replacement->pattern);
+  HARK_FREE_LIST(context, &replacement->content);
+}
+
 /* ---- lists of components ---- */
 
 hark_status hark_components_add(hark_context *context, const hark_component_kind *kind, hark_components *out, void **state) {

@@ -68,6 +68,14 @@ typedef struct hark_finder {
 HARK_MUST_CHECK hark_status hark_pattern_next(hark_pipeline_work *work, const hark_pattern *pattern, hark_span text, hark_finder *finder,
                                               bool *found);
 
+/* What is replaced, and by what: {"pattern": ..., "content": "..."}. */
+typedef struct hark_replacement {
+  hark_pattern pattern;
+  hark_bytes content;
+} hark_replacement;
+HARK_MUST_CHECK hark_status hark_replacement_read(hark_component_reader *reader, const hark_json_node *node, void *replacement);
+void hark_replacement_close(hark_context *context, void *replacement);
+
 /* ---- running ---- */
 
 typedef struct hark_component_kind hark_component_kind;

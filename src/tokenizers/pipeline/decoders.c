@@ -166,23 +166,7 @@ static hark_status replace_all(hark_pipeline_work *work, hark_span from, hark_sp
   return hark_parts_end(work);
 }
 
-typedef struct replace_state {
-  hark_pattern pattern;
-  hark_bytes content;
-} replace_state;
-
-static hark_status read_replace(hark_component_reader *reader, const hark_json_node *node, void *memory) {
-  replace_state *const state = memory;
-  HARK_TRY(hark_component_needed_text(reader, node, "content", &state->content));
-  return hark_pattern_read(reader, node, "pattern", &state->pattern);
-}
-static void close_replace(hark_context *context, void *memory) {
-  replace_state *const state = memory;
-  hark_pattern_close(context, &state->pattern);
-  HARK_FREE_LIST(context, &state->content);
-}
-
-static hark_status replace_one(hark_pipeline_work *work, const replace_state *state, hark_span text) {
+static hark_status replace_one(hark_pipeline_work *work, const hark_replacement *state, hark_span text) {
   hark_finder f = {.after = HARK_NO_MATCH};
   size_t from = 0;
   for (bool found = true;; from = f.end) {
@@ -202,8 +186,11 @@ static hark_status replace(const void *memory, hark_pipeline_work *work) {
   }
   return hark_parts_end(work);
 }
-static const hark_component_kind kind_replace = {
-    .type = "Replace", .state_bytes = sizeof(replace_state), .read = read_replace, .close = close_replace, .decode = replace};
+static const hark_component_kind kind_replace = {.type = "Replace",
+                                                 .state_bytes = sizeof(hark_replacement),
+                                                 .read = hark_replacement_read,
+                                                 .close = hark_replacement_close,
+                                                 .decode = replace};
 
 /* ---- WordPiece: spaces between words, none before what continues one ---- */
 

@@ -166,24 +166,8 @@ static const hark_component_kind kind_strip = {.type = "Strip", .state_bytes = s
 
 /* ---- Replace, Prepend ---- */
 
-typedef struct replace_state {
-  hark_pattern pattern;
-  hark_bytes content;
-} replace_state;
-
-static hark_status read_replace(hark_component_reader *reader, const hark_json_node *node, void *memory) {
-  replace_state *const state = memory;
-  HARK_TRY(hark_component_needed_text(reader, node, "content", &state->content));
-  return hark_pattern_read(reader, node, "pattern", &state->pattern);
-}
-static void close_replace(hark_context *context, void *memory) {
-  replace_state *const state = memory;
-  hark_pattern_close(context, &state->pattern);
-  HARK_FREE_LIST(context, &state->content);
-}
-
 static hark_status replace(const void *memory, hark_pipeline_work *work, hark_span in, hark_bytes *out, bool *cut) {
-  const replace_state *const state = memory;
+  const hark_replacement *const state = memory;
   hark_finder f = {.after = HARK_NO_MATCH};
   size_t from = 0;
   for (bool found = true; in.bytes > 0; from = f.end) {
@@ -195,8 +179,11 @@ static hark_status replace(const void *memory, hark_pipeline_work *work, hark_sp
   }
   return hark_bytes_add(work->context, out, in.text + from, in.bytes - from);
 }
-static const hark_component_kind kind_replace = {
-    .type = "Replace", .state_bytes = sizeof(replace_state), .read = read_replace, .close = close_replace, .normalize = replace};
+static const hark_component_kind kind_replace = {.type = "Replace",
+                                                 .state_bytes = sizeof(hark_replacement),
+                                                 .read = hark_replacement_read,
+                                                 .close = hark_replacement_close,
+                                                 .normalize = replace};
 
 static hark_status read_prepend(hark_component_reader *reader, const hark_json_node *node, void *state) {
   return hark_component_needed_text(reader, node, "prepend", state);
