@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
+.PHONY: all build test test-python wheel demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
 
 all: build
 
@@ -13,6 +13,8 @@ help:
 	@echo "make                       the library and the command, $(BUILD)/hark"
 	@echo "make demo                  three minutes: installs what is missing, trains a model on this repository's text, shows the result"
 	@echo "make test                  installs what is missing, builds, runs the suite"
+	@echo "make test-python           the tests of the Python package, in a virtual environment in $(BUILD)/python-venv"
+	@echo "make wheel                 the Python package as a wheel, in $(BUILD)/wheels"
 	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
 	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
@@ -38,6 +40,12 @@ test: install-dependencies
 	@cmake -G "Unix Makefiles" -S . -B $(BUILD) -DHARK_BUILD_TESTS=ON $(CMAKE_FLAGS)
 	@$(MAKE) --no-print-directory build
 	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
+
+test-python: build
+	@sh scripts/test-python.sh $(BUILD)
+
+wheel:
+	@sh scripts/make-wheel.sh $(BUILD)
 
 demo: install-dependencies
 	@$(MAKE) --no-print-directory build

@@ -142,3 +142,22 @@ if(TARGET hark_command)
     install(FILES ${completion}/hark.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
 endif()
+
+# ---- the Python package (python/pyproject.toml): one component, so that its wheel contains nothing else ----
+if(DEFINED SKBUILD AND HARK_SHARED)
+  install(PROGRAMS $<TARGET_FILE:hark_shared> DESTINATION . RENAME $<TARGET_SONAME_FILE_NAME:hark_shared> COMPONENT python)
+  if(TARGET hark_command)
+    install(TARGETS hark_command RUNTIME DESTINATION bin COMPONENT python)
+  endif()
+  # XLA's headers come with jaxlib, which the build of the package requires (python/pyproject.toml).
+  find_package(Python COMPONENTS Interpreter REQUIRED)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import jaxlib, os; print(os.path.join(os.path.dirname(jaxlib.__file__), 'include'))"
+                  OUTPUT_VARIABLE XLA_INCLUDE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT EXISTS "${XLA_INCLUDE}/xla/ffi/api/c_api.h")
+    message(WARNING "There is no jaxlib with XLA's headers: the package is built without hark.jax")
+    set(XLA_INCLUDE)
+  endif()
+  add_subdirectory(${PROJECT_SOURCE_DIR}/python/native)
+  set_target_properties(hark_python PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS hark_python LIBRARY DESTINATION . COMPONENT python)
+endif()

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 columns=140 # ColumnLimit of .clang-format
 mode=-i
 [ "${1-}" != --check ] || mode='--dry-run -Werror'
-each() { find include src tests examples bench \( -name '*.[ch]' -o -name '*.cc' \) -exec "$@" {} +; }
+each() { find include src tests examples bench python \( -name '*.[ch]' -o -name '*.cc' \) -exec "$@" {} +; }
 status=0
 # shellcheck disable=SC2086 # the mode is words
 each clang-format $mode || status=1

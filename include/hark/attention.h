@@ -96,6 +96,10 @@ typedef struct hark_attention_desc {
   bool unit;          /* every query and key is divided by its length first */
   bool has_ridge;     /* calls carry ridge */
   bool has_sigma;     /* RBF: calls carry sigma */
+  /* BF16: products may be computed from numbers rounded to bf16, with f32 sums; type f32. The cpu backend does so for dense and windowed
+   * softmax with kernel exp and no bias, table or forget gates; all else is as without it. 0: products of the type. A hark_type, in 64 bits
+   * so that it begins where the struct ended before. */
+  int64_t product_type;
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */

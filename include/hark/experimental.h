@@ -31,7 +31,9 @@ extern "C" {
   X(chunks_at_depth)                                                                                                                       \
   X(chunk_bias)                                                                                                                            \
   X(ball)                                                                                                                                  \
-  X(linear_ridge)
+  X(linear_ridge)                                                                                                                          \
+  X(round_bf16)                                                                                                                            \
+  X(linear_bf16)
 
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
@@ -200,6 +202,13 @@ typedef struct hark_linear_ridge_attributes {
   double ridge;     /* lambda > 0; not read with log_ridge */
   int64_t held_out; /* rows at the end of every sequence that are not used */
 } hark_linear_ridge_attributes;
+
+/* round_bf16: y = x rounded to the nearest bf16, ties to even, what is beyond the largest one to infinity; input x f32 or f64 (first rounded
+ * to f32), y bf16 of its shape. Its backward is that of the identity (straight rounding): dx = dy, in the type of x. No attributes. */
+
+/* linear_bf16: y[N,out] = x[N,in] W^T + b from numbers in bf16, sums in f32; inputs x bf16 [..., in], weight bf16 [out, in], bias [out]
+ * (optional; y has its type, else f32). Gradients of x and weight are f32: dx = r(dy) W, dW = r(dy)^T x with r the rounding of round_bf16;
+ * db = dy^T 1. Subnormal numbers in bf16 count as zeros. No attributes. */
 
 #ifdef __cplusplus
 }

@@ -117,6 +117,39 @@ HARK_API const hark_operator *const *hark_operators(int *count);
 /* The built-in record of that name, or NULL. */
 HARK_API const hark_operator *hark_operator_find(const char *name);
 
+/* How one attribute is stored in the attributes of a record. */
+typedef enum hark_attribute_kind {
+  HARK_ATTRIBUTE_BOOL,        /* bool */
+  HARK_ATTRIBUTE_INT,         /* int */
+  HARK_ATTRIBUTE_I32,         /* int32_t */
+  HARK_ATTRIBUTE_I64,         /* int64_t */
+  HARK_ATTRIBUTE_F64,         /* double */
+  HARK_ATTRIBUTE_ENUM,        /* an enumeration of the size of int: the place of a word in `words` */
+  HARK_ATTRIBUTE_F64_ARRAY,   /* `count` doubles in the struct */
+  HARK_ATTRIBUTE_STREAM,      /* hark_random_stream */
+  HARK_ATTRIBUTE_TEXT,        /* const char *, borrowed */
+  HARK_ATTRIBUTE_F64_LIST,    /* const double *, borrowed; how many follows from the shapes of the inputs */
+  HARK_ATTRIBUTE_I32_LIST,    /* const int32_t *, borrowed; the next attribute is their number, int64_t */
+  HARK_ATTRIBUTE_I64_LIST,    /* const int64_t *, borrowed; how many follows from the shapes of the inputs */
+  HARK_ATTRIBUTE_DESC,        /* const hark_attention_desc *, borrowed */
+  HARK_ATTRIBUTE_DESC_INSIDE, /* hark_attention_own */
+  HARK_ATTRIBUTE_HANDLE       /* a pointer to an object of the library or of the caller, which may be NULL */
+} hark_attribute_kind;
+
+/* One attribute of a built-in record, for programs that call operators by name, such as bindings of other languages. */
+typedef struct hark_attribute {
+  const char *name; /* of the field: "epsilon" */
+  hark_attribute_kind kind;
+  size_t offset;     /* in the attributes */
+  int64_t count;     /* F64_ARRAY; else 1 */
+  double usual;      /* a value for callers that give none; 0 where there is no better one */
+  const char *words; /* ENUM: "mean|max|first|last"; else NULL */
+} hark_attribute;
+
+/* The attributes of a built-in record, in the order of their offsets; *count is their number. NULL and 0 for a record without attributes
+ * and for records that are not built in. Static. */
+HARK_API const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -38,8 +38,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_reserve(hark_tape *tape);
 /* Without recording (inference), nothing is kept for a backward. Recording is on at first. */
 HARK_API void hark_tape_set_recording(hark_tape *tape, bool recording);
 
-/* A value whose data the caller owns (a parameter, a batch). `gradient`: the tensor that its gradient is added to, of the same shape, or
- * NULL. Both are borrowed until the step is done, and share no memory with each other. Errors: HARK_SHAPE_MISMATCH (another type or number
+/* A value whose data the caller owns (a parameter, a batch). `gradient`: the tensor that its gradient is added to, of the same shape
+ * and type (f32 for data in bf16), or NULL. Both are borrowed until the step is done, and share no memory with each other. Errors: HARK_SHAPE_MISMATCH (another type or number
  * of elements), HARK_INVALID_ARGUMENT (shared memory), HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out);
 

@@ -25,7 +25,7 @@ typedef enum hark_type {
   HARK_I64,
   HARK_U8,
   HARK_F16, /* reserved */
-  HARK_BF16 /* reserved */
+  HARK_BF16 /* 8 bits of exponent, 7 of fraction: operands of products (experimental.h, attention.h) */
 } hark_type;
 
 /* Element (i, j, ...) is at data + (i stride[0] + j stride[1] + ...) elements. An input may have any strides that the call accepts, also

@@ -64,6 +64,12 @@ static hark_status check_extents(hark_context *context, hark_attention_desc *des
   return HARK_OK;
 }
 
+static hark_status check_product_type(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->product_type == HARK_NONE || (desc->product_type == HARK_BF16 && desc->type == HARK_F32)) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: product_type is %s with type %s, expected none, or bf16 with type f32",
+                   hark_type_name((hark_type)desc->product_type), hark_type_name(desc->type));
+}
+
 static hark_status check_sigma(hark_context *context, const hark_attention_desc *desc) {
   const hark_range range = hark_range_of_sigma(desc->type);
   if (hark_is_within(range, desc->sigma)) return HARK_OK;
@@ -217,6 +223,7 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
   if (desc.type != HARK_F32 && desc.type != HARK_F64)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: type is %s, expected f32 or f64", hark_type_name(desc.type));
   HARK_TRY(check_extents(context, &desc));
+  HARK_TRY(check_product_type(context, &desc));
   HARK_TRY(check_kernel(context, &desc));
   HARK_TRY(check_structure(context, &desc));
   HARK_TRY(hark_attention_resolve_ridge(context, &desc));

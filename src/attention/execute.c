@@ -23,7 +23,8 @@ static bool requests_gradient(const hark_attention_args *args) {
   return false;
 }
 
-static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward) {
+static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
+                           const float *products) {
   hark_attention_args args;
   HARK_TRY(hark_attention_check(context, plan, given, backward, &args));
   if (backward && !requests_gradient(&args)) return HARK_OK;
@@ -37,6 +38,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
                                      .args = &args,
                                      .sequences = args.workspace,
                                      .sequence_count = count,
+                                     .products = products,
                                      .scratch = (char *)args.workspace + plan->sequence_bytes};
     if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
   }
@@ -46,9 +48,14 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
 }
 
 hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
-  return execute(context, plan, args, false);
+  return execute(context, plan, args, false, NULL);
 }
 
 hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
-  return execute(context, plan, args, true);
+  return execute(context, plan, args, true, NULL);
+}
+
+hark_status hark_attention_backward_of(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                       const float *products) {
+  return execute(context, plan, args, true, products);
 }

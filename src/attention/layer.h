@@ -34,6 +34,11 @@ hark_status hark_attention_choose(hark_context *context, const hark_attention_de
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
 
+/* hark_attention_backward() with products of dout and out (hark_attention_algorithm.products), or NULL. With them the memory of `out` may
+ * be that of `dout`. */
+HARK_MUST_CHECK hark_status hark_attention_backward_of(hark_context *context, const hark_attention_plan *plan,
+                                                       const hark_attention_args *args, const float *products);
+
 /* With larger offsets, sums of positions and distances could overflow. */
 #define HARK_ATTENTION_LARGEST_OFFSET ((int64_t)1 << 40)
 static inline bool hark_attention_may_offset(int64_t query_offset) {

@@ -18,11 +18,14 @@ typedef struct region_list {
   int count, block_count;
 } region_list;
 
-static void add(region_list *list, const char *name, const hark_tensor *tensor, bool written) {
+/* Regions with a common bit of `kin` may be the same. */
+static void add_kin(region_list *list, const char *name, const hark_tensor *tensor, bool written, unsigned kin) {
   const hark_span span = hark_tensor_span(tensor);
   if (span.first == span.end) return;
-  list->regions[list->count++] = (hark_region){name, tensor, span, written, 0};
+  list->regions[list->count++] = (hark_region){name, tensor, span, written, kin};
 }
+
+static void add(region_list *list, const char *name, const hark_tensor *tensor, bool written) { add_kin(list, name, tensor, written, 0); }
 
 static void add_bytes(region_list *list, const char *name, const void *data, size_t bytes, bool written) {
   hark_tensor *const block = &list->blocks[list->block_count++];
@@ -50,34 +53,37 @@ static hark_status check_apart(hark_context *context, const hark_region *region,
 }
 
 /* Adds memory that a forward or a backward writes; `summed` as above. */
-static hark_status add_written(hark_context *context, region_list *list, const char *name, const hark_tensor *tensor, bool summed) {
+static hark_status add_written(hark_context *context, region_list *list, const char *name, const hark_tensor *tensor, bool summed,
+                               unsigned kin) {
   const int before = list->count;
-  add(list, name, tensor, true);
+  add_kin(list, name, tensor, true, kin);
   return list->count > before ? check_apart(context, &list->regions[before], summed) : HARK_OK;
 }
 
 static hark_status add_outputs(hark_context *context, region_list *list, const hark_attention_args *args) {
-  HARK_TRY(add_written(context, list, "out", &args->out, false));
-  HARK_TRY(add_written(context, list, "log_sum_exp", &args->log_sum_exp, false));
-  return add_written(context, list, "variance", &args->variance, false);
+  HARK_TRY(add_written(context, list, "out", &args->out, false, 0));
+  HARK_TRY(add_written(context, list, "log_sum_exp", &args->log_sum_exp, false, 0));
+  return add_written(context, list, "variance", &args->variance, false, 0);
 }
 
-static hark_status add_gradients(hark_context *context, region_list *list, const hark_attention_args *args) {
+/* Bits of `over`: gradients that may be in the memory of their input. */
+static hark_status add_gradients(hark_context *context, region_list *list, const hark_attention_args *args, unsigned over) {
   const struct {
     const char *name;
     const hark_tensor *tensor;
     bool summed;
-  } gradients[] = {{"dquery", &args->dquery, false},
-                   {"dkey", &args->dkey, false},
-                   {"dvalue", &args->dvalue, false},
-                   {"dattention_bias", &args->dattention_bias, true},
-                   {"dlog_kernel", &args->dlog_kernel, true},
-                   {"dforget", &args->dforget, false},
-                   {"dhierarchical_bias", &args->dhierarchical_bias, true},
-                   {"dridge", &args->dridge, false},
-                   {"dsigma", &args->dsigma, false}};
+    unsigned kin;
+  } gradients[] = {{"dquery", &args->dquery, false, over & HARK_ACCUMULATE_QUERY},
+                   {"dkey", &args->dkey, false, over & HARK_ACCUMULATE_KEY},
+                   {"dvalue", &args->dvalue, false, over & HARK_ACCUMULATE_VALUE},
+                   {"dattention_bias", &args->dattention_bias, true, 0},
+                   {"dlog_kernel", &args->dlog_kernel, true, 0},
+                   {"dforget", &args->dforget, false, 0},
+                   {"dhierarchical_bias", &args->dhierarchical_bias, true, 0},
+                   {"dridge", &args->dridge, false, 0},
+                   {"dsigma", &args->dsigma, false, 0}};
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
-    HARK_TRY(add_written(context, list, gradients[i].name, gradients[i].tensor, gradients[i].summed));
+    HARK_TRY(add_written(context, list, gradients[i].name, gradients[i].tensor, gradients[i].summed, gradients[i].kin));
   add(list, "dout", &args->dout, false);
   add(list, "out", &args->out, false);
   add(list, "log_sum_exp", &args->log_sum_exp, false);
@@ -86,9 +92,9 @@ static hark_status add_gradients(hark_context *context, region_list *list, const
 
 static void add_inputs(region_list *list, const hark_attention_args *args) {
   const size_t number = sizeof(int64_t), offsets = args->sequences > 0 ? ((size_t)args->sequences + 1) * number : number;
-  add(list, "query", &args->query, false);
-  add(list, "key", &args->key, false);
-  add(list, "value", &args->value, false);
+  add_kin(list, "query", &args->query, false, HARK_ACCUMULATE_QUERY);
+  add_kin(list, "key", &args->key, false, HARK_ACCUMULATE_KEY);
+  add_kin(list, "value", &args->value, false, HARK_ACCUMULATE_VALUE);
   add(list, "mask", &args->mask, false);
   add(list, "attention_bias", &args->attention_bias, false);
   add(list, "log_kernel", &args->log_kernel, false);
@@ -108,7 +114,9 @@ hark_status hark_attention_check_memory(hark_context *context, const hark_attent
   region_list list;
   int other = 0;
   list.count = list.block_count = 0;
-  HARK_TRY(backward ? add_gradients(context, &list, args) : add_outputs(context, &list, args));
+  /* For programs written memory is always separate; the operator may ask for more (ops/in_place.h). */
+  const unsigned over = plan->algorithm->gradients_in_place && plan->desc.query_length > context->rows.most ? ~args->accumulate : 0;
+  HARK_TRY(backward ? add_gradients(context, &list, args, over) : add_outputs(context, &list, args));
   add_bytes(&list, "workspace", args->workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace, true);
   add_bytes(&list, "saved", args->saved, plan->sizes.saved, !backward);
   add_inputs(&list, args);

@@ -9,8 +9,9 @@
 
 #include "autograd/tape_internal.h"
 #include "backend/backend.h"
+#include "ops/in_place.h"
 
-static void drop_gradient(hark_tape *tape, hark_value number) {
+void hark_tape_gradient_drop(hark_tape *tape, hark_value number) {
   tape_value *value = tape_value_at(tape, number);
   if (value->gradient_storage == 0) return;
   hark_tape_storage_drop(tape, value->gradient_storage);
@@ -18,23 +19,23 @@ static void drop_gradient(hark_tape *tape, hark_value number) {
   value->gradient = (hark_tensor){0};
 }
 
-static void set_gradient(hark_tape *tape, tape_value *value, int32_t storage) {
-  value->gradient = value->tensor;
+void hark_tape_gradient_set(hark_tape *tape, hark_value number, int32_t storage) {
+  tape_value *value = tape_value_at(tape, number);
+  value->gradient = tape_gradient_like(&value->tensor);
   value->gradient.owned_bytes = 0;
   value->gradient.data = tape_storage_memory(tape, storage);
   value->gradient_storage = storage;
 }
 
-/* Makes the memory of an existing gradient private to the value. */
-static hark_status own_gradient(hark_tape *tape, hark_value number) {
+hark_status hark_tape_gradient_own(hark_tape *tape, hark_value number) {
   const int32_t shared = tape_value_at(tape, number)->gradient_storage;
   if (tape->storages[shared].references == 1) return HARK_OK;
-  const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->tensor);
+  const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->gradient);
   int32_t storage = 0;
   HARK_TRY(hark_tape_storage_take(tape, bytes, &storage));
   if (!tape->pool->shape_only)
     HARK_TRY(hark_backend_copy(tape->context, tape_storage_memory(tape, storage), tape_storage_memory(tape, shared), bytes));
-  set_gradient(tape, tape_value_at(tape, number), storage);
+  hark_tape_gradient_set(tape, number, storage);
   hark_tape_storage_drop(tape, shared);
   return HARK_OK;
 }
@@ -42,7 +43,8 @@ static hark_status own_gradient(hark_tape *tape, hark_value number) {
 /* True if only the node keeps the input's memory, so that its gradient may be written there. */
 static bool may_overwrite_input(const hark_tape *tape, const tape_node *node, int i) {
   const tape_value *value = tape_value_at(tape, node->inputs[i]);
-  return (node->op->gradient_in_place >> i & 1u) && !value->held && node->kept[i] != 0 && tape->storages[node->kept[i]].references == 1;
+  const unsigned over = hark_gradients_in_place(tape->context, node->op, node->attributes);
+  return (over >> i & 1u) && !value->held && node->kept[i] != 0 && tape->storages[node->kept[i]].references == 1;
 }
 
 /* Prepares the gradient of input i in the call. *passed: whether it was passed on without a computation. */
@@ -54,20 +56,21 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
   if (!exists && (node->op->gradient_passes >> i & 1u)) {
     const int32_t storage = tape_value_at(tape, node->outputs[0])->gradient_storage;
     hark_tape_storage_hold(tape, storage);
-    set_gradient(tape, tape_value_at(tape, number), storage);
+    hark_tape_gradient_set(tape, number, storage);
     *passed = true;
     return HARK_OK;
   }
   if (exists) {
-    if (!leaf) HARK_TRY(own_gradient(tape, number));
+    if (!leaf) HARK_TRY(hark_tape_gradient_own(tape, number));
     call->accumulate |= 1u << i;
   } else if (may_overwrite_input(tape, node, i)) {
     hark_tape_storage_hold(tape, node->kept[i]);
-    set_gradient(tape, tape_value_at(tape, number), node->kept[i]);
+    hark_tape_gradient_set(tape, number, node->kept[i]);
   } else {
     int32_t storage = 0;
-    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tape_value_at(tape, number)->tensor), &storage));
-    set_gradient(tape, tape_value_at(tape, number), storage);
+    const hark_tensor like = tape_gradient_like(&tape_value_at(tape, number)->tensor);
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&like), &storage));
+    hark_tape_gradient_set(tape, number, storage);
   }
   call->input_gradients[i] = tape_value_at(tape, number)->gradient;
   return HARK_OK;
@@ -80,8 +83,7 @@ static bool is_repeated(const tape_node *node, int i) {
   return false;
 }
 
-/* gradient += extra */
-static hark_status add_repeated(hark_tape *tape, const hark_tensor *gradient, const hark_tensor *extra) {
+hark_status hark_tape_add(hark_tape *tape, const hark_tensor *gradient, const hark_tensor *extra) {
   const hark_call call = {.op = &hark_op_add, .input_count = 2, .inputs = {*gradient, *extra}, .outputs = {*gradient}};
   return tape->pool->shape_only ? HARK_OK : hark_operator_forward(tape->context, &call);
 }
@@ -112,7 +114,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
     if (node->inputs[i] == 0 || !(op->differentiable >> i & 1u) || !tape_value_at(tape, node->inputs[i])->needs_gradient) continue;
     bool passed = false;
     if (is_repeated(node, i)) {
-      call.input_gradients[i] = tape_value_at(tape, node->inputs[i])->tensor;
+      call.input_gradients[i] = tape_gradient_like(&tape_value_at(tape, node->inputs[i])->tensor);
       HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&call.input_gradients[i]), &repeated[i]));
       call.input_gradients[i].data = tape_storage_memory(tape, repeated[i]);
       computed++;
@@ -131,8 +133,8 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
   for (int i = 0; i < node->input_count; i++) {
     if (repeated[i] == 0) continue;
     /* adding needs a private first gradient; passing gradients on may have shared it */
-    if (tape_value_at(tape, node->inputs[i])->storage != 0) HARK_TRY(own_gradient(tape, node->inputs[i]));
-    HARK_TRY(add_repeated(tape, &tape_value_at(tape, node->inputs[i])->gradient, &call.input_gradients[i]));
+    if (tape_value_at(tape, node->inputs[i])->storage != 0) HARK_TRY(hark_tape_gradient_own(tape, node->inputs[i]));
+    HARK_TRY(hark_tape_add(tape, &tape_value_at(tape, node->inputs[i])->gradient, &call.input_gradients[i]));
     hark_tape_storage_drop(tape, repeated[i]);
   }
   if (op->operations != NULL) tape->operations += op->operations(call.attributes, call.inputs, call.input_count, true);
@@ -153,7 +155,10 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   }
   tape->recording = true;
   const double operations = tape->operations; /* recomputation is not useful work */
+  const bool rebuilding = tape->rebuilding;
+  tape->rebuilding = true;
   HARK_TRY(node->build(node->attributes, tape, node->inputs, outputs));
+  tape->rebuilding = rebuilding;
   for (int i = 0; i < node->output_count; i++) {
     tape_value *from = tape_value_at(tape, node->outputs[i]), *to = tape_value_at(tape, outputs[i]);
     to->gradient = from->gradient;
@@ -168,13 +173,18 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   return hark_tape_backward_nodes(tape, first_node);
 }
 
+static hark_status run(hark_tape *tape, const tape_node *node) {
+  if (node->op != NULL) return run_node(tape, node);
+  return node->build_rows != NULL ? hark_tape_rows_backward(tape, node) : run_segment(tape, node);
+}
+
 hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first) {
   while (tape->node_count > first) {
     tape_node node = tape->nodes[--tape->node_count];
     bool any = false;
     for (int i = 0; i < node.output_count; i++) any = any || tape_value_at(tape, node.outputs[i])->gradient.type != HARK_NONE;
-    if (any) HARK_TRY(node.op != NULL ? run_node(tape, &node) : run_segment(tape, &node));
-    for (int i = 0; i < node.output_count; i++) drop_gradient(tape, node.outputs[i]);
+    if (any) HARK_TRY(run(tape, &node));
+    for (int i = 0; i < node.output_count; i++) hark_tape_gradient_drop(tape, node.outputs[i]);
     hark_tape_node_drop(tape, &node);
   }
   return HARK_OK;
@@ -199,7 +209,7 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
     const float narrow = (float)seed;
     HARK_TRY(hark_tensor_write(context, &first, tensor.type == HARK_F32 ? (const void *)&narrow : &seed));
   }
-  if (tape_value_at(tape, loss)->storage == 0) return add_repeated(tape, &tape_value_at(tape, loss)->gradient, &first); /* a leaf */
-  set_gradient(tape, tape_value_at(tape, loss), storage);
+  if (tape_value_at(tape, loss)->storage == 0) return hark_tape_add(tape, &tape_value_at(tape, loss)->gradient, &first); /* a leaf */
+  hark_tape_gradient_set(tape, loss, storage);
   return hark_tape_backward_nodes(tape, 0);
 }

@@ -16,14 +16,15 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
       return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: input %d is not a value of this tape, or has been released", i);
     node.inputs[i] = input;
   }
-  const bool recording = tape->recording;
+  const bool recording = tape->recording, rebuilding = tape->rebuilding;
   const hark_value own = tape->first_own, first_inner = tape->value_count;
-  tape->recording = false;
+  tape->recording = tape->rebuilding = false;
   tape->first_own = first_inner;
   void *mutable_closure = NULL;
   memcpy(&mutable_closure, &closure, sizeof closure); /* builders expect a mutable closure; later they get the tape's own copy */
   hark_status status = build(mutable_closure, tape, node.inputs, outputs);
   tape->recording = recording;
+  tape->rebuilding = rebuilding;
   if (status != HARK_OK) {
     tape->first_own = own;
     return status;

@@ -48,6 +48,7 @@ void hark_tape_reset(hark_tape *tape) {
   for (tape_chunk *chunk = tape->chunks; chunk != NULL; chunk = chunk->next) chunk->used = 0;
   tape->operations = 0;
   tape->recording = true;
+  tape->rebuilding = false;
   tape->failure = HARK_OK;
   /* The pieces of every block were allocated with the block, so this needs no memory. */
   const hark_status status = hark_pool_reset(tape->pool);
@@ -109,8 +110,9 @@ hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_
   *out = 0;
   const tape_value value = {
       .tensor = *data, .gradient = gradient != NULL ? *gradient : (hark_tensor){0}, .held = true, .needs_gradient = gradient != NULL};
-  if (gradient != NULL && (gradient->type != data->type || hark_tensor_count(gradient) != hark_tensor_count(data)))
-    return hark_fail(tape->context, HARK_SHAPE_MISMATCH, "leaf: gradient and data differ in type or shape");
+  if (gradient != NULL && (gradient->type != tape_gradient_like(data).type || hark_tensor_count(gradient) != hark_tensor_count(data)))
+    return hark_fail(tape->context, HARK_SHAPE_MISMATCH,
+                     "leaf: gradient and data differ in type or shape (the gradient of bf16 numbers is f32)");
   if (gradient != NULL && hark_tensors_share(gradient, data))
     return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "leaf: gradient and data share memory, expected separate memory");
   return hark_tape_value_new(tape, &value, out);
@@ -238,7 +240,7 @@ static hark_status make_room(hark_tape *tape, const hark_value *inputs, unsigned
   for (int i = 0; i < call->op->output_count; i++) {
     const hark_tensor *described = &inferred->outputs[i];
     const hark_value overwrites = i == 0 ? input_to_overwrite(tape, call->op, call->input_count, inputs, consumed, described) : 0;
-    const bool real = described->type == HARK_F32 || described->type == HARK_F64;
+    const bool real = described->type == HARK_F32 || described->type == HARK_F64 || described->type == HARK_BF16;
     HARK_TRY(new_output(tape, described, recorded && real, overwrites, &outputs[i]));
     call->outputs[i] = tape_value_at(tape, outputs[i])->tensor;
   }

@@ -11,6 +11,7 @@
 #include <hark/tape.h>
 
 #include "autograd/pool.h"
+#include "autograd/rows.h"
 
 typedef struct tape_storage {
   hark_pool_memory memory;
@@ -27,9 +28,11 @@ typedef struct tape_value {
 } tape_value;
 
 typedef struct tape_node {
-  const hark_operator *op; /* NULL: a segment */
+  const hark_operator *op; /* NULL: a segment, or a part by rows */
   hark_tape_segment_build *build;
-  void *attributes; /* the tape's copy of the operator's attributes, or of the segment's closure */
+  hark_tape_rows_build *build_rows; /* NULL: a segment */
+  int64_t rows, slice;              /* of build_rows */
+  void *attributes;                 /* the tape's copy of the operator's attributes, or of the segment's closure */
   int32_t input_count, output_count;
   hark_value inputs[HARK_MAX_INPUTS];
   hark_value outputs[HARK_MAX_OUTPUTS];
@@ -52,6 +55,7 @@ struct hark_tape {
   bool recording;
   hark_status failure;  /* of the calls in formulas (formula.c), since the last reset */
   hark_value first_own; /* values below it are inputs of the segment being built and cannot be released */
+  bool rebuilding;      /* a segment is built again: its outputs are not needed (rows.c) */
 
   tape_storage *storages;
   int32_t storage_count, storage_capacity;
@@ -78,9 +82,26 @@ static inline size_t tape_tensor_bytes(const hark_tensor *tensor) {
   return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
 }
 
+/* Gradients of numbers in bf16 are f32. */
+static inline hark_tensor tape_gradient_like(const hark_tensor *tensor) {
+  hark_tensor gradient = *tensor;
+  if (gradient.type == HARK_BF16) gradient.type = HARK_F32;
+  return gradient;
+}
+
 /* Copies plain data into the tape until the next reset; *out is NULL for 0 bytes. */
 HARK_MUST_CHECK hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_tape_node_add(hark_tape *tape, const tape_node *node);
+
+/* gradient += extra */
+HARK_MUST_CHECK hark_status hark_tape_add(hark_tape *tape, const hark_tensor *gradient, const hark_tensor *extra);
+void hark_tape_gradient_drop(hark_tape *tape, hark_value number);
+/* Makes the memory of an existing gradient private to the value. */
+HARK_MUST_CHECK hark_status hark_tape_gradient_own(hark_tape *tape, hark_value number);
+void hark_tape_gradient_set(hark_tape *tape, hark_value number, int32_t storage);
+
+/* The backward of a node with build_rows (rows.c). */
+HARK_MUST_CHECK hark_status hark_tape_rows_backward(hark_tape *tape, const tape_node *node);
 
 /* Runs the nodes from `first` to the end of the list backwards and forgets them. */
 HARK_MUST_CHECK hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first);

@@ -41,16 +41,22 @@ typedef struct hark_attention_call {
   const hark_attention_sequence *sequences;
   int64_t sequence_count;
   void *scratch;
+  const float
+      *products; /* backward: dout . out of every row, [B, H, Lq], from the algorithm's products(); `out` is then not read. Or NULL */
 } hark_attention_call;
 
 struct hark_attention_algorithm {
-  const char *name; /* "dense tiled" */
+  const char *name;        /* "dense tiled" */
+  bool gradients_in_place; /* the backward may get dquery, dkey, dvalue in the memory of query, key, value, not accumulated */
   /* True if it computes this descriptor; otherwise writes the reason, which names the fields, into why. */
   bool (*supports)(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size);
   /* Sizes at the descriptor's maxima. Errors: HARK_TOO_LARGE. */
   hark_status (*sizes)(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out);
   hark_status (*forward)(hark_context *context, const hark_attention_call *run);
   hark_status (*backward)(hark_context *context, const hark_attention_call *run);
+  /* products[h, n] = dout[h, n] . out[h, n] of `dout` and `out` [1, H, rows, dv], with the bits of the backward; products have this stride
+   * over the heads. NULL: the backward needs `out` itself. */
+  void (*products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products, int64_t stride);
   /* Appends the plan's description of tiles; returns like snprintf. */
   int (*print)(const hark_attention_plan *plan, char *text, size_t size);
 };

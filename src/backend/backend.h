@@ -50,6 +50,9 @@ typedef struct hark_backend {
   /* Optional, for estimates: about how many bytes the process needs for kernels in addition to their allocated memory, if these include
    * products of that many operations: a library's code and the memory into which it packs. */
   size_t (*kernel_bytes)(const hark_context *context, double operations);
+
+  /* Optional: why products in bf16 would not be faster than in f32; NULL if they are, or if that was requested. */
+  const char *(*slow_bf16)(const hark_context *context);
 } hark_backend;
 
 /* All backends of this build, ended by NULL; the first is the default. */

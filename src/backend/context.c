@@ -38,6 +38,7 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
                             .threads_from = HARK_THREADS_REQUESTED,
                             .seed = options.seed,
                             .deterministic = options.deterministic,
+                            .rows = {.most = HARK_ROWS_MOST, .part = HARK_ROWS_PART},
                             .logger = options.logger,
                             .logger_user = options.logger_user};
   context->memory = (hark_memory_use){.live_bytes = sizeof *context, .peak_bytes = sizeof *context, .allocations = 1};

@@ -13,15 +13,15 @@
 #define LABEL_BYTES 48
 
 /* "4-7: 12.5 %" for every fraction that is not NaN; `label` writes its name. */
-static void append_shares(const char *what, const double *shares, int count, void (*label)(int index, char out[LABEL_BYTES]),
-                          hark_text *text) {
+static void append_fractions(const char *what, const double *fractions, int count, void (*label)(int index, char out[LABEL_BYTES]),
+                             hark_text *text) {
   bool begun = false;
   for (int i = 0; i < count; i++) {
     char name[LABEL_BYTES];
-    if (isnan(shares[i])) continue;
+    if (isnan(fractions[i])) continue;
     label(i, name);
     if (!begun) hark_text_append(text, "  %-22s ", what);
-    hark_text_append(text, "%s%s %.1f %%", begun ? ", " : "", name, 100 * shares[i]);
+    hark_text_append(text, "%s%s %.1f %%", begun ? ", " : "", name, 100 * fractions[i]);
     begun = true;
   }
   if (begun) hark_text_append(text, "\n");
@@ -42,10 +42,10 @@ static void place_label(int index, char out[LABEL_BYTES]) { (void)snprintf(out, 
 static void append_lines(const hark_ahca_report *report, hark_text *text) {
   hark_text_append(text, "  %-22s %.2f, of %.2f tokens, %.0f to %.0f\n", "chunks a sequence", report->chunks, report->tokens,
                    report->shortest, report->longest);
-  append_shares("tokens of a chunk", report->lengths, HARK_AHCA_LENGTHS, length_label, text);
+  append_fractions("tokens of a chunk", report->lengths, HARK_AHCA_LENGTHS, length_label, text);
   if (!isnan(report->depth)) hark_text_append(text, "  %-22s %.3f\n", "layers on average", report->depth);
-  append_shares("layers", report->depths, HARK_MAX_DEPTH, depth_label, text);
-  append_shares("selected from place", report->places, HARK_AHCA_PLACES, place_label, text);
+  append_fractions("layers", report->depths, HARK_MAX_DEPTH, depth_label, text);
+  append_fractions("selected from place", report->places, HARK_AHCA_PLACES, place_label, text);
 }
 
 static void append_member(const hark_ahca_report *report, hark_text *text) {

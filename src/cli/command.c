@@ -20,7 +20,7 @@ static const int command_count = (int)(sizeof hark_commands / sizeof hark_comman
 #define AT(field) offsetof(hark_common_values, field)
 static const hark_option basic_options[] = {
     {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help", NULL},
-    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "no colours (also when NO_COLOR is set)",
+    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "colours (off also when NO_COLOR is set)",
      NULL},
 };
 static const hark_option json_options[] = {
@@ -42,12 +42,19 @@ const hark_command *hark_command_find(const char *name) {
   return NULL;
 }
 
+/* True for a table that the command names before; such a table counts once. */
+static bool is_repeated(const hark_command *command, int table) {
+  for (int i = 0; i < table; i++)
+    if (command->tables[i] == command->tables[table]) return true;
+  return false;
+}
+
 hark_status hark_call_begin(hark_context *base, const hark_command *command, hark_invocation *call) {
   hark_option_group groups[GROUPS];
   int used = 0;
   *call = (hark_invocation){.context = base, .command = command};
   for (int i = 0; i < HARK_COMMAND_TABLES; i++) {
-    if (command->tables[i] == NULL) continue;
+    if (command->tables[i] == NULL || is_repeated(command, i)) continue;
     HARK_TRY(hark_allocate_zero(base, command->tables[i]->values_size, &call->values[i]));
     groups[used++] = (hark_option_group){command->tables[i], call->values[i]};
   }

@@ -75,7 +75,7 @@ struct hark_command {
   int argument_maximum;                                 /* HARK_ANY_NUMBER */
   bool has_json;                                        /* --json is understood */
   bool has_configuration;                               /* --config FILE is understood; needs a table with configuration */
-  const hark_option_table *tables[HARK_COMMAND_TABLES]; /* NULL: none */
+  const hark_option_table *tables[HARK_COMMAND_TABLES]; /* NULL: none; the same table may stand in several places */
 
   /* Optional: reads further files into the options, checks what concerns several options (hark_options_complain) and derives values. */
   hark_status (*check)(hark_invocation *call);

@@ -9,7 +9,7 @@ typedef struct config_values {
 static const hark_option options[] = {
     {"markdown", NULL, HARK_OPTION_BOOL, offsetof(config_values, markdown), "false", NULL, NULL, NULL,
      "print the reference of all keys and flags instead (docs/configuration.md)", "json false"},
-    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the explanations",
+    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "print the explanations",
      "json false, markdown false"},
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(config_values), false};

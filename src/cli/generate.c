@@ -55,7 +55,7 @@ static hark_status check(hark_invocation *call) {
   const generate_values *const values = call->values[0];
   if (values->temperature == 0 && hark_options_source(call->options, "train.seed") == HARK_SOURCE_COMMAND)
     HARK_TRY(hark_options_complain(call->context, call->options, "train.seed",
-                                   "has no effect here, it needs --temperature above 0 (which is 0)"));
+                                   "has no effect here, it needs --temperature above 0 (currently 0)"));
   if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
   if (values->checkpoint[0] != '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",

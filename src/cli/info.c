@@ -314,7 +314,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_info = {
     .name = "info",
     .arguments = "RUN|FILE",
-    .summary = "describe what a run, a checkpoint or a safetensors file holds",
+    .summary = "describe the contents of a run, a checkpoint or a safetensors file",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

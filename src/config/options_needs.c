@@ -175,13 +175,13 @@ void hark_option_print_needs(const hark_options *options, const hark_option *opt
   }
 }
 
-/* " (which is dense)" for the option of the alternative at `at`, if it has a value to name. */
+/* " (currently dense)" for the option of the alternative at `at`, if it has a value to name. */
 static void print_present(const hark_options *options, const char *at, hark_text *text) {
   hark_option_need n;
   if (!hark_option_need_read(&at, &n) || !n.last_of_condition) return;
   const hark_option_entry *const entry = hark_options_entry(options, n.name);
   if (entry == NULL || entry->option->type == HARK_OPTION_BOOL || n.kind == HARK_NEED_GIVEN || n.kind == HARK_NEED_NONE) return;
-  hark_text_append(text, " (which is ");
+  hark_text_append(text, " (currently ");
   hark_options_print_value(options, n.name, text);
   hark_text_append(text, ")");
 }

@@ -12,6 +12,14 @@
 
 struct hark_backend;
 
+/* Calls of operators with more than `most` rows are computed in parts of `part` rows, a multiple of 16: sums over rows are sums of those of
+ * the parts. So a computation by slices of `part` rows has the same bits as one of all rows (ops/parts.h, autograd/rows.h). */
+typedef struct hark_row_parts {
+  int64_t most, part;
+} hark_row_parts;
+#define HARK_ROWS_MOST ((int64_t)1 << 17)
+#define HARK_ROWS_PART ((int64_t)1 << 14)
+
 struct hark_context {
   hark_allocator allocator;
   hark_parallel parallel;
@@ -26,6 +34,7 @@ struct hark_context {
   const struct hark_backend *backend;
   void *backend_state; /* made by the backend's open */
   hark_memory_use memory;
+  hark_row_parts rows;                  /* constants; tests choose smaller ones */
   struct hark_temporaries *temporaries; /* notes of temporary files (io/temporary.h), or NULL; the program's */
   char message[HARK_MESSAGE_BYTES];
 };

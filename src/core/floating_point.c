@@ -36,6 +36,11 @@ void hark_floating_point_leave(const hark_floating_point *before) {
   set_vector(before->vector);
   set_stacked(before->stacked);
 }
+
+void hark_floating_point_plain(hark_floating_point *before) {
+  const hark_floating_point plain = {.vector = VECTOR_MASKS, .stacked = (uint16_t)(stacked_now() | STACKED_MASKS)};
+  hark_floating_point_enter(&plain, before);
+}
 #elif defined(__aarch64__)
 /* Both registers have the exceptions in the order invalid, division by zero, overflow, underflow, inexact, and denormal input apart. */
 #define STATUS_FLAGS UINT64_C(0x9f)
@@ -65,6 +70,11 @@ void hark_floating_point_leave(const hark_floating_point *before) {
   if (before->control != now.control) __asm__ volatile("msr fpcr, %0" : : "r"(before->control) : "memory");
   if (before->status != now.status) __asm__ volatile("msr fpsr, %0" : : "r"(before->status) : "memory");
 }
+
+void hark_floating_point_plain(hark_floating_point *before) {
+  const hark_floating_point plain = {0};
+  hark_floating_point_enter(&plain, before);
+}
 #else
 void hark_floating_point_get(hark_floating_point *out) {
   fenv_t before;
@@ -79,6 +89,11 @@ void hark_floating_point_enter(const hark_floating_point *as, hark_floating_poin
 }
 
 void hark_floating_point_leave(const hark_floating_point *before) { (void)fesetenv(&before->all); }
+
+void hark_floating_point_plain(hark_floating_point *before) {
+  (void)feholdexcept(&before->all);
+  (void)fesetround(FE_TONEAREST);
+}
 #endif
 
 void hark_floating_point_hold(hark_floating_point *before) {

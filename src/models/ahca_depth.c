@@ -1,6 +1,6 @@
 /* ahca_depth.c - units add what they attend to, and go through as many layers as their depth. See ahca_pass.h.
  *
- *   h = begin + A,  A = attention(norm(begin), asked) Wo;   h += F_1(h);   l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)
+ *   h = begin + A,  A = attention(norm(begin), source) Wo;   h += F_1(h);   l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)
  *   F(h) = a + f,   a = attention(norm(h)) among a unit's slots, f = feed_forward(norm(h + a));   or  F(h) = relu(W h + b) - h
  */
 #include <hark/experimental.h>
@@ -15,8 +15,11 @@
 /* *h <- *h + A. `attended`, where not NULL, gets A. */
 static hark_status join(const hark_ahca_pass *p, const hark_ahca_join_layer *layer, hark_value *h, hark_value *attended) {
   hark_value a = 0, sum = 0;
-  hark_ahca_ragged r = {
-      .key = p->asked, .bias = p->term, .query_offsets = p->unit_rows, .key_offsets = p->asked_offsets, .keys_of_a_query = p->asked_rows};
+  hark_ahca_ragged r = {.key = p->source,
+                        .bias = p->term,
+                        .query_offsets = p->unit_rows,
+                        .key_offsets = p->source_offsets,
+                        .keys_of_a_query = p->source_rows};
   if (p->pair_bias != 0) { /* a positional kernel: selected tokens once for every chunk */
     r.bias = p->pair_bias;
     r.place = p->pair_place;
@@ -24,7 +27,7 @@ static hark_status join(const hark_ahca_pass *p, const hark_ahca_join_layer *lay
     r.key_offsets = p->pair_offsets;
   }
   HARK_TRY(hark_norm_apply(p->forward, &layer->norm, *h, &r.query));
-  HARK_TRY(hark_ahca_ask(p, &layer->attention, &r, &a));
+  HARK_TRY(hark_ahca_cross_attend(p, &layer->attention, &r, &a));
   hark_tape_release(p->tape, r.query);
   const hark_value parts[] = {*h, a};
   HARK_TRY(hark_ahca_apply(p, &hark_op_add, NULL, 2, parts, &sum));

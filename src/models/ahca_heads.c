@@ -111,15 +111,15 @@ static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_va
                                   .key_offsets = p->slot_rows,
                                   .keys_of_a_query = slots},
                          sequence = {.query = query,
-                                     .key = p->asked,
+                                     .key = p->source,
                                      .bias = p->term,
                                      .query_offsets = p->offsets,
-                                     .key_offsets = p->asked_offsets,
-                                     .keys_of_a_query = p->asked_rows};
+                                     .key_offsets = p->source_offsets,
+                                     .keys_of_a_query = p->source_rows};
   const bool after_norm = p->options->straight_through == HARK_AHCA_STRAIGHT_AFTER_NORM;
-  HARK_TRY(hark_ahca_ask(p, &head->slots, &chunk, &of_chunk));
+  HARK_TRY(hark_ahca_cross_attend(p, &head->slots, &chunk, &of_chunk));
   a = of_chunk;
-  if (hark_ahca_has_global(&p->network->config)) HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
+  if (hark_ahca_has_global(&p->network->config)) HARK_TRY(hark_ahca_cross_attend(p, &head->selected, &sequence, &of_sequence));
   hark_tape_release(p->tape, query);
   if (of_sequence != 0) HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
   if (!after_norm) HARK_TRY(pass_straight_through(p, &a));

@@ -116,7 +116,8 @@ static hark_status take_places(const hark_ahca_pass *p, hark_value place, hark_v
   return HARK_OK;
 }
 
-hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r, hark_value *out) {
+hark_status hark_ahca_cross_attend(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
+                                   hark_value *out) {
   hark_ahca_ragged projected = *r;
   hark_value mixed = 0;
   HARK_TRY(hark_linear_apply(p->forward, &attention->query, r->query, &projected.query));

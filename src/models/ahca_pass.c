@@ -236,13 +236,13 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   HARK_TRY(hark_ahca_shorten(p, count, &p->index));
   hark_tape_release(p->tape, p->pooled);
   HARK_TRY(hark_ahca_gather(p, leading, p->global, p->index, &p->selected));
-  p->asked = p->selected;
-  p->asked_offsets = p->selected_offsets;
-  p->asked_rows = keys_of_segment(count, p->sequences, options->selected);
+  p->source = p->selected;
+  p->source_offsets = p->selected_offsets;
+  p->source_rows = keys_of_segment(count, p->sequences, options->selected);
   if (options->output == HARK_AHCA_OUTPUT_SELECTED) {
-    p->asked = p->global;
-    p->asked_offsets = p->global_offsets;
-    p->asked_rows = keys_of_segment(hark_ahca_rows(p, p->global), p->sequences, options->secondary_slots);
+    p->source = p->global;
+    p->source_offsets = p->global_offsets;
+    p->source_rows = keys_of_segment(hark_ahca_rows(p, p->global), p->sequences, options->secondary_slots);
   }
   if (score == 0) return HARK_OK;
   hark_value chosen = score;

@@ -37,8 +37,8 @@ typedef struct hark_ahca_pass {
   hark_value index;                      /* of the selected */
   hark_value score;                      /* learned, of the rows of C2; kept where the pass is traced */
   /* What units attend to: the selected tokens, or for these all of C2. */
-  hark_value asked, asked_offsets, term; /* log sigmoid of their scores; 0: they have none */
-  int64_t asked_rows;                    /* of a sequence, at most */
+  hark_value source, source_offsets, term; /* log sigmoid of their scores; 0: they have none */
+  int64_t source_rows;                     /* of a sequence, at most */
   /* With a positional kernel: log G among the slots of a chunk; and of every chunk the places of the selected tokens, their terms, its
    * first pair. */
   hark_value slot_kernel, pair_place, pair_bias, pair_offsets;
@@ -75,10 +75,11 @@ HARK_MUST_CHECK hark_status hark_ahca_last_offset(const hark_ahca_pass *p, hark_
 int64_t hark_ahca_rows(const hark_ahca_pass *p, hark_value value);
 int64_t hark_ahca_width(const hark_ahca_pass *p, hark_value value);
 
-/* Attention over ragged rows: what it is over, and between whom. */
+/* Inputs of attention over ragged rows. */
 typedef struct hark_ahca_ragged {
   hark_value query, key, value, bias, query_offsets, key_offsets;
-  hark_value place; /* of hark_ahca_ask: i32, the rows of keys and values that are taken once they are projected; 0: all as they are */
+  /* Of hark_ahca_cross_attend: i32, the rows of keys and values that are taken after their projection. 0: all in their order. */
+  hark_value place;
   int64_t keys_of_a_query;
 } hark_ahca_ragged;
 HARK_MUST_CHECK hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r, hark_value *out);
@@ -86,8 +87,8 @@ HARK_MUST_CHECK hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark
 hark_attention_desc hark_ahca_describe(const hark_ahca_pass *p, int64_t width, int64_t value_width);
 /* Attention with the projections of `attention`: r's query has the rows that attend, its key the rows attended to. *out: the output
  * projection. */
-HARK_MUST_CHECK hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
-                                          hark_value *out);
+HARK_MUST_CHECK hark_status hark_ahca_cross_attend(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
+                                                   hark_value *out);
 
 /* ---- ahca_depth.c: joins and layers ---- */
 

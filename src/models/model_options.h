@@ -87,12 +87,12 @@ typedef enum hark_stored {
     "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca", WEIGHTS, CHANGED, 2)                 \
-  X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how positions enter", NULL, WEIGHTS,       \
-    ALWAYS, 1)                                                                                                                             \
+  X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
+    WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\"", NULL, WEIGHTS, CHANGED, 1)      \
+    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); none: \"\"", NULL, WEIGHTS, CHANGED, 1) \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
-    "what has separate parameters of the kernel", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)                                                \
+    "which parts have separate parameters of the kernel: the model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)   \
   X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \
     "distances are divided by it before the positional kernel, for contexts longer than those of training", HARK_NEEDS_POSITIONAL,         \
     MEANING, CHANGED, 1)                                                                                                                   \
@@ -110,19 +110,20 @@ typedef enum hark_stored {
   X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
     "recompute each block in the backward: less memory, a third more work", NULL, NONE, NEVER, 1)                                          \
   X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "longest wavelength of rotary and sinusoidal positions, over 2 pi", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)           \
+    "longest wavelength of rotary and sinusoidal positions, divided by 2 pi", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)     \
   X(rotary.pairs, NULL, ENUM, "half", HARK_ROTARY_PAIRS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                               \
+    "features that are rotated together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                        \
   X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "what learns separate rates, which start at the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)            \
+    "which parts learn separate rates, initialised with the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)    \
   X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "fraction of the pairs that turn, those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)      \
+    "fraction of the pairs that are rotated: those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED,  \
+    1)                                                                                                                                     \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
     "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, "  \
     "a base that grows with the text, or LongRoPE (arXiv 2402.13753)",                                                                     \
     HARK_NEEDS_ROTARY, MEANING, CHANGED, 1)                                                                                                \
-  X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S", "how many times longer, for the scaling",  \
-    HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                                                                                                \
+  X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S",                                            \
+    "how many times longer the contexts are, for the scaling", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                                     \
   X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
     CHANGED, 1)                                                                                                                            \
@@ -137,8 +138,8 @@ typedef enum hark_stored {
   X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "yarn: the ramp begins and ends at whole pairs",               \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
-    "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling",                                    \
-    "model.rotary.scaling yarn|longrope", MEANING, CHANGED, 1)                                                                             \
+    "yarn, longrope: factor of rotated queries and keys; 0: by the formula of the scaling", "model.rotary.scaling yarn|longrope", MEANING, \
+    CHANGED, 1)                                                                                                                            \
   X(rotary.mscale, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                              \
     "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none", "model.rotary.scaling yarn", \
     MEANING, CHANGED, 1)                                                                                                                   \
@@ -150,12 +151,12 @@ typedef enum hark_stored {
   X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "llama3: turns from which on a pair keeps its rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                               \
   X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
-    "longrope: what the rate of every pair that turns is divided by in texts up to the original context", "model.rotary.scaling longrope", \
-    MEANING, CHANGED, 1)                                                                                                                   \
+    "longrope: divisor of the rate of every rotated pair, in texts up to the original context", "model.rotary.scaling longrope", MEANING,  \
+    CHANGED, 1)                                                                                                                            \
   X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same in longer texts",                        \
     "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
-    "which keys a query attends to; several words are for the layers in turn", NULL, MEANING, ALWAYS, 1)                                   \
+    "which keys a query attends to; several words apply to the layers in turn", NULL, MEANING, ALWAYS, 1)                                  \
   X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
     "positions to each side that structure window sees", "model.attention.structure window", MEANING, ALWAYS, 1)                           \
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
@@ -267,21 +268,21 @@ typedef enum hark_stored {
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
-    "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)", HARK_NEEDS_LATENT,     \
-    WEIGHTS, GROUP, 1)                                                                                                                     \
+    "latent: layers of features and attention (X, C.1), or one layer of features, attended to by a class query (X, 5.1)",                  \
+    HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
     "what represents a sequence in latent: attention of a learned class encoding, or the mean of its rows", HARK_NEEDS_LATENT, WEIGHTS,    \
     GROUP, 1)                                                                                                                              \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r of the norms that are bounded: every matrix is projected after each step; none: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)           \
+    "r of the norms that are bounded: every matrix is projected after each step; none: no bounds", HARK_NEEDS_LATENT, NONE, GROUP, 1)      \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "largest operator norm of a matrix of latent; 0: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)                                             \
+    "largest operator norm of a matrix of latent; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)                                         \
   X(latent.matrix_norm, "matrix-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)                  \
+    "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)              \
   X(latent.range, NULL, FLOAT, "0.5", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                             \
-    "radius of the ball that latent's outputs are brought to; 0: none", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                              \
+    "radius of the ball into which latent's outputs are projected; 0: no projection", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                \
   X(finite.map, "finite-map", ENUM, "linear", HARK_FINITE_MAP_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                          \
     "how finite computes covariates and responses from tokens: linearly, or with a hidden layer of feed_forward_width", HARK_NEEDS_FINITE, \
     WEIGHTS, GROUP, 1)                                                                                                                     \

@@ -87,10 +87,12 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
+  hark_pass_sizes own = *sizes;
+  own.product_type = network->parameters.halves.type;
   for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
     const hark_self_attention_spec *const spec = &network->blocks[layer].attention.spec;
     if (sizes->cached && hark_self_attention_has_record(spec)) continue;
-    const hark_status status = hark_self_attention_plan(context, spec, network->parameters.type, sizes, training, &plans[layer]);
+    const hark_status status = hark_self_attention_plan(context, spec, network->parameters.type, &own, training, &plans[layer]);
     if (status != HARK_OK) {
       hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
       hark_network_plans_destroy(context, network, &plans);

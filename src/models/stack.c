@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "autograd/rows.h"
+
 /* Whether the layers have a positional kernel with their own parameters. */
 static bool has_own_kernels(const hark_network *network) {
   return network->positional_source.expression != NULL && network->config.positional_scope != HARK_SCOPE_MODEL;
@@ -133,37 +135,139 @@ const hark_positional_layer *hark_stack_positional(const hark_network *network, 
   return has_own_kernels(network) ? &network->blocks[block].attention.positional : &network->positional;
 }
 
-/* Arguments for building a block, which is built again for the backward. */
+/* Arguments for building a block, or a part of it, which is built again for the backward. */
 typedef struct block_closure {
   hark_context *context;
   const hark_network *network;
   const hark_forward *forward;
   int64_t layer;
-  bool built; /* built before: its report was already counted */
+  bool built;  /* built before: its report was already counted */
+  bool embeds; /* the input is the tokens, not the embedded ones */
 } block_closure;
 
-/* inputs: x, and where the model shares one, the table of a positional kernel. x' = x + attention(norm(x)); y = x' +
- * feed_forward(norm(x')). x is released if it is not an input of a segment. */
-static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
-  block_closure *closure = data;
+/* x to queries, keys, values and gates; x is kept. */
+static hark_status begin_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value *parts) {
+  const hark_block *block = &closure->network->blocks[closure->layer];
+  hark_value normed = 0;
+  HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
+  HARK_TRY(hark_self_attention_project(closure->context, forward, &block->attention, normed, parts));
+  hark_tape_release(forward->tape, normed);
+  return HARK_OK;
+}
+
+/* x' = x + output(mixed); y = x' + feed_forward(norm(x')); x and mixed are released. */
+static hark_status end_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value mixed, hark_value *out) {
   const hark_network_config *config = &closure->network->config;
   const hark_block *block = &closure->network->blocks[closure->layer];
-  hark_forward own = *closure->forward;
-  const hark_forward *forward = &own;
-  hark_value normed = 0, branch = 0, x = inputs[0];
-  if (closure->built) own.report = NULL;
-  closure->built = true;
-  HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
-  const hark_value log_kernel = shares_kernel(closure->network) ? inputs[1] : 0;
-  HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, log_kernel, &branch));
-  hark_tape_release(tape, normed);
+  hark_value normed = 0, branch = 0;
+  HARK_TRY(hark_self_attention_output(forward, &block->attention, mixed, &branch));
   HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
   HARK_TRY(hark_forward_add(forward, x, branch, &x));
   HARK_TRY(hark_norm_apply(forward, &block->feed_forward_norm, x, &normed));
   HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, normed, &branch));
-  hark_tape_release(tape, normed);
+  hark_tape_release(forward->tape, normed);
   HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
-  return hark_forward_add(forward, x, branch, &outputs[0]);
+  return hark_forward_add(forward, x, branch, out);
+}
+
+/* ---- in slices of rows (autograd/rows.h) ---- */
+
+/* Whether a pass goes through what needs no row of another in slices. The gradients of all rows at once need a block's values. */
+static bool is_sliced(const hark_context *context, const hark_network *network, const hark_forward *forward, const hark_tensor *rows) {
+  return forward->packing == NULL && forward->caches == NULL && (!forward->training || network->config.recompute) && rows->shape[0] == 1 &&
+         rows->shape[1] > context->rows.most;
+}
+
+/* The settings of a pass through a slice of `rows` rows in all. */
+static hark_forward forward_of_slice(const hark_forward *whole, int64_t first, int64_t rows) {
+  hark_forward forward = *whole;
+  forward.slice_row = first;
+  forward.rows = rows;
+  return forward;
+}
+
+/* A closure with the number of rows, which a slice does not know. */
+typedef struct slice_closure {
+  block_closure block;
+  int64_t rows;
+  double weight; /* of the loss */
+} slice_closure;
+
+static hark_tape_rows part_of(hark_context *context, hark_tape_rows_build *build, const slice_closure *closure) {
+  return (hark_tape_rows){
+      .build = build, .closure = closure, .closure_bytes = sizeof *closure, .rows = closure->rows, .slice = context->rows.part};
+}
+
+static hark_status describe_rows(const slice_closure *closure, int64_t width, hark_tensor *out) {
+  const int64_t shape[] = {1, closure->rows, width};
+  return hark_tensor_describe(closure->block.context, closure->block.network->parameters.type, 3, shape, out);
+}
+
+static hark_status begin_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
+  const slice_closure *closure = data;
+  const hark_forward forward = forward_of_slice(closure->block.forward, first, closure->rows);
+  hark_value parts[HARK_ATTENTION_PARTS];
+  (void)tape;
+  HARK_TRY(begin_block(&closure->block, &forward, inputs[0], parts));
+  const int count = parts[HARK_ATTENTION_FORGET] != 0 ? HARK_ATTENTION_PARTS : HARK_ATTENTION_FORGET;
+  for (int i = 0; i < count; i++) outputs[i] = parts[i];
+  return HARK_OK;
+}
+
+static hark_status begin_slices(const slice_closure *closure, hark_value x, hark_value *parts) {
+  const hark_self_attention_spec *spec = &closure->block.network->blocks[closure->block.layer].attention.spec;
+  hark_tape_rows part = part_of(closure->block.context, begin_slice, closure);
+  const int64_t query = spec->heads * spec->head_dim, key = spec->key_heads * spec->head_dim;
+  const int64_t widths[HARK_ATTENTION_PARTS] = {query, key, key, spec->heads};
+  part.input_count = 1;
+  part.inputs[0] = x;
+  part.output_count = spec->choice.forget_gate ? HARK_ATTENTION_PARTS : HARK_ATTENTION_FORGET;
+  for (int i = 0; i < part.output_count; i++) HARK_TRY(describe_rows(closure, widths[i], &part.outputs[i]));
+  parts[HARK_ATTENTION_FORGET] = 0;
+  return hark_tape_rows_apply(closure->block.forward->tape, &part, parts);
+}
+
+static hark_status end_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
+  const slice_closure *closure = data;
+  const hark_forward forward = forward_of_slice(closure->block.forward, first, closure->rows);
+  (void)tape;
+  return end_block(&closure->block, &forward, inputs[0], inputs[1], &outputs[0]);
+}
+
+static hark_status end_slices(const slice_closure *closure, hark_value x, hark_value mixed, hark_value *out) {
+  hark_tape *tape = closure->block.forward->tape;
+  hark_tape_rows part = part_of(closure->block.context, end_slice, closure);
+  part.input_count = 2;
+  part.inputs[0] = x;
+  part.inputs[1] = mixed;
+  part.output_count = 1;
+  part.ends_segment = true;
+  HARK_TRY(describe_rows(closure, closure->block.network->config.width, &part.outputs[0]));
+  HARK_TRY(hark_tape_rows_apply(tape, &part, out));
+  hark_tape_release(tape, mixed);
+  hark_tape_release(tape, x);
+  return HARK_OK;
+}
+
+static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
+                         hark_value *out);
+
+/* inputs: x, or the tokens; and where the model shares one, the table of a positional kernel. x' = x + attention(norm(x)); y = x' +
+ * feed_forward(norm(x')). x is released if it is not an input of a segment. */
+static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
+  block_closure *closure = data;
+  const hark_network *network = closure->network;
+  hark_forward own = *closure->forward;
+  hark_value parts[HARK_ATTENTION_PARTS], mixed = 0, x = inputs[0];
+  if (closure->built) own.report = NULL;
+  closure->built = true;
+  if (closure->embeds) HARK_TRY(embed(closure->context, network, &own, inputs[0], &x));
+  const slice_closure slices = {.block = *closure, .rows = hark_tape_tensor(tape, x)->shape[1]};
+  const bool sliced = is_sliced(closure->context, network, &own, hark_tape_tensor(tape, x));
+  HARK_TRY(sliced ? begin_slices(&slices, x, parts) : begin_block(closure, &own, x, parts));
+  const hark_self_attention *attention = &network->blocks[closure->layer].attention;
+  HARK_TRY(hark_self_attention_mix(closure->context, &own, attention, parts, shares_kernel(network) ? inputs[1] : 0, &mixed));
+  return sliced ? end_slices(&slices, x, mixed, &outputs[0]) : end_block(closure, &own, x, mixed, &outputs[0]);
 }
 
 /* Adds positions to the embedded tokens of packed sequences, each of which begins at position 0. */
@@ -235,17 +339,20 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   const hark_network_config *config = &network->config;
   hark_tape *tape = forward->tape;
   hark_value inputs[2] = {0}, x = 0, y = 0;
-  HARK_TRY(embed(context, network, forward, tokens, &x));
+  const bool segments = config->recompute && forward->training;
+  /* With slices the first segment embeds: the tokens need less memory than what is embedded. */
+  const bool embeds = segments && is_sliced(context, network, forward, hark_tape_tensor(tape, tokens));
+  if (!embeds) HARK_TRY(embed(context, network, forward, tokens, &x));
   if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[1]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
     if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
-    inputs[0] = x;
-    block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer};
-    if (config->recompute && forward->training)
+    inputs[0] = x != 0 ? x : tokens;
+    block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer, .embeds = x == 0};
+    if (segments)
       HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, inputs[1] != 0 ? 2 : 1, inputs, 1, &y));
     else
       HARK_TRY(build_block(&closure, tape, inputs, &y));
-    hark_tape_release(tape, x);
+    if (x != 0) hark_tape_release(tape, x);
     x = y;
   }
   if (inputs[1] != 0) hark_tape_release(tape, inputs[1]);
@@ -253,25 +360,74 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   return HARK_OK;
 }
 
+static hark_status head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
+  hark_value y = 0;
+  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &y));
+  hark_tape_release(forward->tape, x);
+  HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
+  hark_tape_release(forward->tape, y);
+  return HARK_OK;
+}
+
+static hark_status head_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
+  const slice_closure *closure = data;
+  (void)tape, (void)first;
+  return head(closure->block.network, closure->block.forward, inputs[0], &outputs[0]);
+}
+
+static hark_status loss_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
+  const slice_closure *closure = data;
+  hark_value logits = 0;
+  (void)first;
+  HARK_TRY(head(closure->block.network, closure->block.forward, inputs[0], &logits));
+  HARK_TRY(hark_network_loss(tape, logits, inputs[1], closure->weight, 0, &outputs[0]));
+  hark_tape_release(tape, logits);
+  return HARK_OK;
+}
+
+/* The logits of all rows of x [1, rows, D], or with targets their loss; x is released. */
+static hark_status head_slices(slice_closure *closure, hark_value x, hark_value targets, hark_value *out) {
+  hark_context *context = closure->block.context;
+  const hark_network *network = closure->block.network;
+  hark_tape *tape = closure->block.forward->tape;
+  closure->rows = hark_tape_tensor(tape, x)->shape[1];
+  hark_tape_rows part = part_of(context, targets != 0 ? loss_slice : head_slice, closure);
+  part.input_count = targets != 0 ? 2 : 1;
+  part.inputs[0] = x;
+  part.inputs[1] = targets;
+  part.output_count = 1;
+  if (targets != 0)
+    HARK_TRY(hark_tensor_describe(context, network->parameters.type, 0, NULL, &part.outputs[0]));
+  else
+    HARK_TRY(describe_rows(closure, hark_parameters_at(&network->parameters, network->head.weight)->weight.shape[0], &part.outputs[0]));
+  HARK_TRY(hark_tape_rows_apply(tape, &part, out));
+  hark_tape_release(tape, x);
+  return HARK_OK;
+}
+
 hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                               bool last_only, hark_value *logits) {
   hark_tape *tape = forward->tape;
-  hark_value x = 0, y = 0;
+  slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}};
+  hark_value x = 0;
   HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
   if (last_only) {
     const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
+    return head(network, forward, x, logits);
   }
-  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &y));
-  hark_tape_release(tape, x);
-  HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
-  hark_tape_release(tape, y);
-  return HARK_OK;
+  if (is_sliced(context, network, forward, hark_tape_tensor(tape, x))) return head_slices(&slices, x, 0, logits);
+  return head(network, forward, x, logits);
 }
 
 hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                             hark_value targets, double weight, double smoothing, hark_value *loss) {
-  hark_value logits = 0;
+  slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}, .weight = weight};
+  hark_value x = 0, logits = 0;
+  if (smoothing == 0 && is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
+    HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
+    return head_slices(&slices, x, targets, loss);
+  }
   HARK_TRY(hark_stack_logits(context, network, forward, tokens, false, &logits));
   HARK_TRY(hark_network_loss(forward->tape, logits, targets, weight, smoothing, loss));
   hark_tape_release(forward->tape, logits);

@@ -1,7 +1,7 @@
 /* forward.c - steps that all layers share. */
 #include "nn/forward.h"
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
   *out = 0;
@@ -10,15 +10,27 @@ hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_i
   return hark_tape_leaf(forward->tape, &parameter->weight, forward->training ? &parameter->gradient : NULL, out);
 }
 
+hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark_value *operand) {
+  *operand = x;
+  if (!hark_forward_rounds(forward) || hark_tape_tensor(forward->tape, x)->type == HARK_BF16) return HARK_OK;
+  return hark_tape_apply(forward->tape, &hark_op_round_bf16, NULL, 1, &x, 0, operand);
+}
+
+void hark_forward_operand_release(const hark_forward *forward, hark_value x, hark_value operand) {
+  if (operand != x) hark_tape_release(forward->tape, operand);
+}
+
 hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,
                                  hark_value *value) {
   if (!forward->training || probability == 0) return HARK_OK;
   const hark_tensor *tensor = hark_tape_tensor(forward->tape, *value);
-  const uint64_t row_elements = tensor->shape[0] > 0 ? (uint64_t)(hark_tensor_count(tensor) / tensor->shape[0]) : 0;
+  const int64_t width = tensor->shape[tensor->rank - 1];
+  uint64_t row_elements = tensor->shape[0] > 0 ? (uint64_t)(hark_tensor_count(tensor) / tensor->shape[0]) : 0;
+  if (forward->rows > 0) row_elements = (uint64_t)(forward->rows * width);
   const hark_dropout_attributes attributes = {
       .probability = probability,
       .stream = {.seed = forward->seed,
-                 .first_index = forward->first_sample * ((row_elements + 3) / 4),
+                 .first_index = forward->first_sample * ((row_elements + 3) / 4) + (uint64_t)(forward->slice_row * width / 4),
                  .micro_step = forward->micro_step,
                  .layer_purpose = hark_random_layer_purpose((uint32_t)(layer * HARK_DROPOUT_PLACES + place), HARK_RANDOM_DROPOUT)}};
   return hark_tape_apply(forward->tape, &hark_op_dropout, &attributes, 1, value, 1, value);

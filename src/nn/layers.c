@@ -1,7 +1,7 @@
 /* layers.c - linear, norm and feed-forward layers. */
 #include "nn/layers.h"
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 hark_status hark_linear_declare(hark_context *context, hark_parameters *parameters, int64_t in, int64_t out, bool bias, double deviation,
                                 const char *prefix, hark_linear *layer) {
@@ -14,8 +14,21 @@ hark_status hark_linear_declare(hark_context *context, hark_parameters *paramete
   return hark_parameters_add(context, parameters, &offset, &layer->bias, "%s.bias", prefix);
 }
 
+/* The same from bf16 operands; the gradient of the weight is that of the f32 weight. */
+static hark_status apply_rounded(const hark_forward *forward, const hark_linear *layer, hark_value x, hark_value *out) {
+  const hark_tensor half = hark_parameters_half(forward->parameters, layer->weight);
+  hark_value inputs[3] = {0};
+  HARK_TRY(hark_forward_operand(forward, x, &inputs[0]));
+  HARK_TRY(hark_tape_leaf(forward->tape, &half, &hark_parameters_at(forward->parameters, layer->weight)->gradient, &inputs[1]));
+  HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
+  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_linear_bf16, NULL, 3, inputs, 0, out));
+  hark_forward_operand_release(forward, x, inputs[0]);
+  return HARK_OK;
+}
+
 hark_status hark_linear_apply(const hark_forward *forward, const hark_linear *layer, hark_value x, hark_value *out) {
   hark_value inputs[3] = {x};
+  if (hark_forward_rounds(forward)) return apply_rounded(forward, layer, x, out);
   HARK_TRY(hark_forward_parameter(forward, layer->weight, &inputs[1]));
   HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
   return hark_tape_apply(forward->tape, &hark_op_linear, NULL, 3, inputs, 0, out);
@@ -74,8 +87,11 @@ hark_status hark_feed_forward_apply(const hark_forward *forward, const hark_feed
   hark_value inner = 0;
   if (layer->activation == HARK_ACTIVATION_GATED_SILU) {
     hark_value parts[2] = {0};
-    HARK_TRY(hark_linear_apply(forward, &layer->gate, x, &parts[0]));
-    HARK_TRY(hark_linear_apply(forward, &layer->up, x, &parts[1]));
+    hark_value operand = 0;
+    HARK_TRY(hark_forward_operand(forward, x, &operand));
+    HARK_TRY(hark_linear_apply(forward, &layer->gate, operand, &parts[0]));
+    HARK_TRY(hark_linear_apply(forward, &layer->up, operand, &parts[1]));
+    hark_forward_operand_release(forward, x, operand);
     HARK_TRY(hark_tape_apply(forward->tape, &hark_op_gated_silu, NULL, 2, parts, 3, &inner));
   } else {
     HARK_TRY(hark_linear_apply(forward, &layer->up, x, &inner));

@@ -1,6 +1,7 @@
 /* parameters.c - declaring, laying out and initialising parameters. */
 #include "nn/parameters.h"
 
+#include <hark/experimental.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ void hark_parameters_open(hark_parameters *parameters, hark_type type) { *parame
 
 void hark_parameters_close(hark_context *context, hark_parameters *parameters) {
   hark_tensor_destroy(context, &parameters->weights);
+  hark_tensor_destroy(context, &parameters->halves);
   hark_tensor_destroy(context, &parameters->gradients);
   hark_release(context, parameters->list, (size_t)parameters->capacity * sizeof *parameters->list);
   hark_release(context, parameters->projection, parameters->projection_bytes);
@@ -151,6 +153,43 @@ hark_status hark_parameters_finish(hark_context *context, hark_parameters *param
     if (training) parameter->gradient.data = (char *)parameters->gradients.data + (size_t)parameter->first * element;
   }
   return HARK_OK;
+}
+
+hark_status hark_parameters_add_halves(hark_context *context, hark_parameters *parameters, bool memory) {
+  const int64_t elements = hark_tensor_count(&parameters->weights);
+  if (parameters->type != HARK_F32)
+    return hark_fail(context, HARK_UNSUPPORTED, "products in bf16 are for weights in f32, the model's are %s",
+                     hark_type_name(parameters->type));
+  return (memory ? hark_tensor_create : hark_tensor_describe)(context, HARK_BF16, 1, &elements, &parameters->halves);
+}
+
+hark_tensor hark_parameters_part(const hark_tensor *flat, const hark_parameter_group *group) {
+  hark_tensor part = *flat;
+  part.owned_bytes = 0;
+  part.shape[0] = group->count;
+  part.data = (char *)flat->data + (size_t)group->first * hark_type_bytes(flat->type);
+  return part;
+}
+
+hark_status hark_parameters_round(hark_context *context, const hark_parameters *parameters) {
+  for (int i = 0; parameters->halves.type != HARK_NONE && i < parameters->group_count; i++) {
+    const hark_parameter_group *const group = &parameters->groups[i];
+    const hark_call call = {.op = &hark_op_round_bf16,
+                            .input_count = 1,
+                            .inputs = {hark_parameters_part(&parameters->weights, group)},
+                            .outputs = {hark_parameters_part(&parameters->halves, group)}};
+    if (group->decays) HARK_TRY(hark_operator_forward(context, &call));
+  }
+  return HARK_OK;
+}
+
+hark_tensor hark_parameters_half(const hark_parameters *parameters, hark_parameter_id id) {
+  const hark_parameter *const parameter = &parameters->list[id - 1];
+  hark_tensor half = parameter->weight;
+  half.owned_bytes = 0;
+  half.type = HARK_BF16;
+  half.data = parameters->halves.data == NULL ? NULL : (uint16_t *)parameters->halves.data + parameter->first;
+  return half;
 }
 
 /* 24 bits of FNV-1a. The name selects a parameter's random stream, so that adding a layer does not change the initial values of others. */

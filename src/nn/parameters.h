@@ -46,6 +46,8 @@ typedef struct hark_parameter {
   int64_t first, count;         /* elements of the flat buffers */
 } hark_parameter;
 
+typedef int32_t hark_parameter_id; /* 0: none */
+
 /* A range of the flat buffers that the optimiser treats in one way. */
 typedef struct hark_parameter_group {
   int64_t first, count; /* elements, with the padding between parameters (always zero) */
@@ -69,13 +71,12 @@ typedef struct hark_parameters {
   hark_parameter_group groups[HARK_PARAMETER_GROUPS];
   int group_count;
   hark_tensor weights, gradients; /* flat, [elements] */
+  hark_tensor halves; /* bf16, [elements]: roundings of the weights (hark_parameters_round()); absent without products in bf16 */
   hark_parameter_note notes[HARK_PARAMETER_NOTES];
   int note_count;
   void *projection; /* host memory for hark_parameters_project(); NULL: no parameter has a bound */
   size_t projection_bytes;
 } hark_parameters;
-
-typedef int32_t hark_parameter_id; /* 0: none */
 
 void hark_parameters_open(hark_parameters *parameters, hark_type type);
 void hark_parameters_close(hark_context *context, hark_parameters *parameters);
@@ -98,6 +99,19 @@ HARK_MUST_CHECK hark_status hark_parameters_initialise(hark_context *context, ha
 /* Projects every matrix with a bound (norm_bound.h); frozen ones only with `frozen_too`. A matrix within its bounds keeps its bits. Called
  * after hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
 HARK_MUST_CHECK hark_status hark_parameters_project(hark_context *context, const hark_parameters *parameters, bool frozen_too);
+
+/* Describes, and with `memory` allocates, the roundings of the weights to bf16, for training with products in bf16. Called after the
+ * parameters were laid out. Errors: HARK_UNSUPPORTED for weights that are not f32, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_parameters_add_halves(hark_context *context, hark_parameters *parameters, bool memory);
+
+/* Rounds the weights that multiply, once per step. Does nothing without roundings. Errors: those of the backend. */
+HARK_MUST_CHECK hark_status hark_parameters_round(hark_context *context, const hark_parameters *parameters);
+
+/* The elements of a group in a flat buffer, a view. */
+hark_tensor hark_parameters_part(const hark_tensor *flat, const hark_parameter_group *group);
+
+/* The rounding of a parameter that multiplies, a view. */
+hark_tensor hark_parameters_half(const hark_parameters *parameters, hark_parameter_id id);
 
 static inline hark_parameter *hark_parameters_at(const hark_parameters *parameters, hark_parameter_id id) {
   return &parameters->list[id - 1];

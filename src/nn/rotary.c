@@ -183,7 +183,8 @@ hark_status hark_rotary_declare(hark_context *context, hark_parameters *paramete
 
 /* Length of the text that a pass of rectangular rows belongs to. */
 static int64_t length_of(const hark_forward *forward, hark_value value) {
-  return forward->reach != 0 ? forward->reach : forward->first_position + hark_tape_tensor(forward->tape, value)->shape[1];
+  const int64_t rows = forward->rows > 0 ? forward->rows : hark_tape_tensor(forward->tape, value)->shape[1];
+  return forward->reach != 0 ? forward->reach : forward->first_position + rows;
 }
 
 hark_status hark_rotary_apply(hark_context *context, const hark_forward *forward, const hark_rotary_spec *spec, hark_value rates,
@@ -193,7 +194,7 @@ hark_status hark_rotary_apply(hark_context *context, const hark_forward *forward
                      "model.rotary.scaling dynamic and longrope depend on the length of a text, and sequences of several are read at once");
   hark_rotary_attributes attributes = hark_rotary_attributes_in(spec, length_of(forward, *value));
   attributes.heads = heads;
-  attributes.first_position = forward->first_position;
+  attributes.first_position = forward->first_position + forward->slice_row;
   enum { X, RATES, POSITIONS, INPUTS }; /* the operator's */
   hark_value inputs[INPUTS] = {*value, rates};
   if (forward->packing != NULL) HARK_TRY(hark_tape_leaf(forward->tape, forward->packing->positions, NULL, &inputs[POSITIONS]));

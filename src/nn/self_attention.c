@@ -127,6 +127,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.has_log_kernel = spec->positional;
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
+  desc.product_type = training ? sizes->product_type : HARK_NONE;
   return hark_attention_plan_create(context, &desc, out);
 }
 
@@ -318,34 +319,44 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
 
-hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
-                                      hark_value log_kernel, hark_value *out) {
+static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value rates = 0;
+  if (!spec->rotary.present) return HARK_OK;
+  HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
+  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &parts[QUERY]));
+  return hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &parts[KEY]);
+}
+
+hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
+                                        hark_value *parts) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value operand = 0;
+  parts[HARK_ATTENTION_FORGET] = 0;
+  HARK_TRY(hark_forward_operand(forward, x, &operand));
+  HARK_TRY(hark_linear_apply(forward, &layer->query, operand, &parts[QUERY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->key, operand, &parts[KEY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->value, operand, &parts[VALUE]));
+  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, &parts[HARK_ATTENTION_FORGET]));
+  hark_forward_operand_release(forward, x, operand);
+  return layer->rotary_rates == 0 ? rotate(context, forward, layer, parts) : HARK_OK;
+}
+
+hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                    const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
   enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the operator's, as far as they are used */
-  hark_value inputs[INPUTS] = {0};
-  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
-  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
-  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
-  if (spec->rotary.present) {
-    hark_value rates = 0;
-    HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
-    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
-    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
-  }
+  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
+  const int64_t length =
+      forward->packing != NULL ? forward->packing->longest : forward->first_position + hark_tape_tensor(tape, inputs[QUERY])->shape[1];
+  if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
   if (forward->observe != NULL)
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
-  hark_value mixed = 0;
-  if (forward->caches != NULL && hark_self_attention_has_record(spec)) {
-    HARK_TRY(decode(forward, layer, inputs, &mixed));
-    HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
-    hark_tape_release(tape, mixed);
-    return HARK_OK;
-  }
+  if (forward->caches != NULL && hark_self_attention_has_record(spec)) return decode(forward, layer, inputs, mixed);
   if (forward->caches != NULL) {
     hark_attention_cache *cache = &forward->caches[layer->layer];
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
@@ -354,19 +365,11 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   }
   HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
   const bool own_table = spec->positional && log_kernel == 0;
-  if (own_table && forward->log_kernels != NULL) {
+  if (own_table && forward->log_kernels != NULL)
     HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
-  } else if (own_table) {
-    const int64_t length =
-        forward->packing != NULL ? forward->packing->longest : forward->first_position + hark_tape_tensor(tape, x)->shape[1];
+  else if (own_table)
     HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
-  }
-  if (spec->normalisation == HARK_NORMALISATION_CME) {
-    HARK_TRY(apply_ridge(forward, layer, inputs, log_kernel, own_table, &mixed));
-    HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
-    hark_tape_release(tape, mixed);
-    return HARK_OK;
-  }
+  if (spec->normalisation == HARK_NORMALISATION_CME) return apply_ridge(forward, layer, inputs, log_kernel, own_table, mixed);
   inputs[LOG_KERNEL] = log_kernel;
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
@@ -375,10 +378,21 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
-  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes,
-                           spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                           1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));
+  return hark_tape_apply(tape, &hark_op_attention, &attributes,
+                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+}
+
+hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed, hark_value *out) {
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
-  hark_tape_release(tape, mixed);
+  hark_tape_release(forward->tape, mixed);
   return HARK_OK;
+}
+
+hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
+                                      hark_value log_kernel, hark_value *out) {
+  hark_value parts[HARK_ATTENTION_PARTS], mixed = 0;
+  HARK_TRY(hark_self_attention_project(context, forward, layer, x, parts));
+  HARK_TRY(hark_self_attention_mix(context, forward, layer, parts, log_kernel, &mixed));
+  return hark_self_attention_output(forward, layer, mixed, out);
 }

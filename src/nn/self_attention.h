@@ -70,6 +70,7 @@ typedef struct hark_pass_sizes {
   int64_t batch, queries, keys; /* rectangular: sequences, new tokens, tokens in all */
   int64_t sequences;            /* packed: number of sequences, of `queries` = `keys` tokens in total, in a batch of 1; 0: rectangular */
   int64_t longest;              /* packed: tokens of the longest sequence */
+  hark_type product_type;       /* of attention's products in training (hark_attention_desc); set by hark_network_plans_create() */
   bool cached;                  /* keys and values are in caches: layers whose cache has its own operator need no plan */
 } hark_pass_sizes;
 
@@ -96,6 +97,20 @@ int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, 
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length);
 /* With caches of `capacity` tokens: whether attention uses means of such a table instead, and the attributes for computing them. */
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
+
+/* Inputs of attention, in this order. */
+enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTENTION_FORGET, HARK_ATTENTION_PARTS };
+
+/* The layer in three steps, of which the first and the last need no row of another: projections and rotary positions of x [B, L, width];
+ * attention of these parts, which are released; the output's projection of `mixed` [B, L, heads * head_dim], which is released. The second
+ * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[FORGET] is 0
+ * without gates. */
+HARK_MUST_CHECK hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward,
+                                                        const hark_self_attention *layer, hark_value x, hark_value *parts);
+HARK_MUST_CHECK hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                                    const hark_value *parts, hark_value log_kernel, hark_value *mixed);
+HARK_MUST_CHECK hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed,
+                                                       hark_value *out);
 
 /* Applies the layer to x [B, L, width]. With caches B is 1, and the L tokens are stored from position forward->first_position on.
  * log_kernel: the table of the model's shared positional kernel; 0 where the layer has its own or none. The caller keeps both values. */

@@ -7,7 +7,10 @@
  */
 #include <inttypes.h>
 
+#include "attention/layer.h"
+#include "core/floating_point.h"
 #include "ops/attention_plan.h"
+#include "ops/in_place.h"
 #include "ops/segments.h"
 
 enum {
@@ -24,7 +27,7 @@ enum {
   INPUT_KEY_OFFSETS,
   INPUT_COUNT
 };
-enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
+enum { SAVED_LOG_SUM_EXP, SAVED_PLAN, SAVED_PRODUCTS = HARK_SAVED_PRODUCTS };
 
 static hark_attention_source source_of(const hark_attention_attributes *attributes) {
   return (hark_attention_source){.record = "attention", .plan = attributes->plan, .desc = attributes->desc, .own = &attributes->own};
@@ -229,7 +232,36 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
   args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
   args.accumulate = accumulate_bits(call->accumulate);
-  return hark_attention_backward(context, plan, &args);
+  return hark_attention_backward_of(context, plan, &args, call->saved[SAVED_PRODUCTS].data);
+}
+
+unsigned hark_gradients_in_place(const hark_context *context, const hark_operator *op, const void *attributes) {
+  if (op != &hark_op_attention) return op->gradient_in_place;
+  const hark_attention_plan *plan = ((const hark_attention_attributes *)attributes)->plan;
+  if (plan == NULL || plan->desc.query_length <= context->rows.most || !plan->algorithm->gradients_in_place) return 0;
+  return 1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE;
+}
+
+bool hark_reads_products(const hark_context *context, const hark_operator *op, const void *attributes, const hark_tensor *output,
+                         hark_tensor *products) {
+  if (op != &hark_op_attention || hark_gradients_in_place(context, op, attributes) == 0) return false;
+  const hark_attention_plan *plan = ((const hark_attention_attributes *)attributes)->plan;
+  const int64_t rows = output->shape[1], heads = plan->desc.heads;
+  if (plan->algorithm->products == NULL || output->rank != 3 || output->shape[0] != 1) return false;
+  *products = (hark_tensor){.type = output->type, .rank = 3, .shape = {1, heads, rows}, .stride = {heads * rows, rows, 1}};
+  return true;
+}
+
+void hark_write_products(hark_context *context, const void *attributes, const hark_tensor *output, const hark_tensor *gradient,
+                         int64_t first, const hark_tensor *products) {
+  const hark_attention_plan *plan = ((const hark_attention_attributes *)attributes)->plan;
+  const hark_tensor out = split_heads(output, false, plan->desc.heads), dout = split_heads(gradient, false, plan->desc.heads);
+  hark_floating_point before;
+  hark_backend_enter(context);
+  hark_floating_point_hold(&before);
+  plan->algorithm->products(context, &dout, &out, (float *)products->data + first, products->shape[2]);
+  hark_floating_point_leave(&before);
+  hark_backend_leave(context);
 }
 
 /* False: the attributes are invalid, and infer refuses them. */

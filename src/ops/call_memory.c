@@ -4,6 +4,7 @@
 #include <hark/operators.h>
 
 #include "core/overlap.h"
+#include "ops/in_place.h"
 
 #define MOST_REGIONS (2 * HARK_MAX_INPUTS + 3 * HARK_MAX_OUTPUTS + HARK_MAX_SAVED + 1)
 
@@ -40,10 +41,10 @@ static void add_forward(region_list *list, const hark_call *call) {
   for (int i = 0; i < call->input_count; i++) add(list, input_names[i], &call->inputs[i], op->updates >> i & 1u, 1u << i);
 }
 
-static void add_backward(region_list *list, const hark_call *call) {
+static void add_backward(const hark_context *context, region_list *list, const hark_call *call) {
   const hark_operator *op = call->op;
-  for (int i = 0; i < call->input_count; i++)
-    add(list, gradient_names[i], &call->input_gradients[i], true, op->gradient_in_place & 1u << i);
+  const unsigned over = hark_gradients_in_place(context, op, call->attributes);
+  for (int i = 0; i < call->input_count; i++) add(list, gradient_names[i], &call->input_gradients[i], true, over & 1u << i);
   for (int i = 0; i < op->output_count; i++) {
     add(list, output_gradient_names[i], &call->output_gradients[i], false, 0);
     if (op->backward_outputs >> i & 1u) add(list, output_names[i], &call->outputs[i], false, 0);
@@ -71,7 +72,7 @@ hark_status hark_check_call_memory(hark_context *context, const hark_call *call,
   int other = 0;
   list.count = 0;
   if (backward)
-    add_backward(&list, call);
+    add_backward(context, &list, call);
   else
     add_forward(&list, call);
   add(&list, "workspace", &workspace, true, 0);

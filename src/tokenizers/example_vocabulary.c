@@ -192,7 +192,7 @@ hark_status hark_example_vocabulary_encode(hark_context *context, const hark_exa
       char given[HARK_WORD_BYTES], shown[HARK_SHOWN_BYTES];
       (void)snprintf(given, sizeof given, "%.*s", (int)hark_min((int64_t)(end - at), HARK_WORD_BYTES - 1), text + at);
       return hark_fail(context, HARK_BAD_FILE,
-                       "text: byte %zu: \"%s\" is none of the model's words; --unknown map reads such as the unknown token", at,
+                       "text: byte %zu: \"%s\" is none of the model's words; --unknown map maps such words to the unknown token", at,
                        hark_text_shown(given, shown));
     }
     tokens[(*count)++] = token >= 0 ? token : HARK_TOKEN_UNKNOWN;

@@ -43,7 +43,7 @@ hark_status hark_text_fault_unknown(hark_text_fault *fault, size_t at, uint32_t 
   const bool visible = code > 0x20 && (code < 0x7f || code > 0xa0);
   if (visible) (void)snprintf(shown, sizeof shown, "\"%s\"; ", text);
   const hark_status status = hark_text_fault_set(fault, at, "U+%04" PRIX32 " is not in the vocabulary", code);
-  (void)snprintf(fault->more, sizeof fault->more, ": %sdata.unknown map (--unknown map) reads such as the unknown token", shown);
+  (void)snprintf(fault->more, sizeof fault->more, ": %sdata.unknown map (--unknown map) maps such characters to the unknown token", shown);
   return status;
 }
 

@@ -187,20 +187,20 @@ hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tap
   return add_depths(context, tape, trace, statistics);
 }
 
-static double share(int64_t part, int64_t all) { return all > 0 ? (double)part / (double)all : NAN; }
+static double fraction(int64_t part, int64_t all) { return all > 0 ? (double)part / (double)all : NAN; }
 
 hark_ahca_report hark_ahca_report_of(const hark_ahca_statistics *s) {
-  hark_ahca_report report = {.chunks = share(s->chunks, s->sequences), .tokens = share(s->tokens, s->chunks), .depth = NAN};
+  hark_ahca_report report = {.chunks = fraction(s->chunks, s->sequences), .tokens = fraction(s->tokens, s->chunks), .depth = NAN};
   report.shortest = s->chunks > 0 ? (double)s->shortest : NAN;
   report.longest = s->chunks > 0 ? (double)s->longest : NAN;
   int64_t layers = 0;
   for (int d = 1; d <= HARK_MAX_DEPTH; d++) {
-    report.depths[d - 1] = s->depths[d] > 0 ? share(s->depths[d], s->units) : NAN;
+    report.depths[d - 1] = s->depths[d] > 0 ? fraction(s->depths[d], s->units) : NAN;
     layers += d * s->depths[d];
   }
-  report.depth = share(layers, s->units);
-  for (int i = 0; i < HARK_AHCA_LENGTHS; i++) report.lengths[i] = s->lengths[i] > 0 ? share(s->lengths[i], s->chunks) : NAN;
-  for (int i = 0; i < HARK_AHCA_PLACES; i++) report.places[i] = share(s->places[i], s->selected);
+  report.depth = fraction(layers, s->units);
+  for (int i = 0; i < HARK_AHCA_LENGTHS; i++) report.lengths[i] = s->lengths[i] > 0 ? fraction(s->lengths[i], s->chunks) : NAN;
+  for (int i = 0; i < HARK_AHCA_PLACES; i++) report.places[i] = fraction(s->places[i], s->selected);
   return report;
 }
 

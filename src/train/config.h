@@ -32,6 +32,9 @@ typedef enum hark_data_format { HARK_DATA_CORPUS, HARK_DATA_FOLDER, HARK_DATA_FO
 /* How the learning rate proceeds when a run is continued with another length (schedule.h). */
 typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEND_STRETCH } hark_extend;
 
+/* Of the products of linear layers in training. */
+typedef enum hark_precision { HARK_PRECISION_F32, HARK_PRECISION_BF16 } hark_precision;
+
 typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
@@ -60,6 +63,7 @@ typedef struct hark_config {
     int64_t steps /* 0: derived from epochs, tokens, examples or max_time */, tokens, examples;
     double epochs;
     int64_t batch, accumulate;
+    int precision; /* hark_precision */
     double learning_rate, minimum_rate /* a rate; below 0: learning_rate / 10 */, positional_rate /* a factor */, rotary_rate;
     int schedule; /* hark_schedule */
     int64_t warmup;

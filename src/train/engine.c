@@ -102,6 +102,11 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
+  if (engine->config->train.label_smoothing == 0) {
+    HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, weight, 0, loss));
+    engine->total = *loss;
+    return hark_tape_backward(engine->tape, engine->total, 1.0);
+  }
   HARK_TRY(hark_stack_logits(context, engine->network, &forward, tokens, false, &logits));
   HARK_TRY(loss_of_targets(engine, logits, targets, weight, true, loss));
   hark_tape_release(engine->tape, logits);
@@ -288,6 +293,14 @@ static hark_status check_regression(hark_context *context, const hark_engine *en
   return HARK_OK;
 }
 
+/* Products in bf16, if they are configured. */
+static hark_status add_halves(hark_context *context, hark_engine *engine, bool memory) {
+  const char *const slow = context->backend->slow_bf16 != NULL ? context->backend->slow_bf16(context) : NULL;
+  if (!engine->training || engine->config->train.precision != HARK_PRECISION_BF16) return HARK_OK;
+  if (slow != NULL) return hark_fail(context, HARK_BAD_CONFIGURATION, "train.precision bf16: %s", slow);
+  return hark_parameters_add_halves(context, &engine->network->parameters, memory);
+}
+
 /* Without `memory` tensors are only described: such an engine reports sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
@@ -304,6 +317,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
+  HARK_TRY(add_halves(context, engine, memory));
   const hark_pass_sizes sizes = pass_sizes(engine);
   HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, false, &engine->evaluation_plans));
   if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
@@ -398,7 +412,7 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
   return (hark_engine_memory){
-      .weights = bytes_of(&engine->network->parameters.weights),
+      .weights = bytes_of(&engine->network->parameters.weights) + bytes_of(&engine->network->parameters.halves),
       .gradients = bytes_of(&engine->network->parameters.gradients),
       .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
       .step = hark_tape_peak_bytes(engine->tape),
@@ -406,6 +420,7 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
+  HARK_TRY(hark_parameters_round(context, &engine->network->parameters));
   return hark_tensor_zero(context, &engine->network->parameters.gradients);
 }
 
@@ -554,15 +569,6 @@ hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine)
   return HARK_OK;
 }
 
-/* The elements of a group in a flat buffer. */
-static hark_tensor part(const hark_tensor *flat, const hark_parameter_group *group) {
-  hark_tensor tensor = *flat;
-  tensor.owned_bytes = 0;
-  tensor.shape[0] = group->count;
-  tensor.data = (char *)flat->data + (size_t)group->first * hark_type_bytes(flat->type);
-  return tensor;
-}
-
 hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
                                     hark_step_result *result) {
   *result = (hark_step_result){0};
@@ -570,7 +576,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   const hark_parameters *parameters = &engine->network->parameters;
   for (int i = 0; i < parameters->group_count; i++) { /* gradients of frozen weights are not part of the norm that is clipped */
     if (parameters->groups[i].rate != HARK_RATE_FROZEN) continue;
-    hark_tensor gradients = part(&parameters->gradients, &parameters->groups[i]);
+    hark_tensor gradients = hark_parameters_part(&parameters->gradients, &parameters->groups[i]);
     HARK_TRY(hark_tensor_zero(context, &gradients));
   }
   HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
@@ -589,11 +595,12 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
     if (group->rate == HARK_RATE_FROZEN) continue;
     attributes.decay = group->decays ? config->train.weight_decay : 0.0;
     attributes.rate = rate * rate_factors[group->rate];
-    const hark_call call = {.op = &hark_op_adamw,
-                            .attributes = &attributes,
-                            .input_count = 4,
-                            .inputs = {part(&parameters->weights, group), part(&parameters->gradients, group),
-                                       part(&engine->first_moment, group), part(&engine->second_moment, group)}};
+    const hark_call call = {
+        .op = &hark_op_adamw,
+        .attributes = &attributes,
+        .input_count = 4,
+        .inputs = {hark_parameters_part(&parameters->weights, group), hark_parameters_part(&parameters->gradients, group),
+                   hark_parameters_part(&engine->first_moment, group), hark_parameters_part(&engine->second_moment, group)}};
     HARK_TRY(hark_operator_forward(context, &call));
   }
   HARK_TRY(hark_parameters_project(context, parameters, false));

@@ -90,7 +90,7 @@ HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const ha
 HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
                                                      bool training, hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
 
-/* Clears the gradients of the previous step. */
+/* Clears the gradients of the previous step; with train.precision bf16 rounds the weights for this one. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 
 /* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step select the dropout's random numbers.

@@ -36,6 +36,7 @@ static const char *const configurations[] = {
     "sinusoidal",
     "--layers 2 --width 192 --heads 4 --context 300 --batch 4 --data pairs.tsv --format pairs --architecture encoder --pooling first "
     "--structure hierarchical",
+    "--layers 2 --width 64 --heads 4 --context 140000 --batch 1 --structure hierarchical --recompute --data long.txt", /* in slices */
     "--layers 6 --width 320 --heads 5 --context 96 --batch 12 --kernel rbf --sigma 4 --threads 1 --tokenizer bytes",
 };
 #define CONFIGURATIONS (sizeof configurations / sizeof configurations[0])
@@ -57,9 +58,10 @@ static void make_examples(const char *text) {
   free(pairs);
 }
 
-/* A text of 40,000 letters; a wide one with 6,000 different characters, three bytes each. */
+/* Texts of 40,000 and of 150,000 letters; a wide one with 6,000 different characters, three bytes each. */
 static void make_texts(void) {
-  char *const text = malloc(40001), *const wide = malloc(3 * 30000 + 1);
+  enum { LONG = 150000 };
+  char *const text = malloc(40001), *const wide = malloc(3 * 30000 + 1), *const long_text = malloc(LONG);
   for (int i = 0; i < 40000; i++) text[i] = "the quick brown fox jumps over lazy dogs "[(i + i / 13) % 41];
   text[40000] = '\0';
   for (int i = 0; i < 30000; i++) {
@@ -68,11 +70,14 @@ static void make_texts(void) {
     wide[3 * i + 1] = (char)(0x80 | (code >> 6 & 0x3f));
     wide[3 * i + 2] = (char)(0x80 | (code & 0x3f));
   }
+  for (int i = 0; i < LONG; i++) long_text[i] = text[i % 40000];
   test_file_write_text(folder, "text.txt", text);
+  test_file_write(folder, "long.txt", long_text, LONG);
   make_examples(text);
   test_file_write(folder, "wide.txt", wide, 3 * 30000);
   free(text);
   free(wide);
+  free(long_text);
 }
 
 /* The resident peak of a process of its own, in bytes. */

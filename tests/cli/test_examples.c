@@ -174,7 +174,7 @@ static void one_line_says_what_is_wrong(void **state) {
     const char *message;
   } cases[] = {
       {"eval run --part test", HARK_EXIT_USAGE, "there are no test examples"},
-      {"eval run --context 8", HARK_EXIT_USAGE, "--context: has no effect here, it needs --format corpus (which is text)"},
+      {"eval run --context 8", HARK_EXIT_USAGE, "--context: has no effect here, it needs --format corpus (currently text)"},
       {"eval run --data two.tsv --classes 2", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
       {"eval run --data long.tsv", HARK_EXIT_USAGE, "more tokens than model.context, 12: the first is number "},
       {"eval run --data bad.tsv", HARK_EXIT_BAD_INPUT, "bad.tsv"},
@@ -184,7 +184,7 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --architecture encoder --data texts.tsv --out nothing", HARK_EXIT_USAGE, "an encoder predicts classes of examples"},
       {"train --format text --tokens 5000 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "examples differ in length"},
       {"train --test texts.tsv --data texts.tsv --out nothing", HARK_EXIT_USAGE,
-       "--test: has no effect here, it needs --format other than corpus (which is corpus)"},
+       "--test: has no effect here, it needs --format other than corpus (currently corpus)"},
       {"train --format text --length-limit 99 --context 12 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "length_limit 99"},
       {"train --data texts.tsv --out nothing --classes 3 --forget-gate " RUN, HARK_EXIT_USAGE,
        "model.attention.forget_gate needs model.architecture decoder"},
@@ -392,12 +392,12 @@ static void compressed_chunks_go_on(void **state) {
   json_decref(line);
   expect("eval steps --decisions 6", HARK_EXIT_USAGE, "", "--decisions: has no effect here, it needs --json");
   expect("eval run --json --decisions 6", HARK_EXIT_USAGE, "",
-         "--decisions: has no effect here, it needs model.architecture ahca (which is");
+         "--decisions: has no effect here, it needs model.architecture ahca (currently");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
   expect("info steps", HARK_EXIT_DONE, "selected from place", "");
   expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");
   expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "",
-         "--pooling: has no effect here, it needs --architecture encoder (which is ahca)");
+         "--pooling: has no effect here, it needs --architecture encoder (currently ahca)");
 }
 
 /* Chunks that see themselves alone have nothing selected, and nothing that says how. */
@@ -465,15 +465,17 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
   static const struct {
     const char *words, *message;
   } cases[] = {
-      {"--chunk fixed --model.ahca.delimiter 9", "--model.ahca.delimiter: has no effect here, it needs --chunk delimiter (which is fixed)"},
-      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs --chunk delimiter (which is fixed)"},
-      {"--model.ahca.window 3", "it needs --chunk semantic (which is fixed)"},
-      {"--model.ahca.chunk_minimum 2", "it needs --chunk other than fixed (which is fixed)"},
-      {"--model.ahca.ratio_weight 0.1", "it needs --chunk learned (which is fixed)"},
-      {"--model.ahca.depth paper --capacity 0.25", "--capacity: has no effect here, it needs --model.ahca.depth capacity (which is paper)"},
-      {"--layers 1 --model.ahca.depth paper", "it needs --layers of at least 2 (which is 1)"},
-      {"--layers 1 --model.ahca.capacities 0.5", "it needs --layers of at least 2 (which is 1)"},
-      {"--model.ahca.depth paper --model.ahca.capacities 0.5,0.5", "it needs --model.ahca.depth capacity (which is paper)"},
+      {"--chunk fixed --model.ahca.delimiter 9",
+       "--model.ahca.delimiter: has no effect here, it needs --chunk delimiter (currently fixed)"},
+      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs --chunk delimiter (currently fixed)"},
+      {"--model.ahca.window 3", "it needs --chunk semantic (currently fixed)"},
+      {"--model.ahca.chunk_minimum 2", "it needs --chunk other than fixed (currently fixed)"},
+      {"--model.ahca.ratio_weight 0.1", "it needs --chunk learned (currently fixed)"},
+      {"--model.ahca.depth paper --capacity 0.25",
+       "--capacity: has no effect here, it needs --model.ahca.depth capacity (currently paper)"},
+      {"--layers 1 --model.ahca.depth paper", "it needs --layers of at least 2 (currently 1)"},
+      {"--layers 1 --model.ahca.capacities 0.5", "it needs --layers of at least 2 (currently 1)"},
+      {"--model.ahca.depth paper --model.ahca.capacities 0.5,0.5", "it needs --model.ahca.depth capacity (currently paper)"},
       {"--capacity 0.25 --model.ahca.capacities 0.5,0.5", "it needs no --model.ahca.capacities"},
       {"--model.ahca.capacities 0.5", "model.ahca.capacities has 1 numbers, expected one for each layer but the first, 2"},
       {"--model.ahca.capacities 0.5,0.75",
@@ -481,14 +483,14 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
       {"--model.ahca.capacities 1.5,0.5", "expected numbers from 0 to 1"},
       {"--model.ahca.capacities half,0.5", "expected numbers from 0 to 1"},
       {"--model.initialisation xavier", "ahca has its own initial weights"},
-      {"--layers 1 --capacity 0.25", "it needs --layers of at least 2 (which is 1)"},
-      {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs --layers of at least 2 (which is 1)"},
+      {"--layers 1 --capacity 0.25", "it needs --layers of at least 2 (currently 1)"},
+      {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs --layers of at least 2 (currently 1)"},
       {"--model.ahca.layer linear --activation silu",
        "--activation: has no effect here, it needs --architecture other than ahca or --model.ahca.layer block"},
       {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
       {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
       {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
-      {"--architecture encoder --chunk-size 5", "it needs --architecture ahca (which is encoder)"},
+      {"--architecture encoder --chunk-size 5", "it needs --architecture ahca (currently encoder)"},
       {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
       {"--model.ahca.head labels", "predicts tokens, and the data have classes"},
   };

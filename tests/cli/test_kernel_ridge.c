@@ -90,8 +90,8 @@ static void wrong_options_are_one_line(void **state) {
       {"--layers 2 --normalisation cme,softmax,softmax", "3 words for 2 layers, expected at most one per layer"},
       {"--normalisation cme --forget-gate", "normalisation cme needs a symmetric kernel"},
       {"--normalisation cme --attention-dropout 0.1", "no normalised weights to drop"},
-      {"--normalisation cme --sigma-learned", "it needs --kernel rbf (which is exp)"},
-      {"--ridge-learned", "it needs --normalisation cme (which is softmax)"}};
+      {"--normalisation cme --sigma-learned", "it needs --kernel rbf (currently exp)"},
+      {"--ridge-learned", "it needs --normalisation cme (currently softmax)"}};
   char words[512];
   write_rows(LENGTH, DIM, NULL);
   expect(ATTEND, HARK_EXIT_USAGE, "", "cme needs --ridge X above 0");

@@ -147,7 +147,7 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --positions rotary " LATENT, HARK_EXIT_USAGE, "exchangeable tokens"},
       {"train --out no --activation gelu " LATENT, HARK_EXIT_USAGE, "model.activation relu"},
       {"train --out no --example-limit 81 " LATENT, HARK_EXIT_USAGE, "data.example_limit is 81, and there are 80 training examples"},
-      {"train --out no --example-limit 3 --data text.txt", HARK_EXIT_USAGE, "it needs --format other than corpus (which is corpus)"},
+      {"train --out no --example-limit 3 --data text.txt", HARK_EXIT_USAGE, "it needs --format other than corpus (currently corpus)"},
       {"train --out no --latent-norm 3 " LATENT, HARK_EXIT_USAGE, "expected one of none, 1, 2, inf"},
       {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "--operator-norm"},
       {"data make latent --tokens 1048575 --features 1024 --out no", HARK_EXIT_USAGE, "--tokens"},

@@ -109,7 +109,8 @@ static void characters_are_shown(void **state) {
   (void)state;
   static const message cases[] = {
       {"generate run --prompt 'the 4'", HARK_EXIT_BAD_INPUT,
-       "text:1:5: U+0034 is not in the vocabulary (byte offset 4): \"4\"; data.unknown map (--unknown map) reads such as the unknown "
+       "text:1:5: U+0034 is not in the vocabulary (byte offset 4): \"4\"; data.unknown map (--unknown map) maps such characters to the "
+       "unknown "
        "token"},
       {"generate run --prompt 'the \xE2\x82\xAC'", HARK_EXIT_BAD_INPUT, "(byte offset 4): \"\xE2\x82\xAC\"; data.unknown map"},
       {"generate run --prompt '\x09'", HARK_EXIT_BAD_INPUT, "U+0009 is not in the vocabulary (byte offset 0): data.unknown map"},

@@ -24,30 +24,31 @@ static void options_without_effect_are_refused(void **state) {
       {"config --structure window,hierarchical --window 64 --hierarchy-block 8", 0, ""},
       {"config --normalisation softmax,cme --ridge 2 --kernel rbf --sigma 2", 0, ""},
       {"config --window 128", 1,
-       "--window: has no effect here, it needs --structure window (which is dense)"}, /* though it is the default */
+       "--window: has no effect here, it needs --structure window (currently dense)"}, /* though it is the default */
       {"config --hierarchical-bias --coarse-query exact", 2, "--hierarchical-bias: "},
       {"config --unit-norm --ridge-power .5 --ridge-learned --sigma-learned", 4, "--sigma-learned: "},
       {"config --positional-scope head --positional-stretch 2", 2, "it needs --positional EXPR"},
       {"config --train.positional-rate 2", 1, "it needs --positional EXPR or --ridge-learned or --sigma-learned"},
       {"config --train.positional-rate 2 --normalisation cme --ridge-learned", 0, ""},
-      {"config --positions learned --model.rotary.base 5e5", 1, "it needs --positions rotary or sinusoidal (which is learned)"},
+      {"config --positions learned --model.rotary.base 5e5", 1, "it needs --positions rotary or sinusoidal (currently learned)"},
       {"config --positions sinusoidal --model.rotary.base 5e5", 0, ""},
       {"config --positions none --rotary-learned head --model.rotary.pairs half --model.rotary.fraction 0.5", 3, "--positions rotary"},
       {"config --rotary-factor 4 --model.rotary.original-context 128 --train.rotary-rate 3", 3, "--rotary-factor: "},
-      {"config --chunk-size 8 --capacity 0.5 --select norm", 3, "it needs --architecture ahca (which is decoder)"},
+      {"config --chunk-size 8 --capacity 0.5 --select norm", 3, "it needs --architecture ahca (currently decoder)"},
       {"config --covariates 3 --finite-map network --latent-norm none --latent-form single", 4, "--architecture latent"},
-      {"config --head-width 64 --pooling mean --mask-fraction 0.5", 3, "--architecture encoder or ahca (which is decoder)"},
+      {"config --head-width 64 --pooling mean --mask-fraction 0.5", 3, "--architecture encoder or ahca (currently decoder)"},
       {"config --architecture finite --format vectors --layers 2 --heads 2 --width 8 --norm rms_norm --kernel rbf", 5, "other than finite"},
-      {"config --architecture encoder --format text --no-tie-embeddings", 1, "--architecture decoder or masked_encoder (which is encoder)"},
-      {"config --subwords 300 --data.subwords.model unigram", 2, "it needs --tokenizer subwords (which is characters)"},
-      {"config --tokenizer bytes --unknown map", 1, "it needs --tokenizer other than bytes (which is bytes)"},
-      {"config --data.long-sentences cut", 1, "it needs --unit sentences (which is text)"},
-      {"config --unit sentences --epoch windows", 1, "it needs --unit text (which is sentences)"},
-      {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (which is corpus)"},
+      {"config --architecture encoder --format text --no-tie-embeddings", 1,
+       "--architecture decoder or masked_encoder (currently encoder)"},
+      {"config --subwords 300 --data.subwords.model unigram", 2, "it needs --tokenizer subwords (currently characters)"},
+      {"config --tokenizer bytes --unknown map", 1, "it needs --tokenizer other than bytes (currently bytes)"},
+      {"config --data.long-sentences cut", 1, "it needs --unit sentences (currently text)"},
+      {"config --unit sentences --epoch windows", 1, "it needs --unit text (currently sentences)"},
+      {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (currently corpus)"},
       {"config --validation v.txt --validation-fraction 0.2", 1, "it needs no --validation"},
       {"config --allow-missing 'a*' --allow-unexpected b", 2, "it needs --init-from PATH"},
-      {"config --schedule constant --train.minimum-rate 1e-5", 1, "it needs --schedule cosine or linear (which is constant)"},
-      {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (which is 0)"},
+      {"config --schedule constant --train.minimum-rate 1e-5", 1, "it needs --schedule cosine or linear (currently constant)"},
+      {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (currently 0)"},
       {"config --model.attention.unbiased", 1, "it needs --bias"},
       {"config --markdown --json", 1, "it needs no --json"},
       {"lab --list --seed 3 --quick", 2, "it needs no --list"},
@@ -56,7 +57,7 @@ static void options_without_effect_are_refused(void **state) {
       {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
       {"data make copy --out x --pairs 3 --scale 2 --format text", 3, "it needs data make recall"},
       {"data info x --seed 2", 1, "--seed: has no effect here, it needs data make"},
-      {"generate run --temperature 0 --top-k 4 --top-p 0.5", 2, "it needs --temperature above 0 (which is 0)"},
+      {"generate run --temperature 0 --top-k 4 --top-p 0.5", 2, "it needs --temperature above 0 (currently 0)"},
       {"generate run --temperature 0 --seed 5", 1, "--seed: has no effect here, it needs --temperature above 0"},
       {"generate weights.safetensors --checkpoint best", 1, "--checkpoint: has no effect here, it needs a run"},
       {"attend -i a -o b --query-offset 3", 1, "--query-offset: has no effect here, it needs --causal"},
@@ -75,7 +76,7 @@ static void options_without_effect_are_refused(void **state) {
 /* What is exchanged has an effect on what the run has. */
 static void exchanges_have_an_effect(void **state) {
   (void)state;
-  expect("eval run --window 3 --threads 1", HARK_EXIT_USAGE, "--window: has no effect here, it needs --structure window (which is dense)");
+  expect("eval run --window 3 --threads 1", HARK_EXIT_USAGE, "--window: has no effect here, it needs --structure window (currently dense)");
   expect("eval run --window 3 --structure window --threads 1", HARK_EXIT_DONE, "");
   assert_non_null(strstr(output.out, "\"model.attention.window\": \"3\""));
   expect("eval run --sigma 3 --ridge 2 --rotary-factor 2 --threads 1", HARK_EXIT_USAGE, "--rotary-factor: has no effect here");
@@ -138,8 +139,8 @@ static void tasks_take_what_they_say(void **state) {
   int taken = 0;
   for (int e = 0; e < hark_task_entry_count; e++) {
     const hark_task_entry *const entry = &hark_task_entries[e];
-    for (int i = 0; i < entry->generator->options->count; i++) {
-      const hark_option *const option = &entry->generator->options->options[i];
+    for (int i = 0; i < entry->options->count; i++) {
+      const hark_option *const option = &entry->options->options[i];
       const char *const words = option->needs != NULL ? strstr(option->needs, "$2 ") : NULL;
       assert_non_null(words);
       const bool named = hark_option_choice(words + 3, entry->name) >= 0;

@@ -68,7 +68,7 @@ static void sentences_of_characters(void **state) {
   assert_true(fabs(command_number(line, "bits_per_byte") - command_number(line, "loss") / log(2)) < 1e-9); /* a target a byte */
   json_decref(line);
   expect("eval plain --context 32 --stride 4", HARK_EXIT_USAGE, "",
-         "--context: has no effect here, it needs data.unit text (which is sentences)");
+         "--context: has no effect here, it needs data.unit text (currently sentences)");
   expect("eval plain --data blank.txt --threads 1", HARK_EXIT_BAD_INPUT, "", "has no sentences");
   expect("generate plain --prompt the --max-new-tokens 5 --threads 1", HARK_EXIT_DONE, "the", "");
   files_write_the_sentences_of_their_run();

@@ -461,15 +461,15 @@ static void options_without_effect_are_refused(void **state) {
   static const struct {
     const char *run, *file, *words, *problems[3];
   } cases[] = {
-      {"", "", "--window 8", {"--window: has no effect here, it needs --structure window (which is dense)"}},
+      {"", "", "--window 8", {"--window: has no effect here, it needs --structure window (currently dense)"}},
       {"", "", "--structure dense,window --window 3", {NULL}},
-      {"", "", "--structure hierarchical,dense --window 3", {"it needs --structure window (which is hierarchical,dense)"}},
-      {"", "", "--sigma 1 --window 1", {"--window: ", "--sigma: has no effect here, it needs --kernel rbf (which is exp)"}},
+      {"", "", "--structure hierarchical,dense --window 3", {"it needs --structure window (currently hierarchical,dense)"}},
+      {"", "", "--sigma 1 --window 1", {"--window: ", "--sigma: has no effect here, it needs --kernel rbf (currently exp)"}},
       {"", "", "--no-gate --structure window,dense --kernel normalised", {NULL}},
-      {"", "", "--no-gate", {"--no-gate: has no effect here, it needs --structure other than dense (which is dense)"}},
-      {"", "", "--gate --kernel rbf --structure window", {"--gate: has no effect here, it needs --kernel other than rbf (which is rbf)"}},
-      {"", "", "--dropout .5 --layers 1", {"--dropout: has no effect here, it needs --layers of at least 2 (which is 1)"}},
-      {"", "", "--seed 3", {"--seed: has no effect here, it needs --dropout above 0 (which is 0)"}},
+      {"", "", "--no-gate", {"--no-gate: has no effect here, it needs --structure other than dense (currently dense)"}},
+      {"", "", "--gate --kernel rbf --structure window", {"--gate: has no effect here, it needs --kernel other than rbf (currently rbf)"}},
+      {"", "", "--dropout .5 --layers 1", {"--dropout: has no effect here, it needs --layers of at least 2 (currently 1)"}},
+      {"", "", "--seed 3", {"--seed: has no effect here, it needs --dropout above 0 (currently 0)"}},
       {"", "", "--seed 3 --dropout 1e-300", {NULL}},
       {"", "", "--rate 2", {"--rate: has no effect here, it needs --expression EXPR or --learned"}},
       {"", "", "--rate 2 --learned", {NULL}},
@@ -486,7 +486,7 @@ static void options_without_effect_are_refused(void **state) {
       {"",
        "m: {sigma: 9}",
        "--structure window --window 2",
-       {"c.yaml:1: m.sigma: has no effect here, it needs m.kernel rbf (which is exp)"}},
+       {"c.yaml:1: m.sigma: has no effect here, it needs m.kernel rbf (currently exp)"}},
       /* of a run nothing is refused; it has what is needed */
       {"m: {window: 9, sigma: 3, seed: 4}", "", "", {NULL}},
       {"m: {window: 9, structure: window}", "", "--window 2", {NULL}},

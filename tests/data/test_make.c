@@ -44,16 +44,13 @@ static hark_status no_header(const hark_task_generator *generator, const void *v
 
 /* A generator of examples of six bytes, for this file. */
 #define GENERATOR(function)                                                                                                                \
-  {                                                                                                                                        \
-    .format = "sequences", .options = &hark_task_sequences_options, .settle = settle_nothing, .sizes = six_bytes, .header = no_header,     \
-    .make = function                                                                                                                       \
-  }
+  { .format = "sequences", .settle = settle_nothing, .sizes = six_bytes, .header = no_header, .make = function }
 
 /* An example that went on into the numbers of the next one is refused; so are more examples than there are numbers for. */
 static void examples_keep_to_their_random_numbers(void **state) {
   const task_place *const f = *state;
   const hark_task_generator generator = GENERATOR(take_words);
-  const hark_task_entry entry = {"taker", 99, &generator};
+  const hark_task_entry entry = {"taker", 99, &generator, &hark_task_sequences_options};
   hark_sequence_values values = {0};
   hark_text report = hark_text_empty(f->context);
   char path[TEST_PATH_BYTES];
@@ -87,7 +84,7 @@ static size_t occupy_folder(hark_task_order *order, unsigned char *out) {
 static void a_folder_that_appears_is_kept(void **state) {
   const task_place *const f = *state;
   const hark_task_generator generator = GENERATOR(occupy_folder);
-  const hark_task_entry entry = {"occupied", 99, &generator};
+  const hark_task_entry entry = {"occupied", 99, &generator, &hark_task_sequences_options};
   hark_sequence_values values = {0};
   hark_text report = hark_text_empty(f->context);
   hark_names names;

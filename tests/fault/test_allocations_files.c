@@ -192,8 +192,8 @@ static hark_status make_task(hark_context *context, const hark_task_entry *entry
 
 static hark_status make_and_read_task(hark_context *context, void *data) {
   const hark_task_entry *const entry = data;
-  void *const values = calloc(1, entry->generator->options->values_size);
-  const hark_option_group group = {entry->generator->options, values};
+  void *const values = calloc(1, entry->options->values_size);
+  const hark_option_group group = {entry->options, values};
   const char *const path = place.work;
   const hark_examples_settings settings = {.paths = &path, .path_count = 1, .validation_fraction = 0.4};
   hark_options *options = NULL;

@@ -69,6 +69,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"hbias", &c.hierarchical_bias, NULL, NULL},
                              {"hshared", &c.hierarchical_shared, NULL, NULL},
                              {"qmask", &c.query_mask, NULL, NULL},
+                             {"bf16", &c.half, NULL, NULL},
                              {"causal", &c.causal, NULL, NULL},
                              {"rbf", &c.rbf, NULL, NULL},
                              {"bias", &c.bias, &c.bias_bits, NULL},

@@ -176,6 +176,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   const int64_t room = c->roomy ? 3 : 0, rows = c->room > 0 ? c->room : room;
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
+  desc.product_type = c->half && type == HARK_F32 ? HARK_BF16 : HARK_NONE;
   desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
   if (c->is_hierarchical) {
     desc.hierarchy_block = c->block;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "support/cmocka_all.h"
 
 #define SENTINEL_BYTES ((size_t)64) /* keeps tensors aligned as the backend aligns memory */
@@ -107,6 +108,13 @@ static void make_tensor(test_run *run, test_role role, int i, const hark_tensor 
         "tensor wrap");
 }
 
+/* Gradients of numbers in bf16 are f32. */
+static void make_gradient(test_run *run, test_role role, int i, const hark_tensor *of, bool misaligned) {
+  hark_tensor like = *of;
+  if (like.type == HARK_BF16) like.type = HARK_F32;
+  make_tensor(run, role, i, &like, misaligned);
+}
+
 const hark_tensor *test_run_tensor(const test_run *run, test_role role, int i) {
   hark_call *call = (hark_call *)&run->call;
   return tensor_of(call, role, i);
@@ -125,6 +133,7 @@ double *test_run_read(test_run *run, test_role role, int i) {
       case HARK_F64: values[n] = ((const double *)(const void *)bytes)[n]; break;
       case HARK_I32: values[n] = (double)((const int32_t *)(const void *)bytes)[n]; break;
       case HARK_I64: values[n] = (double)((const int64_t *)(const void *)bytes)[n]; break;
+      case HARK_BF16: values[n] = (double)hark_half_widen(HARK_BF16, ((const uint16_t *)(const void *)bytes)[n]); break;
       default: values[n] = (double)bytes[n]; break;
     }
   }
@@ -142,6 +151,7 @@ void test_run_write(test_run *run, test_role role, int i, const double *values) 
       case HARK_F64: ((double *)(void *)bytes)[n] = values[n]; break;
       case HARK_I32: ((int32_t *)(void *)bytes)[n] = (int32_t)values[n]; break;
       case HARK_I64: ((int64_t *)(void *)bytes)[n] = (int64_t)values[n]; break;
+      case HARK_BF16: ((uint16_t *)(void *)bytes)[n] = hark_half_narrow(HARK_BF16, (float)values[n]); break;
       default: bytes[n] = (unsigned char)values[n]; break;
     }
   }
@@ -157,7 +167,7 @@ static int by_size(const void *a, const void *b) {
 static void write_random(test_run *run, test_role role, int i, double low, double high, uint32_t draw) {
   const hark_tensor *tensor = test_run_tensor(run, role, i);
   const int64_t count = hark_tensor_count(tensor);
-  const bool whole = tensor->type != HARK_F32 && tensor->type != HARK_F64;
+  const bool whole = tensor->type != HARK_F32 && tensor->type != HARK_F64 && tensor->type != HARK_BF16;
   double *values = host_memory((size_t)count * sizeof *values);
   const bool rising = whole && low > high; /* offsets, from high to low */
   const double least = rising ? high : low, most = rising ? low : high;
@@ -186,15 +196,15 @@ void test_run_open(test_run *run, hark_context *context, const hark_operator *op
     check(run, hark_tensor_describe(context, type, input->rank, input->shape, &like), "tensor describe");
     make_tensor(run, TEST_INPUT, i, &like, options->misaligned);
     write_random(run, TEST_INPUT, i, input->low, input->high, options->draw);
-    if ((op->differentiable >> i & 1u) != 0) make_tensor(run, TEST_INPUT_GRADIENT, i, &like, options->misaligned);
+    if ((op->differentiable >> i & 1u) != 0) make_gradient(run, TEST_INPUT_GRADIENT, i, &like, options->misaligned);
     call->input_count = i + 1;
   }
   check(run, op->infer(context, call->attributes, call->inputs, call->input_count, &run->inferred), "infer");
   for (int i = 0; i < op->output_count; i++) {
     const hark_tensor *output = &run->inferred.outputs[i];
     make_tensor(run, TEST_OUTPUT, i, output, options->misaligned);
-    if (op->differentiable == 0 || (output->type != HARK_F32 && output->type != HARK_F64)) continue;
-    make_tensor(run, TEST_OUTPUT_GRADIENT, i, output, options->misaligned);
+    if (op->differentiable == 0 || (output->type != HARK_F32 && output->type != HARK_F64 && output->type != HARK_BF16)) continue;
+    make_gradient(run, TEST_OUTPUT_GRADIENT, i, output, options->misaligned);
     write_random(run, TEST_OUTPUT_GRADIENT, i, -1, 1, options->draw);
   }
   for (int i = 0; i < HARK_MAX_SAVED; i++) {

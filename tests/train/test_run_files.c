@@ -39,6 +39,8 @@ static void fixture_open(fixture *f) {
                                 .samples = 3,
                                 .loss_sum = 1.25,
                                 .loss_count = 1,
+                                .line_targets = 8,
+                                .line_correct = 5,
                                 .best_loss = 0.5,
                                 .best_step = 3,
                                 .seconds = 2,
@@ -110,6 +112,22 @@ static void states_are_read_strictly(void **state) {
   test_file_write(f.folder, CHECKPOINT "state.json", blanks, large);
   assert_failure(f.context, load(&f), HARK_BAD_FILE, "state.json: larger than 1048576 bytes");
   free(blanks);
+  fixture_close(&f);
+}
+
+/* Names in the file stay, whatever the members of the struct are called: older runs are resumed, and older programs resume newer runs. */
+static void names_of_numbers_stay(void **state) {
+  (void)state;
+  fixture f;
+  hark_run_state read;
+  fixture_open(&f);
+  char *const text = test_file_text(f.folder, CHECKPOINT "state.json");
+  assert_non_null(strstr(text, "\"line_targets\": 8"));
+  assert_non_null(strstr(text, "\"line_right\": 5"));
+  free(text);
+  assert_fine(f.context, hark_checkpoint_load(f.context, &f.run, "step-3", f.engine, &read));
+  assert_int_equal(read.line_targets, 8);
+  assert_int_equal(read.line_correct, 5);
   fixture_close(&f);
 }
 
@@ -211,9 +229,8 @@ static void what_is_not_its_own_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(states_are_read_strictly),
-      cmocka_unit_test(damage_ends_with_a_status),
-      cmocka_unit_test(pointers_name_checkpoints_only),
+      cmocka_unit_test(names_of_numbers_stay),     cmocka_unit_test(states_are_read_strictly),
+      cmocka_unit_test(damage_ends_with_a_status), cmocka_unit_test(pointers_name_checkpoints_only),
       cmocka_unit_test(what_is_not_its_own_stays),
   };
   return cmocka_run_group_tests_name("run files", tests, NULL, NULL);

@@ -33,13 +33,16 @@ static hark_status no_such_set(hark_context *context, const char *name) {
 hark_status hark_cpu_state_open(hark_context *context, const char *instruction_set, hark_cpu_state *state) {
   *state = (hark_cpu_state){.isa = hark_cpu_isa_find(instruction_set)};
   if (state->isa == NULL) return no_such_set(context, instruction_set);
+  state->chosen = instruction_set != NULL && instruction_set[0] != '\0';
+  state->bf16_dots = state->isa->has_bf16_dots();
   int count = 0;
   for (const hark_attention_algorithm *const *own = state->isa->attention;
        *own != NULL && count < HARK_CPU_MAX_ALGORITHMS - HARK_REFERENCE_ALGORITHMS; own++)
     state->attention[count++] = *own;
   for (int i = 0; i < HARK_REFERENCE_ALGORITHMS; i++) state->attention[count++] = hark_reference_attention[i];
   state->workers = hark_workers(context);
-  state->scratch_bytes = hark_align_up(state->isa->product_scratch_bytes());
+  const size_t product = state->isa->product_scratch_bytes(), bf16_product = state->isa->bf16_product_scratch_bytes();
+  state->scratch_bytes = hark_align_up(product > bf16_product ? product : bf16_product);
   return hark_allocate(context, state->scratch_bytes * (size_t)state->workers, &state->scratch);
 }
 
@@ -55,6 +58,15 @@ void *hark_cpu_scratch(const hark_context *context, int worker) {
 }
 
 const hark_cpu_isa *hark_cpu_isa_of(const hark_context *context) { return state_of(context)->isa; }
+
+bool hark_cpu_bf16_dots(const hark_context *context) { return state_of(context)->bf16_dots; }
+
+const char *hark_cpu_slow_bf16(const hark_context *context) {
+  const hark_cpu_state *state = state_of(context);
+  if (state->bf16_dots || state->chosen) return NULL;
+  return "this processor has no dot products of bf16 numbers (AVX512_BF16), so that it would be slower than f32; HARK_ARCH, with the name "
+         "of an instruction set, computes it nevertheless";
+}
 
 const char *hark_cpu_instruction_set(const hark_context *context) { return state_of(context)->isa->name; }
 
@@ -113,4 +125,5 @@ const hark_backend hark_backend_cpu = {
     .kernels = hark_cpu_kernels,
     .attention = hark_cpu_attention,
     .kernel_bytes = cpu_kernel_bytes,
+    .slow_bf16 = hark_cpu_slow_bf16,
 };

@@ -30,6 +30,26 @@ typedef struct hark_cpu_product {
   bool add_to_row_sums;
 } hark_cpu_product;
 
+/* An operand of a product in bf16: rows of f32 numbers, which are rounded (core/half.h), or of bf16 numbers. */
+typedef struct hark_cpu_operand {
+  const void *data;
+  hark_type type;
+  bool transposed;
+  int64_t ld; /* numbers from row to row */
+} hark_cpu_operand;
+
+/* C[m,n] = op(A) op(B) + beta C + 1 bias^T with A and B in bf16 and sums in f32, in the order that isa/bf16_product.c defines. */
+typedef struct hark_cpu_bf16_product {
+  int64_t m, n, k;
+  hark_cpu_operand a, b;
+  float beta; /* 0: C is not read */
+  float *c;
+  int64_t ldc;
+  const float *bias; /* [n], or NULL */
+  float *row_sums;   /* [m]: receives the sum over k of op(A), whose numbers are f32 and transposed, before rounding; or NULL */
+  bool add_to_row_sums;
+} hark_cpu_bf16_product;
+
 typedef struct hark_cpu_isa {
   const char *name;
   int vector_bytes;
@@ -42,6 +62,11 @@ typedef struct hark_cpu_isa {
   const int *product_rows, *product_columns; /* of the register tile: large products are divided at multiples of them */
   /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, without packing. */
   void (*few_rows)(const hark_cpu_product *product);
+  /* The same bits with the processor's dot products (`dots`; only where has_bf16_dots() is true) and without. */
+  void (*bf16_product)(const hark_cpu_bf16_product *product, bool dots, void *scratch);
+  size_t (*bf16_product_scratch_bytes)(void);
+  bool (*has_bf16_dots)(void);                             /* of this instruction set, on this processor */
+  double (*peak_bf16_operations)(int64_t repetitions);     /* as peak_operations, of dot products; only with has_bf16_dots() */
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;

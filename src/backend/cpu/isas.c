@@ -19,12 +19,17 @@
 extern const hark_cpu_isa hark_cpu_isa_generic;
 bool hark_cpu_has_generic(void);
 
+bool hark_cpu_has_bf16_dots_generic(void);
+
 bool hark_cpu_has_generic(void) { return true; }
+bool hark_cpu_has_bf16_dots_generic(void) { return false; }
 
 #if HAVE_X86_SETS
 extern const hark_cpu_isa hark_cpu_isa_avx2, hark_cpu_isa_avx512;
 bool hark_cpu_has_avx2(void);
 bool hark_cpu_has_avx512(void);
+bool hark_cpu_has_bf16_dots_avx2(void);
+bool hark_cpu_has_bf16_dots_avx512(void);
 
 /* The compiler's function tests the processor and whether the operating system saves the registers. */
 bool hark_cpu_has_avx2(void) {
@@ -38,13 +43,18 @@ bool hark_cpu_has_avx512(void) {
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 }
+
+bool hark_cpu_has_bf16_dots_avx2(void) { return false; }
+bool hark_cpu_has_bf16_dots_avx512(void) { return hark_cpu_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 #if HAVE_NEON
 extern const hark_cpu_isa hark_cpu_isa_neon;
 bool hark_cpu_has_neon(void);
+bool hark_cpu_has_bf16_dots_neon(void);
 
-bool hark_cpu_has_neon(void) { return true; } /* part of the architecture */
+bool hark_cpu_has_neon(void) { return true; }            /* part of the architecture */
+bool hark_cpu_has_bf16_dots_neon(void) { return false; } /* BFMMLA adds in another order */
 #endif
 
 const hark_cpu_isa *const hark_cpu_isas[] = {

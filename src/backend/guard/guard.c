@@ -125,4 +125,5 @@ const hark_backend hark_backend_guard = {
     .leave = guard_leave,
     .kernels = hark_cpu_kernels,
     .attention = hark_cpu_attention,
+    .slow_bf16 = hark_cpu_slow_bf16,
 };

@@ -49,6 +49,9 @@ void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **mach
 /* One measurement, a few hundredths of a second long: operations per second of all threads from registers; bytes per second read from
  * memory. */
 double hark_bench_machine_peak(hark_context *context, hark_bench_machine *machine);
+/* Which peak is measured from now on: of f32 multiply-adds, or of the processor's dot products of bf16. False: it has none of these, and
+ * the peak is that of f32. */
+bool hark_bench_machine_use_bf16(hark_bench_machine *machine, bool bf16);
 double hark_bench_machine_memory(hark_context *context, hark_bench_machine *machine);
 /* The ratio of `peak` to one thread's peak: about the number of threads, or of cores where threads share them. */
 double hark_bench_machine_scaling(hark_bench_machine *machine, double peak);

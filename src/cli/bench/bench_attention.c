@@ -3,7 +3,7 @@
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
- * forget gates; f64; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N block (16), mean, first or exact queries
+ * forget gates; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N block (16), mean, first or exact queries
  * (first when causal, else mean), sibling, linear, hbias (a table per head). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a
  * table of log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
@@ -19,8 +19,8 @@
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, shared, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias,
-      cme, exp, variance;
+  bool causal, rbf, bias, mask, kernel, shared, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
+      hierarchical_bias, cme, exp, variance;
 } attention_case;
 
 enum {
@@ -91,6 +91,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "shared", .type = HARK_BENCH_FLAG, .flag = &c->shared},
       {.name = "forget", .type = HARK_BENCH_FLAG, .flag = &c->forget},
       {.name = "f64", .type = HARK_BENCH_FLAG, .flag = &c->twice},
+      {.name = "bf16", .type = HARK_BENCH_FLAG, .flag = &c->half},
       {.name = "packed", .type = HARK_BENCH_FLAG, .flag = &c->packed},
       {.name = "exp", .type = HARK_BENCH_FLAG, .flag = &c->exp},
       {.name = "variance", .type = HARK_BENCH_FLAG, .flag = &c->variance},
@@ -154,6 +155,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   desc->has_log_kernel = c->kernel;
   desc->has_forget = c->forget;
   desc->forward_only = c->forward_only;
+  desc->product_type = c->half ? HARK_BF16 : HARK_NONE;
   return HARK_OK;
 }
 

@@ -27,6 +27,7 @@ struct hark_bench_machine {
   int64_t memory_count; /* floats per thread */
   double *results;      /* a cache line for each thread */
   double single;        /* operations per second of one thread; 0: not measured yet */
+  bool bf16;            /* the peak is that of dot products of bf16 */
 };
 
 #define RESULT_STRIDE (HARK_ALIGNMENT / sizeof(double))
@@ -63,10 +64,22 @@ hark_bench_summary hark_bench_summarise(double *values, int64_t count) {
 
 /* ---- the machine ---- */
 
+typedef double peak_operations(int64_t repetitions);
+
+static peak_operations *peak_function(const hark_bench_machine *machine) {
+  return machine->bf16 ? machine->isa->peak_bf16_operations : machine->isa->peak_operations;
+}
+
+bool hark_bench_machine_use_bf16(hark_bench_machine *machine, bool bf16) {
+  machine->single = 0;
+  machine->bf16 = bf16 && machine->isa->has_bf16_dots();
+  return machine->bf16 == bf16;
+}
+
 static void peak_task(void *data, int64_t index, int worker) {
   hark_bench_machine *machine = data;
   (void)worker;
-  machine->results[(size_t)index * RESULT_STRIDE] = machine->isa->peak_operations(machine->peak_repetitions);
+  machine->results[(size_t)index * RESULT_STRIDE] = peak_function(machine)(machine->peak_repetitions);
 }
 
 static void memory_task(void *data, int64_t index, int worker) {
@@ -107,7 +120,7 @@ double hark_bench_machine_memory(hark_context *context, hark_bench_machine *mach
 double hark_bench_machine_scaling(hark_bench_machine *machine, double peak) {
   for (int i = 0; i < SINGLE_MEASUREMENTS && machine->single == 0; i++) {
     const double start = hark_bench_now();
-    const double operations = machine->isa->peak_operations(machine->peak_repetitions);
+    const double operations = peak_function(machine)(machine->peak_repetitions);
     machine->single = fmax(machine->single, operations / (hark_bench_now() - start));
   }
   return peak / machine->single;
@@ -329,22 +342,26 @@ hark_status hark_bench_work_run(hark_context *context, hark_bench_machine *machi
 }
 
 hark_status hark_bench_machine_run(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings) {
-  double peaks[HARK_BENCH_ROUNDS_LIMIT], memories[HARK_BENCH_ROUNDS_LIMIT];
+  double peaks[HARK_BENCH_ROUNDS_LIMIT], halves[HARK_BENCH_ROUNDS_LIMIT] = {0}, memories[HARK_BENCH_ROUNDS_LIMIT];
   const double start = hark_bench_now();
   int64_t n = 0;
   for (; n < HARK_BENCH_ROUNDS_LIMIT; n++) {
     const bool enough =
         settings->rounds > 0 ? n >= settings->rounds : n >= HARK_BENCH_ROUNDS_LEAST && hark_bench_now() - start >= settings->seconds;
     if (enough) break;
+    if (hark_bench_machine_use_bf16(machine, true)) halves[n] = hark_bench_machine_peak(context, machine);
+    (void)hark_bench_machine_use_bf16(machine, false);
     peaks[n] = hark_bench_machine_peak(context, machine);
     memories[n] = hark_bench_machine_memory(context, machine);
   }
   const hark_bench_summary peak = hark_bench_summarise(peaks, n), memory = hark_bench_summarise(memories, n);
+  const hark_bench_summary half = hark_bench_summarise(halves, n);
   const int threads = hark_context_threads(context);
   const double scaling = hark_bench_machine_scaling(machine, peak.median);
   if (!settings->json) {
     char words[HARK_BENCH_SCALING_BYTES], source[HARK_THREAD_WORDS_BYTES];
     printf("multiply-adds %8.1f GFLOP/s f32 (spread %.1f), %s\n", peak.median * 1e-9, peak.spread * 1e-9, machine->isa->name);
+    if (half.median > 0) printf("dot products  %8.1f GFLOP/s bf16 (spread %.1f)\n", half.median * 1e-9, half.spread * 1e-9);
     printf("memory, read  %8.1f GB/s (spread %.1f)\n", memory.median * 1e-9, memory.spread * 1e-9);
     printf("threads: %s\n", hark_thread_words(context, source));
     printf("%" PRId64 " rounds; %s\n", n, hark_bench_scaling_words(context, scaling, words));
@@ -355,6 +372,9 @@ hark_status hark_bench_machine_run(hark_context *context, hark_bench_machine *ma
                 "peak_iqr_gflops", peak.spread * 1e-9, "peak_over_one_thread", scaling, "memory_bytes_per_second", memory.median,
                 "memory_iqr_bytes_per_second", memory.spread, "instruction_set", machine->isa->name, "threads", threads, "threads_from",
                 context->threads_from, "cores", context->cores.count, "rounds", (json_int_t)n);
-  if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
+  if (object == NULL || json_object_set_new(object, "peak_bf16_gflops", json_real(half.median * 1e-9)) != 0) {
+    json_decref(object);
+    return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
+  }
   return hark_bench_print_json(context, object);
 }

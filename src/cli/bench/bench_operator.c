@@ -33,6 +33,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
                           hark_bench_bytes(call.input_gradients, HARK_MAX_INPUTS),
         .single = true,
     };
+    (void)hark_bench_machine_use_bf16(machine, call.inputs[0].type == HARK_BF16);
     status = hark_bench_work_run(context, machine, settings, &measured);
   } else {
     hark_fail_prefix(context, "case '%s': ", text);

@@ -72,6 +72,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
   const int64_t requested = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
   const int64_t rounds = hark_min(requested, HARK_BENCH_ROUNDS_LIMIT);
+  (void)hark_bench_machine_use_bf16(machine, work->config->train.precision == HARK_PRECISION_BF16);
   for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
   const int64_t warm_resident = peak_resident();
   const uint64_t warm_allocations = hark_context_memory(context).allocations;
@@ -102,7 +103,9 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
 static const char *describe(const hark_config *config, char *out, size_t size) {
   const hark_layer_choice *const structure = &config->model.attention.structure;
   const bool decoder = config->model.architecture == HARK_ARCHITECTURE_DECODER;
-  int used = snprintf(out, size, "%s%s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name);
+  const bool half = config->train.precision == HARK_PRECISION_BF16;
+  int used = snprintf(out, size, "%s%s%s", half ? ",bf16" : "", decoder ? "" : ",",
+                      decoder ? "" : hark_architecture_of(config->model.architecture)->name);
   if (hark_layer_choice_is(structure, HARK_STRUCTURE_DENSE)) return out;
   for (int64_t i = 0; i < structure->count && used >= 0 && (size_t)used < size; i++) {
     char word[HARK_OPTION_WORD_BYTES] = "";

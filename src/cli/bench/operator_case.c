@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "cli/bench/bench.h"
+#include "core/half.h"
 #include "io/number.h"
 #include "io/words.h"
 
@@ -29,7 +30,8 @@ typedef struct lettered_case {
   bool bias, transpose_a, transpose_b;
 } lettered_case;
 
-/* A shape has a letter per extent; with '#' before it: whole numbers below N; '?': only with the word bias. NULL ends the inputs. */
+/* A shape has a letter per extent; with '#' before it: whole numbers below N; '?': only with the word bias; '~': bf16. NULL ends the
+ * inputs. */
 typedef struct lettered_row {
   const char *name;
   const char *inputs[SHAPE_INPUTS + 1];
@@ -38,6 +40,7 @@ typedef struct lettered_row {
 /* Short forms for layers of models; every record also has its samples. */
 static const lettered_row rows[] = {
     {"linear", {"MK", "NK", "?N"}},
+    {"linear_bf16", {"~MK", "~NK", "?N"}},
     {"matmul", {"BMK", "BKN"}},
     {"embedding", {"#M", "ND"}},
     {"layer_norm", {"MD", "D", "?D"}},
@@ -86,9 +89,11 @@ static void fill_attributes(const lettered_case *c, hark_operator_case *out) {
 static void lettered_input(const lettered_case *c, const char *letters, bool transposed, const hark_sample_input *like,
                            hark_sample_input *out) {
   const bool ids = letters[0] == '#';
-  letters += ids || letters[0] == '?';
+  const bool half = letters[0] == '~';
+  letters += ids || half || letters[0] == '?';
   *out = (hark_sample_input){.type = HARK_F32, .rank = (int)strlen(letters), .low = -1, .high = 1};
   if (like->type == HARK_F32) out->low = like->low, out->high = like->high;
+  if (half) out->type = HARK_BF16;
   if (ids) out->type = HARK_I32, out->low = 0, out->high = (double)extent_of(c, 'N') - 1;
   for (int i = 0; i < out->rank; i++) out->shape[i] = extent_of(c, letters[i]);
   if (transposed) {
@@ -154,7 +159,7 @@ static bool is_offsets(const hark_sample_input *input) {
 
 static void apply(const change *c, const hark_sample *sample, hark_sample_input *input) {
   if (input->type == HARK_NONE) return;
-  const bool offsets = is_offsets(input), whole = input->type != HARK_F32 && input->type != HARK_F64;
+  const bool offsets = is_offsets(input), whole = input->type != HARK_F32 && input->type != HARK_F64 && input->type != HARK_BF16;
   for (int k = 0; k < input->rank; k++) input->shape[k] = (int64_t)changed(c, (double)(input->shape[k] - offsets)) + offsets;
   if (offsets)
     input->low = c->from == 0 ? input->low * (double)c->to : changed(c, input->low); /* the last one */
@@ -308,13 +313,15 @@ static void put(const hark_tensor *tensor, void *host, int64_t i, double value) 
     case HARK_F64: ((double *)host)[i] = value; break;
     case HARK_I32: ((int32_t *)host)[i] = (int32_t)value; break;
     case HARK_I64: ((int64_t *)host)[i] = (int64_t)value; break;
+    case HARK_BF16: ((uint16_t *)host)[i] = hark_half_narrow(HARK_BF16, (float)value); break;
     default: ((unsigned char *)host)[i] = (unsigned char)value; break;
   }
 }
 
 /* Numbers as a sample describes them; `values` has room for them. */
 static void draw(const hark_sample_input *input, uint32_t number, int64_t count, double *values) {
-  const bool whole = input->type != HARK_F32 && input->type != HARK_F64, rising = whole && input->low > input->high;
+  const bool whole = input->type != HARK_F32 && input->type != HARK_F64 && input->type != HARK_BF16,
+             rising = whole && input->low > input->high;
   const double least = rising ? input->high : input->low, most = rising ? input->low : input->high;
   const hark_random_stream stream = {.seed = number, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
   hark_random_uniform(&stream, 0, count, values);
@@ -350,18 +357,27 @@ static hark_status make_like(hark_context *context, const hark_tensor *like, har
   return like->type == HARK_NONE ? HARK_OK : hark_tensor_create(context, like->type, like->rank, like->shape, out);
 }
 
-static bool is_floating(const hark_tensor *tensor) { return tensor->type == HARK_F32 || tensor->type == HARK_F64; }
+static bool is_floating(const hark_tensor *tensor) {
+  return tensor->type == HARK_F32 || tensor->type == HARK_F64 || tensor->type == HARK_BF16;
+}
+
+/* Gradients of numbers in bf16 are f32. */
+static hark_status make_gradient(hark_context *context, const hark_tensor *of, hark_tensor *out) {
+  hark_tensor like = *of;
+  if (like.type == HARK_BF16) like.type = HARK_F32;
+  return make_like(context, &like, out);
+}
 
 /* Gradients of outputs (given) and of inputs (requested); one that equals that of the output needs no work. */
 static hark_status make_gradients(hark_context *context, hark_call *call) {
   for (int i = 0; i < call->op->output_count; i++) {
     if (!is_floating(&call->outputs[i])) continue;
-    HARK_TRY(make_like(context, &call->outputs[i], &call->output_gradients[i]));
+    HARK_TRY(make_gradient(context, &call->outputs[i], &call->output_gradients[i]));
     HARK_TRY(hark_bench_fill(context, &call->output_gradients[i], (uint32_t)(HARK_MAX_INPUTS + i), 1));
   }
   for (int i = 0; i < call->input_count; i++) {
     const bool requested = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
-    if (requested) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
+    if (requested) HARK_TRY(make_gradient(context, &call->inputs[i], &call->input_gradients[i]));
   }
   return HARK_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "core/thread_count.h"
 #include "data/examples/example_folder.h"
+#include "data/formats/example_format.h"
 #include "data/tasks/make.h"
 #include "io/files.h"
 #include "io/temporary.h"
@@ -116,10 +117,10 @@ static void show_progress(void *user, hark_split split, int64_t done, int64_t al
                      done, all);
 }
 
-/* The struct of a generator's options. */
-static void *values_of(const hark_invocation *call, const hark_task_generator *generator) {
+/* The struct of a task's options. */
+static void *values_of(const hark_invocation *call, const hark_task_entry *entry) {
   int t = 1;
-  while (call->command->tables[t] != generator->options) t++;
+  while (call->command->tables[t] != entry->options) t++;
   return call->values[t];
 }
 
@@ -139,7 +140,7 @@ static hark_status run_make(hark_invocation *call) {
                                  .seed = (uint64_t)v->seed,
                                  .progress = show_progress,
                                  .progress_user = &view};
-  settings.values = values_of(call, settings.entry->generator);
+  settings.values = values_of(call, settings.entry);
   for (int split = 0; split < HARK_SPLIT_ALL; split++)
     settings.examples[split] = v->examples[split] >= 0 ? v->examples[split] : settings.entry->generator->examples[split];
   hark_status status = hark_task_make(call->context, &settings, &report);
@@ -201,7 +202,9 @@ static hark_status run(hark_invocation *call) {
   return runs[verb_of(call)](call);
 }
 
-#define TASK_TABLE(id) &hark_task_##id##_options,
+#define TASK_TABLE(id, name, number, table) &hark_task_##table##_options,
+#define TASK_NAME(id, name, number, table) " " name
+#define FORMAT_NAME(id, name) " " name
 
 const hark_command hark_command_data = {
     .name = "data",
@@ -216,12 +219,12 @@ const hark_command hark_command_data = {
         "  hark data info --format text reviews.tsv\n"
         "  hark data picture pathfinder --out sheet.svg\n"
         "\n"
-        "  Tasks: listops, pathfinder, recall, copy, passkey, latent, regression, needle, maps, runs.\n"
-        "  Formats: listops, text, pairs, image, pathfinder, sequences, vectors. docs/tasks.md\n",
+        "  Tasks:" HARK_TASK_GENERATORS(TASK_NAME) "\n"
+        "  Formats:" HARK_EXAMPLE_FORMATS(FORMAT_NAME) ". docs/tasks.md\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,
-    .tables = {&table, HARK_TASK_TABLES(TASK_TABLE)},
+    .tables = {&table, HARK_TASK_GENERATORS(TASK_TABLE)},
     .check = check,
     .run = run,
 };

@@ -434,7 +434,7 @@ const hark_command hark_command_lab = {
     .name = "lab",
     .arguments = "[NAME|all]",
     .words = EXPERIMENT_WORDS,
-    .summary = "run an experiment: what a paper states, measured against criteria fixed beforehand",
+    .summary = "run an experiment: measure a statement of a paper against criteria fixed beforehand",
     .notes =
         "  hark lab --list\n"
         "  hark lab rank-map --figure rank-map.svg\n"

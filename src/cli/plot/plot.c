@@ -26,7 +26,7 @@ static const hark_option options[] = {
      "folder cannot be written; evaluation.svg in the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
-     "PNG instead of SVG, where the picture's name does not end with .svg or .png", "terminal false"},
+     "PNG instead of SVG, if the picture's name does not end with .svg or .png", "terminal false"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot", NULL},
     {"metric", "metric m", HARK_OPTION_LIST, offsetof(plot_values, metrics), "", NULL, NULL, "NAME",

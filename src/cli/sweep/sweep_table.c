@@ -103,7 +103,7 @@ static void print_edges(const hark_sweep_results *results, hark_text *text) {
 void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) {
   char name[HARK_SWEEP_VALUE_BYTES], mean[32], deviation[32], difference[32], spread[32];
   hark_sweep_cell_name(results->plan, results->baseline, name);
-  hark_text_append(text, "| %s | n | mean | deviation | less ", results->metric);
+  hark_text_append(text, "| %s | n | mean | deviation | minus ", results->metric);
   append_cell(text, name);
   hark_text_append(text, ", by seed | deviation |");
   for (int i = 0; i < results->beside_count; i++) hark_text_append(text, " %s |", results->beside_names[i]);

@@ -193,7 +193,7 @@ static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_byte
 
 const hark_example_format hark_example_format_sequences = {
     .name = "sequences",
-    .summary = "words, some of which have a word to predict: recall, copy, passkey, needle, maps, runs",
+    .summary = "words, some of which have a word to predict",
     .ending = "tsv",
     .parts = 1,
     .target_kind = HARK_TARGET_TOKENS,

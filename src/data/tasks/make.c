@@ -27,7 +27,7 @@
 #define MEBIBYTE 1048576.0
 #define TOO_RANDOM SIZE_MAX /* size of an example that used random numbers of the next one */
 
-#define ROW(id, name, number) {name, number, &hark_task_##id},
+#define ROW(id, name, number, table) {name, number, &hark_task_##id, &hark_task_##table##_options},
 const hark_task_entry hark_task_entries[] = {HARK_TASK_GENERATORS(ROW)};
 #undef ROW
 const int hark_task_entry_count = (int)(sizeof hark_task_entries / sizeof hark_task_entries[0]);
@@ -232,7 +232,7 @@ static void print_parameter(const hark_option *option, const void *values, hark_
 
 static void print_report(const maker *m, const hark_file_summary *summaries, hark_text *text) {
   const hark_task_settings *const s = m->settings;
-  const hark_option_table *const table = m->generator->options;
+  const hark_option_table *const table = s->entry->options;
   char name[HARK_NAME_BYTES];
   hark_text_append(text,
                    "{\n \"format_version\": %d,\n \"hark\": \"%s\",\n \"generator\": \"%s\",\n \"format\": \"%s\",\n \"seed\": %" PRIu64,

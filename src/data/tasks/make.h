@@ -1,8 +1,9 @@
 /* make.h - making tasks: generators of labelled examples, and the folder that the examples are written to.
  *
- * A generator is one file with a hark_task_generator hark_task_NAME, one row of HARK_TASK_GENERATORS, and a table of options. It makes one
- * example at a time from random numbers that depend on (seed, split, index) alone. make.c distributes examples over threads, keeps them
- * distinct where that is required, and writes the files of the three splits and task.json (docs/tasks.md).
+ * A generator is one file with a hark_task_generator hark_task_NAME and a table of options, its own or another's, and one row of
+ * HARK_TASK_GENERATORS. It makes one example at a time from random numbers that depend on (seed, split, index) alone. make.c distributes
+ * examples over threads, keeps them distinct where that is required, and writes the files of the three splits and task.json
+ * (docs/tasks.md).
  */
 #ifndef HARK_DATA_TASKS_MAKE_H
 #define HARK_DATA_TASKS_MAKE_H
@@ -13,25 +14,19 @@
 #include "data/examples/examples.h"
 #include "io/text.h"
 
-/* X(name in C, name on the command line, number of its random streams), in the order of help. Numbers never change. */
+/* X(name in C, name on the command line, number of its random streams, its table of options hark_task_TABLE_options), in the order of help.
+ * Numbers never change. Several generators may share a table. */
 #define HARK_TASK_GENERATORS(X)                                                                                                            \
-  X(listops, "listops", 1)                                                                                                                 \
-  X(pathfinder, "pathfinder", 2)                                                                                                           \
-  X(recall, "recall", 3)                                                                                                                   \
-  X(copy, "copy", 4)                                                                                                                       \
-  X(passkey, "passkey", 5)                                                                                                                 \
-  X(latent, "latent", 6)                                                                                                                   \
-  X(regression, "regression", 7)                                                                                                           \
-  X(needle, "needle", 8)                                                                                                                   \
-  X(maps, "maps", 9)                                                                                                                       \
-  X(runs, "runs", 10)
-
-/* Tables of options of generators; several generators may share one. */
-#define HARK_TASK_TABLES(X)                                                                                                                \
-  X(listops)                                                                                                                               \
-  X(pathfinder)                                                                                                                            \
-  X(sequences)                                                                                                                             \
-  X(vectors)
+  X(listops, "listops", 1, listops)                                                                                                        \
+  X(pathfinder, "pathfinder", 2, pathfinder)                                                                                               \
+  X(recall, "recall", 3, sequences)                                                                                                        \
+  X(copy, "copy", 4, sequences)                                                                                                            \
+  X(passkey, "passkey", 5, sequences)                                                                                                      \
+  X(latent, "latent", 6, vectors)                                                                                                          \
+  X(regression, "regression", 7, vectors)                                                                                                  \
+  X(needle, "needle", 8, sequences)                                                                                                        \
+  X(maps, "maps", 9, sequences)                                                                                                            \
+  X(runs, "runs", 10, sequences)
 
 /* ---- random numbers of one example ---- */
 
@@ -71,8 +66,7 @@ typedef struct hark_task_generator hark_task_generator;
 struct hark_task_generator {
   const char *summary;
   const char *format;
-  const hark_option_table *options;
-  const char *parameters; /* names of the options that it uses, separated by blanks; NULL: all of its table */
+  const char *parameters; /* names of the options of its table that it uses, separated by blanks; NULL: all of its table */
   int64_t examples[HARK_SPLIT_ALL];
   bool distinct; /* no two examples are the same, across all splits */
   /* Sets derived options and refuses impossible ones with HARK_BAD_CONFIGURATION; the message begins with the flag. */
@@ -86,17 +80,17 @@ struct hark_task_generator {
   size_t (*make)(hark_task_order *order, unsigned char *out);
 };
 
-#define HARK_TASK_DECLARE(id, name, number) extern const hark_task_generator hark_task_##id;
+#define HARK_TASK_DECLARE(id, name, number, table)                                                                                         \
+  extern const hark_task_generator hark_task_##id;                                                                                         \
+  extern const hark_option_table hark_task_##table##_options;
 HARK_TASK_GENERATORS(HARK_TASK_DECLARE)
 #undef HARK_TASK_DECLARE
-#define HARK_TASK_DECLARE_TABLE(id) extern const hark_option_table hark_task_##id##_options;
-HARK_TASK_TABLES(HARK_TASK_DECLARE_TABLE)
-#undef HARK_TASK_DECLARE_TABLE
 
 typedef struct hark_task_entry {
   const char *name;
   int number;
   const hark_task_generator *generator;
+  const hark_option_table *options;
 } hark_task_entry;
 extern const hark_task_entry hark_task_entries[];
 extern const int hark_task_entry_count;

@@ -50,7 +50,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_copy = {
     .summary = "symbols, and after a gap their copy",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length symbols gap answer",
     .examples = {20000, 1000, 1000},
     .settle = settle,

@@ -61,7 +61,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_latent = {
     .summary = "real vectors around a latent vector, and a function of it to predict",
     .format = "vectors",
-    .options = &hark_task_vectors_options,
     .parameters = "tokens features responses spread frequency",
     .examples = {4000, 1000, 1000},
     .settle = settle,

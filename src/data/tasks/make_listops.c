@@ -35,10 +35,10 @@ static const hark_option options[] = {
      "$1 make, $2 listops"},
     {"operator-share", "operator-share", HARK_OPTION_FLOAT, AT(share), "0.25", "(0, 1)", NULL, NULL,
      "listops: probability that a node is an operator", "$1 make, $2 listops"},
-    {"length-above", "length-above", HARK_OPTION_INT, AT(low), "500", "[0, 1000000]", NULL, NULL, "listops: expressions are longer",
-     "$1 make, $2 listops"},
-    {"length-below", "length-below", HARK_OPTION_INT, AT(high), "2000", "[2, 1000000]", NULL, NULL, "listops: and shorter",
-     "$1 make, $2 listops"},
+    {"length-above", "length-above", HARK_OPTION_INT, AT(low), "500", "[0, 1000000]", NULL, NULL,
+     "listops: expressions are longer than this", "$1 make, $2 listops"},
+    {"length-below", "length-below", HARK_OPTION_INT, AT(high), "2000", "[2, 1000000]", NULL, NULL,
+     "listops: expressions are shorter than this", "$1 make, $2 listops"},
 };
 #undef AT
 const hark_option_table hark_task_listops_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(listops_values), false};
@@ -155,7 +155,6 @@ static hark_status header(const hark_task_generator *generator, const void *valu
 const hark_task_generator hark_task_listops = {
     .summary = "nested operations on lists of digits, and their values",
     .format = "listops",
-    .options = &hark_task_listops_options,
     .examples = {96000, 2000, 2000},
     .distinct = true,
     .settle = settle,

@@ -57,7 +57,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_maps = {
     .summary = "maps of symbols; most are applied once, some several times",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length map hops hard",
     .examples = {20000, 1000, 1000},
     .distinct = true,

@@ -41,7 +41,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_needle = {
     .summary = "one label among many words; it is the target of every chunk",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length chunk plain labels asked",
     .examples = {20000, 1000, 1000},
     .distinct = true,

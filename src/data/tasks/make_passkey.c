@@ -121,7 +121,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_passkey = {
     .summary = "a number hidden in text, and its digits as the targets at the end",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length digits answer",
     .examples = {20000, 1000, 1000},
     .settle = settle,

@@ -67,7 +67,7 @@ static const hark_option options[] = {
     {"margin", "margin", HARK_OPTION_INT, AT(margin), "0", "[0, 8]", NULL, NULL,
      "pathfinder: pixels that a dash keeps free before and after it", "$1 make, $2 pathfinder"},
     {"largest-margin", "largest-margin", HARK_OPTION_INT, AT(largest_margin), "0", "[0, 8]", NULL, NULL,
-     "pathfinder: an image's margin is drawn from --margin to this", "$1 make, $2 pathfinder"},
+     "pathfinder: largest margin; that of an image is drawn from --margin to it", "$1 make, $2 pathfinder"},
     {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: thickness of a dash, pixels",
      "$1 make, $2 pathfinder"},
     {"marker", "marker", HARK_OPTION_FLOAT, AT(marker), "0", "[0, 8]", NULL, NULL, "pathfinder: radius of a disc, pixels",
@@ -462,7 +462,6 @@ static hark_status header(const hark_task_generator *generator, const void *valu
 const hark_task_generator hark_task_pathfinder = {
     .summary = "images of two discs and dashed paths: does one path join the discs?",
     .format = "pathfinder",
-    .options = &hark_task_pathfinder_options,
     .examples = {160000, 20000, 20000},
     .settle = settle,
     .sizes = sizes,

@@ -69,7 +69,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_recall = {
     .summary = "keys with values, then keys whose values are the targets",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length pairs queries keys values filler",
     .examples = {20000, 1000, 1000},
     .settle = settle,

@@ -52,7 +52,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_regression = {
     .summary = "a linear regression in every sequence, and one masked response to predict",
     .format = "vectors",
-    .options = &hark_task_vectors_options,
     .parameters = "tokens covariates responses noise prior",
     .examples = {4000, 1000, 1000},
     .settle = settle,

@@ -65,7 +65,6 @@ static size_t make(hark_task_order *order, unsigned char *out) {
 const hark_task_generator hark_task_runs = {
     .summary = "runs of words of one topic among blanks; the topic is the target of every word",
     .format = "sequences",
-    .options = &hark_task_sequences_options,
     .parameters = "length labels topic-words blanks shortest longest",
     .examples = {20000, 1000, 1000},
     .distinct = true,

@@ -8,7 +8,8 @@
  *    by least squares on one half of the draws, judged on the other. "Information is preserved" is thus a statement about the data.
  * 2. One token of 512 (task `needle` of ahca_tasks.h) has to reach all chunks, through 4 of 32 global tokens: selected by a learned score,
  *    by their norm, at random. At random it is among them with probability 1/8, and 1/16 of the rest is correct by chance: 1/8 + 7/8 / 16 =
- *    .18; in addition one chunk of 32 has it.
+ *    .18; in addition one chunk of 32 has it. A norm is not better: no gradient reaches it through the selection, so that it has to grow
+ *    for other reasons, and with the model's head of tokens it does not.
  * 3. A text, reconstructed from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters,
  *    over the entropy of single letters; and with the slots of chunks exchanged, which have no information about the targets.
  *
@@ -91,9 +92,9 @@ static hark_status decode_noise(const noise *s, int64_t count, double *out) {
   double wrong = 0, all = 0;
   for (int64_t n = s->chunks; n < 2 * s->chunks; n++)
     for (int64_t o = 0; o < outputs; o++) {
-      double guess = 0;
-      for (int64_t i = 0; i < count; i++) guess += s->features[n * count + i] * s->cross[i * outputs + o];
-      wrong += (s->x[n * outputs + o] - guess) * (s->x[n * outputs + o] - guess);
+      double decoded = 0;
+      for (int64_t i = 0; i < count; i++) decoded += s->features[n * count + i] * s->cross[i * outputs + o];
+      wrong += (s->x[n * outputs + o] - decoded) * (s->x[n * outputs + o] - decoded);
       all += s->x[n * outputs + o] * s->x[n * outputs + o];
     }
   *out = 1 - wrong / all;
@@ -292,7 +293,7 @@ static double mean_of(const hark_lab_table *table, int key, double value, int co
 
 /* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained,
  * .003 with full draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half;
- * and .4, above what random selection may have, of the norm, which learns late, because no gradient reaches the selection itself. */
+ * and .4, above what random selection may have, of the norm. The norm's bound was met by an earlier network, and is not by the model. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
   double away = 0, growth = 0, exchanged = INFINITY;
@@ -320,15 +321,16 @@ const hark_experiment hark_experiment_ahca_information = {
     .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
     .statement =
         "a linear decoder recovers C1 min(d', d) of m d dimensions of noise; one token reaches all chunks through 4 of 32 global ones if "
-        "selection is learned; a text is reconstructed the better, the more slots a chunk has, and not at all from the slots of other "
-        "chunks",
+        "selection is learned, and no more often than at random if they are selected by their norm; a text is reconstructed the better, "
+        "the more slots a chunk has, and not at all from the slots of other chunks",
     .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
     .corrected = "what is kept is C1 d' numbers of M_k d: everything if the data have no more degrees of freedom, a part if they have more",
     .notes =
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
         "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one label of "
-        "the sequence.\n"
+        "the sequence. The bound of selection by norm was fixed for an earlier network, which met it: it predicted by one linear layer on "
+        "the mean of a chunk's slots.\n"
         "\n"
         "*Text.* 16 letters a chunk; a query made of the place and the chunk's number attends to the chunk's slots. There is no second "
         "level, so that predictions come from slots alone. For exchanged slots the text is read with its chunks in the reverse order and "
@@ -336,6 +338,14 @@ const hark_experiment hark_experiment_ahca_information = {
         "`hark lab`.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
+    .failure_of = "selection by norm",
+    .failure =
+        "Selection by norm has no gradient, and a needle's norm grows only if the rest of the network learns from the few sequences in "
+        "which it is selected by chance. How soon depends on the way from the slots to the prediction. In single trials of 2500 steps, "
+        "with RMS norms and biases, accuracy was .06 with the head of tokens, .17 without its residual query, .45 with one linear layer "
+        "in place of two, .62 without its attention to the selected tokens, and 1 with one linear layer on the mean of a chunk's slots in "
+        "place of the head (.94 to 1 with other norms and without biases). The learned score does not depend on this: its gradient comes "
+        "through the logits of attention.",
     .trains = true,
     .check = check,
     .measure = measure,

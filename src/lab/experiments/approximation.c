@@ -36,7 +36,7 @@ static const hark_option options[] = {
     {"run", "run", HARK_OPTION_STRING, offsetof(approximation_values, run), "", NULL, NULL, "RUN",
      "approximation: measure the heads of a trained model too; a run, a checkpoint or a file", "$1 approximation|all"},
     {"text", "text", HARK_OPTION_STRING, offsetof(approximation_values, text), "", NULL, NULL, "FILE",
-     "approximation: the text that it reads", "$1 approximation|all"},
+     "approximation: the text that the model reads", "$1 approximation|all"},
 };
 const hark_option_table hark_lab_approximation_options = {options, 2, NULL, sizeof(approximation_values), false};
 
@@ -440,7 +440,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_approximation = {
-    .summary = "hierarchical attention against dense attention, over its choices and the smoothness of heads",
+    .summary = "hierarchical attention compared with dense attention, for its options and for heads of different smoothness",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
         "the error is zero where nothing is approximated, and falls with larger blocks, with exact queries, with the neighbour "

@@ -352,7 +352,7 @@ const hark_experiment hark_experiment_bound = {
         "norm of the weights themselves. The rows of layers without skips and with layer norm report what the same matrices "
         "would give in such a network: skips add 1 to alpha and omega, and layer norm replaces R, which otherwise grows as the "
         "product of omega alpha, by the size of a normed row. The last table has no rows with layer norm: layer norm has no "
-        "Lipschitz constant at rows that hardly vary, so a net cannot be carried through it.\n\n"
+        "Lipschitz constant at rows that hardly vary, so a net does not propagate through it.\n\n"
         "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation that is "
         "1-Lipschitz and has no weights (assumption C.2). The corrected bound is twice as large, because the loss is "
         "2-Lipschitz and the proof uses 1. `log covering` is the logarithm of the covering number at 1 / sqrt(n): as printed "

@@ -213,7 +213,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_calibration = {
-    .summary = "intervals of CME attention with learned ridge and sigma hold what they say where the model is the truth",
+    .summary = "intervals of CME attention with learned ridge and sigma have their nominal coverage for data of the model",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
         "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that contain "

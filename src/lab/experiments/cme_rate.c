@@ -292,7 +292,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_cme_rate = {
-    .summary = "CME attention comes to the conditional mean as a ridge regression of its spectrum must, and faster than the bound says",
+    .summary = "CME attention converges to the conditional mean like a ridge regression with its spectrum, faster than the printed bound",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
         "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "

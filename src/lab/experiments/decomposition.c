@@ -409,7 +409,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, approximation, 0, 1e-10, "E_approx - E (f0 - f*)^2, largest"));
   HARK_TRY(hark_lab_require(lab, rise, -INFINITY, 1e-12, "E_approx with twice the width, its largest rise"));
   HARK_TRY(hark_lab_require(lab, power_of_generalisation(table), -INFINITY, lab->quick ? -0.15 : -0.4,
-                            "power of n in E_gen, each mean weighed by its error"));
+                            "power of n in E_gen, each mean weighted by its error"));
   return hark_lab_require(lab, slope_of(table, OVER_STEPS, OPTIMISATION), -INFINITY, 0, "slope of E_opt in the steps, log-log");
 }
 

@@ -156,7 +156,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_definetti = {
-    .summary = "exchangeable sequences are mixtures over a latent variable, finite ones nearly",
+    .summary = "exchangeable sequences are mixtures over a latent variable; finite ones are nearly mixtures",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
         "the predictive distribution of a token that is left out of Polya's urn equals the integral over its latent variable; "

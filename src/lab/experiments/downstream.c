@@ -25,7 +25,7 @@ typedef struct downstream_values {
 
 static const hark_option options[] = {
     {"reviews", "reviews", HARK_OPTION_STRING, offsetof(downstream_values, reviews), "", NULL, NULL, "FILE",
-     "downstream: a label, 0 or 1, a tab and a text on every line; the same on its bytes", "$1 downstream|all"},
+     "downstream: run it on the bytes of this file; every line is a label (0 or 1), a tab and a text", "$1 downstream|all"},
 };
 const hark_option_table hark_lab_downstream_options = {options, 1, NULL, sizeof(downstream_values), false};
 
@@ -202,7 +202,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_downstream = {
-    .summary = "a new aggregation on a frozen network generalises by its own size, not by that of what is frozen",
+    .summary = "how a new aggregation on a frozen network generalises depends on its own size, not on that of the frozen network",
     .paper = HARK_LAB_PAPER_X "section 6, equation 6.2",
     .statement =
         "networks of width 8, 32 and 128 are pre-trained on masked tokens and frozen: the gap of a new aggregation of eight "
@@ -216,8 +216,8 @@ const hark_experiment hark_experiment_downstream = {
         "aggregation is fitted by least squares to y = tanh z_1 + N(0, 1). Gaps are means over pieces of one pool of "
         "sequences; the loss of the best theta, found on as many other sequences, is subtracted from both losses, which does "
         "not change the mean and removes most of the scatter. The expected gap is that of normal features; the features here "
-        "are bounded, and their error for tanh z_1 is not independent of them. The theorem is about the criterion that no gap "
-        "is above that of width 8. Whether none is far below it, and how fast the gap falls, differs between seeds. The last "
+        "are bounded, and their error for tanh z_1 is not independent of them. The theorem concerns only the criterion that no gap is "
+        "above that of width 8. Whether none is far below it, and how fast the gap falls, differs between seeds. The last "
         "column is the least loss that the same aggregation reaches on the network with random weights.\n\n"
         "`--reviews FILE` adds real text (lines of a label, a tab and a text, such as IMDb's). Networks of the same form read "
         "windows of 64 bytes, where x_l are the embeddings of a byte and of its position. They are trained in f32 to predict "
@@ -235,8 +235,8 @@ const hark_experiment hark_experiment_downstream = {
     .failure_of = "that of width 8 with the same n, least|slope of the gap in n, log-log, least",
     .failure =
         "The gap of width 8 is large, most of all at n = 32, where it is several times that of normal features; the gaps of "
-        "widths 32 and 128 are near the expected ones. At width 8, eight features are made of eight rectifiers. A rectifier "
-        "that is seldom on leaves a direction about which few of the n sequences have information, and the least squares "
+        "widths 32 and 128 are near the expected ones. At width 8, eight features are made of eight rectifiers. A rectifier that is rarely "
+        "active leaves a direction about which few of the n sequences have information, and the least squares "
         "estimate in this direction is large on new sequences. A mixture of 32 or 128 rectifiers is nearer to normal. The "
         "gap's term in n^-2 contains E h^2 with h = o'(E o o')^-1 o, which is p (p + 2) = 80 for normal features. Divided by "
         "that, it was 1.2 to 4.4 at width 8 in quick runs of the seeds 1 to 8, and 1.1 to 2.3 at the others. The smallest "

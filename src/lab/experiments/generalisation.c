@@ -307,7 +307,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_generalisation = {
-    .summary = "attention networks follow noise like n^-1/2, whatever the number of tokens",
+    .summary = "how well attention networks fit noise falls like n^-1/2, whatever the number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
         "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "
@@ -316,7 +316,7 @@ const hark_experiment hark_experiment_generalisation = {
         "much, a sum L times as much",
     .notes =
         "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n\n"
-        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. "
+        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of -0.2 or 0.2. "
         "Adam searches for suprema and minimisers, with every step projected onto the norms (singular values cut at 3), so the "
         "result is a lower bound of the complexity. The theorem is an upper bound: a gap that falls faster than n^-1/2 (a "
         "regular minimum has 1/n) agrees with it. The growth with heads or layers is not measured, because it cannot test an "

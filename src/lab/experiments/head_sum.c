@@ -112,7 +112,7 @@ static hark_status judge(hark_lab *lab) {
     rank = hark_lab_larger(rank, row[RANK] * row[HEADS] / row[WIDTH]);
   }
   HARK_TRY(hark_lab_require(lab, difference, 0, 1e-12, "the sum of heads equals the concatenation, largest difference"));
-  HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "the same with the rows of W^o one place on, least over the shapes"));
+  HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "the same with the rows of W^o shifted by one, least over the shapes"));
   return hark_lab_require(lab, rank, 0, 1, "rank of W^v / d_p, largest");
 }
 

@@ -213,7 +213,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_heads = {
-    .summary = "one head whose keys are the whole token is a linear map; a head that sees part of it is not",
+    .summary = "a head whose keys determine the whole token is a linear map; a head whose keys determine only a part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
         "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens; with k = u, v = "

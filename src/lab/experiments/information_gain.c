@@ -125,7 +125,7 @@ static hark_status judge(hark_lab *lab) {
   const double last = hark_lab_row(table, count - 1)[TRACE] - hark_lab_row(table, count - 2)[TRACE];
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, TRACE, PREDICTED), 0.95, 1.05, "trace / Bessel sum"));
   HARK_TRY(hark_lab_require(lab, hark_lab_line_fit(&growth).slope, 0, 0.25, "slope of the trace, log-log (L / lambda: 1)"));
-  HARK_TRY(hark_lab_require(lab, last / first, 0.5, 1.5, "what the last doubling of L adds, over what the first one does"));
+  HARK_TRY(hark_lab_require(lab, last / first, 0.5, 1.5, "growth over the last doubling of L / growth over the first"));
   return hark_lab_require(lab, difference, 0, 1e-9, "trace by variances - trace by weights, largest");
 }
 

@@ -239,11 +239,11 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_instrument = {
-    .summary = "attention with an instrument for its key frees a regression of its confounder",
+    .summary = "attention with an instrument as its key removes the effect of a confounder from a regression",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
         "with keys W, values psi(X) = (1, X, X^2) and a linear second stage on the other half, the error falls like L^-1/2, "
-        "while regression on X keeps an error of .41, and a second stage that is not linear in attention's output one of .29",
+        "while regression on X keeps an error of .41, and a second stage that is not linear in attention's output keeps an error of .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
     .corrected = "V = psi(X) and g_theta linear: E[g(X) | W] equals g(E[X | W]) for no other g",
     .notes =

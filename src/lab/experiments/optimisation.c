@@ -338,11 +338,11 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, dead, 0.01, INFINITY, "dead ReLUs, noise as labels: E_opt, least"));
   HARK_TRY(hark_lab_require(lab, printed, 0, 1e-12, "dead ReLUs: right side as printed, with f*, largest: it fails"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "dead ReLUs: E_opt / right side with f~, largest"));
-  return hark_lab_require(lab, hark_lab_line_fit(&line).slope, -INFINITY, 0, "slope in the width of what linearisation leaves, log-log");
+  return hark_lab_require(lab, hark_lab_line_fit(&line).slope, -INFINITY, 0, "slope of the error of linearisation in the width, log-log");
 }
 
 const hark_experiment hark_experiment_optimisation = {
-    .summary = "a stationary point loses at most what its linearisation lacks of the empirical minimiser",
+    .summary = "the excess risk of a stationary point is bounded by the distance of its linearisation from the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
         "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| "

@@ -203,8 +203,8 @@ const hark_experiment hark_experiment_rank_map = {
         "A = exp(2 exp(-(i-j)^2) - 1), 16 x 16: at tolerance 1e-3 the blocks on the diagonal have rank 4 and all others 2, so that 192 of "
         "256 entries are stored, though the whole matrix has rank 16 even at 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r for which the singular values after the r-th sum to "
-        "less. For the matrix\n\n"
+        "The numerical rank of a matrix at a tolerance is the least r for which the singular values after the r-th sum to less than the "
+        "tolerance. For the matrix\n\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n\n"
         "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 blocks "
         "(level 1) rank 2. Storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries. The whole "

@@ -90,7 +90,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_sphere = {
-    .summary = "on the unit sphere exponential and Gaussian attention are one",
+    .summary = "on the unit sphere exponential and Gaussian attention are the same",
     .paper = HARK_LAB_PAPER_X "section 4.2",
     .statement =
         "for queries and keys of norm one exp(q.k / g) is e^(1/g) times exp(-|q - k|^2 / (2 g)): outputs agree, log-sums differ by "

@@ -481,7 +481,7 @@ static hark_status judge(hark_lab *lab) {
   const double alive = hark_lab_smaller(hark_lab_column_range(table, ALIVE, HARK_LAB_ALONE).least,
                                         hark_lab_column_range(&lab->tables[1], L_ALIVE, HARK_LAB_ALONE).least);
   HARK_TRY(hark_lab_require(lab, alive, 1, DRAWS, "networks of 16 whose output is not 0, least over the rows"));
-  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, FORMULA, HARK_LAB_ALONE).largest, 0, 1e-10, "network less formula"));
+  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, FORMULA, HARK_LAB_ALONE).largest, 0, 1e-10, "network minus formula"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, ORDER, HARK_LAB_ALONE).largest, 0, 1e-10, "tokens in another order"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, TWICE, HARK_LAB_ALONE).largest, 0, 1e-10, "every token twice"));
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE), 1 - 1e-9, 1 + 1e-9,
@@ -491,7 +491,7 @@ static hark_status judge(hark_lab *lab) {
   const hark_lab_range moved = hark_lab_column_range(table, MOVED, HARK_LAB_ALONE),
                        own = hark_lab_column_range(&lab->tables[1], L_DIFFERENCE, HARK_LAB_ALONE);
   HARK_TRY(hark_lab_require(lab, moved.largest, 1e-9, 1, "output moved by weights / what the covering number allows, largest"));
-  return hark_lab_require(lab, own.largest, 0, 1e-12, "the laboratory's network of (5.1) less the model's");
+  return hark_lab_require(lab, own.largest, 0, 1e-12, "the laboratory's network of (5.1) minus the model's");
 }
 
 const hark_experiment hark_experiment_theorem_model = {

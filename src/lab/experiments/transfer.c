@@ -213,7 +213,7 @@ static double gap_of(double angle, double radius) {
 
 static hark_status measure_gap(hark_lab *lab) {
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "masks with covariates of their own: eps_SSL grows with the latent", gap_columns, GAP_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "masks with separate covariates: eps_SSL grows with the latent", gap_columns, GAP_COLUMNS, &table));
   for (int i = 0; i <= 3; i++)
     for (int j = 0; j < 4; j++) {
       static const double radii[] = {1, 10, 100, LARGEST_RADIUS};

@@ -193,7 +193,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_variance = {
-    .summary = "CME attention knows its variance, and beats every smoother where a Gaussian process is the truth",
+    .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than every smoother",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
         "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "

@@ -30,8 +30,8 @@ int task_place_end(void **state) {
 
 hark_status task_make_in(hark_context *context, const char *folder, const made_task *t) {
   const hark_task_entry *const entry = hark_task_find(t->name);
-  void *const values = calloc(1, entry->generator->options->values_size);
-  const hark_option_group group = {entry->generator->options, values};
+  void *const values = calloc(1, entry->options->values_size);
+  const hark_option_group group = {entry->options, values};
   hark_options *options;
   hark_text report = hark_text_empty(context);
   hark_status status = hark_options_create(context, NULL, &group, 1, &options);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "backend/cpu/state.h"
 #include "core/parallel.h"
 #include "dense_tile.h"
 
@@ -180,6 +181,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     call->adds = call->adds || (term != &HARK_ISA(hark_dense_rbf) && term != &HARK_ISA(hark_dense_mask));
   }
   call->general = call->general || call->dropout_threshold > 0;
+  if (hark_dense_has_words(desc) && !call->adds) call->arithmetic = hark_cpu_bf16_dots(context) ? HARK_ADD_DOTS : HARK_ADD_EMULATED;
   call->plain =
       call->term_count == 0 && call->dropout_threshold == 0 && !call->causal && call->window < 0 && !call->rbf && call->group == 1;
   return HARK_OK;
@@ -336,7 +338,8 @@ static bool has_far_rows(const hark_dense_call *call) {
 static hark_status backward(hark_context *context, const hark_attention_call *run) {
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
-  if (!call.rbf && !has_far_rows(&call)) call.exact_rows = NULL;
+  /* logits from bf16 numbers are less exact than any rounding of log_sum_exp */
+  if (call.arithmetic != HARK_ADD_NUMBERS || (!call.rbf && !has_far_rows(&call))) call.exact_rows = NULL;
   prepare_terms(context, &call);
   if (call.exact_rows != NULL) run_all(context, &call, call.tile_count * call.heads, exact_piece);
   run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);

@@ -16,7 +16,14 @@
  */
 #include "dense_pack.h"
 #include "dense_tile.h"
+#include "dense_words.h"
 #include "distances.h"
+
+/* Words (dense_words.h). Of a tile of queries: queries and dout by features [features / 2][lanes], and by rows [lanes / 2][padded]. Of a tile
+ * of keys: pairs by features [keys][features / 2], keys by rows [keys / 2][d padded]; `tile` [keys][lanes / 2] or [keys / 2][lanes]. */
+typedef struct backward_words {
+  float *queries, *gradients, *query_rows, *gradient_rows, *keys, *values, *key_rows, *tile;
+} backward_words;
 
 typedef struct backward_state {
   float *queries, *query_rows;      /* [d][lanes] times scale log2(e); [lanes][d padded] times scale */
@@ -25,6 +32,7 @@ typedef struct backward_state {
   float *weights, *dlogits;         /* P and dS: [keys][lanes] */
   float *clean;                     /* rows, zero if not finite */
   float *exact_memory;              /* see hark_dense_exact */
+  backward_words words;             /* operands in bf16 */
   float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see no key; 0 for exact ones */
   float delta[HARK_TILE_QUERIES];   /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
@@ -49,27 +57,60 @@ typedef struct backward_state {
 
 static size_t row_bytes(int64_t features) { return HARK_TILE_QUERIES * hark_padded(features) * sizeof(float); }
 
+static size_t clean_floats(const hark_attention_desc *desc) { return row_bytes(hark_max(desc->head_dim, desc->value_dim)) / sizeof(float); }
+
+enum { WORD_PARTS = sizeof(backward_words) / sizeof(float *) };
+
+/* Where each of them begins; returns their floats. */
+static size_t word_places(int64_t d, int64_t dv, size_t places[WORD_PARTS]) {
+  const size_t d_pad = hark_padded(d), dv_pad = hark_padded(dv);
+  const size_t floats[WORD_PARTS] = {(size_t)(d + 1) / 2 * HARK_TILE_QUERIES,
+                                     (size_t)(dv + 1) / 2 * HARK_TILE_QUERIES,
+                                     HARK_TILE_QUERIES / 2 * d_pad,
+                                     HARK_TILE_QUERIES / 2 * dv_pad,
+                                     HARK_TILE_KEYS * (size_t)hark_row_words((int)d),
+                                     HARK_TILE_KEYS * (size_t)hark_row_words((int)dv),
+                                     HARK_TILE_KEYS / 2 * d_pad,
+                                     HARK_TILE_KEYS * HARK_TILE_QUERIES / 2};
+  size_t end = 0;
+  for (int i = 0; i < WORD_PARTS; i++) {
+    places[i] = end;
+    end += floats[i];
+  }
+  return end;
+}
+
+static backward_words place_words(const hark_dense_call *call, float *memory) {
+  size_t places[WORD_PARTS];
+  (void)word_places(call->head_dim, call->value_dim, places);
+  return (backward_words){memory + places[0], memory + places[1], memory + places[2], memory + places[3],
+                          memory + places[4], memory + places[5], memory + places[6], memory + places[7]};
+}
+
+static size_t word_floats(const hark_attention_desc *desc) {
+  size_t places[WORD_PARTS];
+  return hark_dense_has_words(desc) ? word_places(desc->head_dim, desc->value_dim, places) : 0;
+}
+
 size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
   const size_t features = (size_t)(desc->head_dim * 2 + desc->value_dim) * lanes; /* queries, dquery, gradients */
   const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
-  const size_t clean = row_bytes(hark_max(desc->head_dim, desc->value_dim));
+  const size_t clean = clean_floats(desc) * sizeof(float);
   return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
-         hark_dense_exact_floats(desc, true) * sizeof(float);
+         (hark_dense_exact_floats(desc, true) + word_floats(desc)) * sizeof(float);
 }
 
-HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
-HARK_SIMD_NOINLINE void scores_exp2(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_EXP2, p, first, last); }
-HARK_SIMD_NOINLINE void scores_times(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_TIMES, p, first, last); }
-HARK_SIMD_NOINLINE void scores_times_seen(const hark_product *p, int first, int last) {
-  hark_product_run(HARK_FINISH_TIMES_SEEN, p, first, last);
-}
-HARK_SIMD_NOINLINE void scores_times_add(const hark_product *p, int first, int last) {
-  hark_product_run(HARK_FINISH_TIMES_ADD, p, first, last);
-}
-HARK_SIMD_NOINLINE void combine(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE, p, 0, last); }
-HARK_SIMD_NOINLINE void spread_vectors(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD, p, 0, last); }
-HARK_SIMD_NOINLINE void spread_part(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD_PART, p, last, last + 1); }
+HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
+HARK_PRODUCT_FUNCTION(scores_exp2, HARK_FINISH_EXP2)
+HARK_PRODUCT_FUNCTION(scores_times, HARK_FINISH_TIMES)
+HARK_PRODUCT_FUNCTION(scores_times_seen, HARK_FINISH_TIMES_SEEN)
+HARK_PRODUCT_FUNCTION(scores_times_add, HARK_FINISH_TIMES_ADD)
+HARK_PRODUCT_FUNCTION(combine_vectors, HARK_FINISH_COMBINE)
+HARK_PRODUCT_FUNCTION(spread_vectors, HARK_FINISH_SPREAD)
+HARK_PRODUCT_FUNCTION(spread_part, HARK_FINISH_SPREAD_PART)
+
+static void combine(const hark_product *p, int last) { combine_vectors(p, 0, last); }
 
 typedef void scores_function(const hark_product *p, int first, int last);
 
@@ -88,9 +129,21 @@ static void scores(const hark_dense_tile *tile, scores_function *run, const hark
   }
 }
 
-/* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. */
-static void spread(const hark_dense_tile *tile, const float *tile_weights, const float *rows, int padded, int features, float *target,
-                   int64_t target_stride) {
+/* The operands of the product of spread() from words. */
+static void take_spread_words(const hark_dense_tile *tile, const backward_state *state, const float *row_words, int key,
+                              hark_product *product) {
+  product->arithmetic = tile->call->arithmetic;
+  product->a = row_words;
+  product->b = state->words.tile + key * hark_row_words(HARK_TILE_QUERIES);
+  product->b_row = hark_row_words(HARK_TILE_QUERIES);
+  product->begin /= 2;
+  product->end = (product->end + 1) / 2;
+}
+
+/* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. row_words: the words of the rows; NULL: in f32. */
+static void spread(const hark_dense_tile *tile, const backward_state *state, const float *tile_weights, const float *rows,
+                   const float *row_words, int padded, int features, float *target, int64_t target_stride) {
+  if (row_words != NULL) hark_word_pairs(tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
   const bool whole = hark_dense_first_vector(tile, tile->keys - 1) == 0;
   for (int key = 0; key < tile->keys; key += whole ? tile->keys : HARK_KEY_GROUP) {
     hark_product product = {.a = rows,
@@ -105,8 +158,9 @@ static void spread(const hark_dense_tile *tile, const float *tile_weights, const
                             .end = tile->queries,
                             .part = features % HARK_LANES};
     if (product.begin >= product.end) break;
-    spread_vectors(&product, features / HARK_LANES);
-    if (product.part > 0) spread_part(&product, features / HARK_LANES);
+    if (row_words != NULL) take_spread_words(tile, state, row_words, key, &product);
+    spread_vectors(&product, 0, features / HARK_LANES);
+    if (product.part > 0) spread_part(&product, features / HARK_LANES, features / HARK_LANES + 1);
   }
 }
 
@@ -115,7 +169,7 @@ static void spread_seen(const hark_dense_tile *tile, backward_state *state, cons
                         int features, float *target, int64_t target_stride) {
   bool bad[HARK_TILE_QUERIES];
   hark_clean_rows(rows, padded, tile->queries, features, padded, state->clean, bad);
-  spread(tile, tile_weights, state->clean, padded, features, target, target_stride);
+  spread(tile, state, tile_weights, state->clean, NULL, padded, features, target, target_stride);
   for (int key = 0; key < tile->keys; key++)
     for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; lane < tile->queries; lane++) {
       const float weight = tile_weights[key * HARK_TILE_QUERIES + lane];
@@ -248,6 +302,32 @@ static void find_not_finite(const hark_dense_tile *tile, const backward_state *s
   }
 }
 
+/* Turns a product over features into the same from words: of queries or dout, and of the rows of a tile of keys or values. */
+static void take_score_words(const hark_dense_tile *tile, const float *left, float *right, hark_product *product) {
+  if (tile->call->arithmetic == HARK_ADD_NUMBERS) return;
+  hark_word_pairs(product->b, product->b_row, tile->keys, product->end, right);
+  product->arithmetic = tile->call->arithmetic;
+  product->a = left;
+  product->b = right;
+  product->b_row = hark_row_words(product->end);
+  product->end = (product->end + 1) / 2;
+}
+
+/* The same for dquery. pair_limits: room for the limits. */
+static void take_sum_words(const hark_dense_tile *tile, const backward_state *state, hark_product *sum, int *pair_limits) {
+  const hark_dense_call *call = tile->call;
+  if (call->arithmetic == HARK_ADD_NUMBERS) return;
+  hark_word_tile(state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
+  hark_word_rows(sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
+  for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
+  if (sum->limits != NULL) sum->limits = pair_limits;
+  sum->arithmetic = call->arithmetic;
+  sum->a = state->words.tile;
+  sum->b = state->words.key_rows;
+  sum->b_step = call->head_pad;
+  sum->end = (tile->keys + 1) / 2;
+}
+
 static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   hark_product product = {.a = state->queries,
@@ -262,6 +342,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
                           .start = state->start,
                           .diagonal = hark_dense_diagonal(tile)};
   look_ahead(tile, state, product.ahead);
+  take_score_words(tile, state->words.queries, state->words.keys, &product);
   bool hidden = false;
   if (tile->general || state->exact.any || !state->rows_finite) {
     scores(tile, scores_store, &product);
@@ -279,7 +360,8 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     if (careful)
       spread_seen(tile, state, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
     else
-      spread(tile, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
+      spread(tile, state, state->weights, state->gradient_rows, state->words.gradient_rows, call->value_pad, call->value_dim, state->dvalue,
+             state->dvalue_stride);
   }
   if (state->dkey == NULL && !state->dquery_requested && !state->collects) return;
 
@@ -288,10 +370,12 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   product.a = state->gradients;
   product.b = state->value;
   product.b_row = state->value_stride;
+  product.arithmetic = HARK_ADD_NUMBERS;
   product.c = state->dlogits;
   product.times = state->weights;
   product.end = call->value_dim;
   product.start = call->dropout_threshold > 0 ? state->zero : state->delta;
+  take_score_words(tile, state->words.gradients, state->words.values, &product);
   scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
   if (state->collects) {
     zero_unseen(tile, state->dlogits);
@@ -307,10 +391,11 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     if (careful)
       spread_seen(tile, state, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
     else
-      spread(tile, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
+      spread(tile, state, state->dlogits, state->query_rows, state->words.query_rows, call->head_pad, call->head_dim, state->dkey,
+             state->dkey_stride);
   }
   if (state->dquery_requested) {
-    int limits[HARK_TILE_VECTORS];
+    int limits[HARK_TILE_VECTORS], pair_limits[HARK_TILE_VECTORS];
     hark_product sum = {.a = state->dlogits,
                         .a_step = HARK_TILE_QUERIES,
                         .b = state->key,
@@ -327,8 +412,10 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     }
     if (!hark_rows_finite(state->key, state->key_stride, tile->keys, call->head_dim))
       combine_seen(tile, &sum, state);
-    else
+    else {
+      take_sum_words(tile, state, &sum, pair_limits);
       combine(&sum, hark_dense_vectors(tile));
+    }
   }
 }
 
@@ -351,6 +438,16 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
     vf_store(state->start + lane, vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
 }
 
+/* The words of a tile of queries and its dout. */
+static void pack_words(const hark_dense_tile *tile, const backward_state *state) {
+  const hark_dense_call *call = tile->call;
+  const int lanes = hark_dense_vectors(tile) * HARK_LANES;
+  hark_word_rows(state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
+  hark_word_rows(state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
+  hark_word_rows(state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad, state->words.query_rows);
+  hark_word_rows(state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad, state->words.gradient_rows);
+}
+
 /* The same with its gradients, -D, and the data of its exact rows. */
 static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
@@ -365,6 +462,7 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
   hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
   hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
+  if (call->arithmetic != HARK_ADD_NUMBERS) pack_words(tile, state);
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->delta[lane] = 0.0f;
     if (lane >= tile->queries) continue;
@@ -421,6 +519,7 @@ static backward_state *open_state(const hark_dense_call *call, void *memory) {
   state->dlogits = state->weights + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->exact_memory = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->clean = state->exact_memory + hark_dense_exact_floats(call->desc, true);
+  if (call->arithmetic != HARK_ADD_NUMBERS) state->words = place_words(call, state->clean + clean_floats(call->desc));
   state->key_stride = call->args->key.stride[2];
   state->value_stride = call->args->value.stride[2];
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;

@@ -15,9 +15,15 @@
 #include "dense_few.h"
 #include "dense_pack.h"
 #include "dense_tile.h"
+#include "dense_words.h"
 #include "distances.h"
 
 #define RISE 8.0f
+
+/* Words (dense_words.h): of queries [d / 2][lanes], weights [keys / 2][lanes], keys [keys][d / 2], values [keys / 2][dv padded]. */
+typedef struct hark_forward_words {
+  float *queries, *weights, *keys, *values;
+} hark_forward_words;
 
 typedef struct forward_state {
   float *queries;                                          /* [d][lanes], scaled */
@@ -25,6 +31,7 @@ typedef struct forward_state {
   float *out;                                              /* [dv][lanes] */
   float *clean;                                            /* [keys][dv padded] */
   float *rows;                                             /* a few queries: [queries][d padded], scaled */
+  hark_forward_words words;                                /* operands in bf16 */
   hark_dense_exact exact;                                  /* for rbf, and for terms that add numbers */
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
   float bound[HARK_TILE_QUERIES];       /* largest logit above the offset: RISE; -infinity before the first visible key */
@@ -33,19 +40,63 @@ typedef struct forward_state {
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES], rise[HARK_TILE_QUERIES];
 } forward_state;
 
+/* Words of queries and weights, keys and values of a tile. */
+static size_t word_floats(const hark_attention_desc *desc) {
+  return (size_t)hark_ceil_div(desc->head_dim, 2) * HARK_TILE_QUERIES + HARK_TILE_KEYS / 2 * HARK_TILE_QUERIES +
+         (size_t)hark_row_words((int)desc->head_dim) * HARK_TILE_KEYS + HARK_TILE_KEYS / 2 * hark_padded(desc->value_dim);
+}
+
+static hark_forward_words place_words(const hark_dense_call *call, float *memory) {
+  hark_forward_words words = {.queries = memory};
+  words.weights = words.queries + (ptrdiff_t)hark_ceil_div(call->head_dim, 2) * HARK_TILE_QUERIES;
+  words.keys = words.weights + HARK_TILE_KEYS / 2 * HARK_TILE_QUERIES;
+  words.values = words.keys + (ptrdiff_t)hark_row_words(call->head_dim) * HARK_TILE_KEYS;
+  return words;
+}
+
 size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
   return hark_align_up(sizeof(forward_state)) + (size_t)desc->head_dim * lanes + HARK_TILE_KEYS * lanes + (size_t)desc->value_dim * lanes +
          (HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) +
           HARK_FEW_QUERIES * (size_t)hark_ceil_div(desc->head_dim, HARK_LANES)) *
              HARK_LANES * sizeof(float) +
-         hark_dense_exact_floats(desc, false) * sizeof(float);
+         hark_dense_exact_floats(desc, false) * sizeof(float) + (hark_dense_has_words(desc) ? word_floats(desc) * sizeof(float) : 0);
 }
 
-HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
-HARK_SIMD_NOINLINE void scores_softmax(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SOFTMAX, p, 0, last); }
-HARK_SIMD_NOINLINE void combine(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE, p, 0, last); }
-HARK_SIMD_NOINLINE void combine_factor(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE_FACTOR, p, 0, last); }
+HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
+HARK_PRODUCT_FUNCTION(scores_softmax, HARK_FINISH_SOFTMAX)
+HARK_PRODUCT_FUNCTION(combine_plain, HARK_FINISH_COMBINE)
+HARK_PRODUCT_FUNCTION(combine_grown, HARK_FINISH_COMBINE_FACTOR)
+
+static void combine(const hark_product *p, int last) { combine_plain(p, 0, last); }
+static void combine_factor(const hark_product *p, int last) { combine_grown(p, 0, last); }
+
+/* Turns the scores of a tile into the same from words. */
+static void take_score_words(const hark_dense_tile *tile, const forward_state *state, hark_product *scores) {
+  const hark_dense_call *call = tile->call;
+  if (call->arithmetic == HARK_ADD_NUMBERS) return;
+  hark_word_pairs(scores->b, scores->b_row, tile->keys, call->head_dim, state->words.keys);
+  scores->arithmetic = call->arithmetic;
+  scores->a = state->words.queries;
+  scores->b = state->words.keys;
+  scores->b_row = hark_row_words(call->head_dim);
+  scores->end = (call->head_dim + 1) / 2;
+}
+
+/* The same for the sum over keys. pair_limits: room for the limits. */
+static void take_sum_words(const hark_dense_tile *tile, const forward_state *state, hark_product *sum, int *pair_limits) {
+  const hark_dense_call *call = tile->call;
+  if (call->arithmetic == HARK_ADD_NUMBERS) return;
+  hark_word_tile(state->logits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.weights);
+  hark_word_rows(sum->b, sum->b_step, tile->keys, call->value_dim, call->value_pad, state->words.values);
+  for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
+  if (sum->limits != NULL) sum->limits = pair_limits;
+  sum->arithmetic = call->arithmetic;
+  sum->a = state->words.weights;
+  sum->b = state->words.values;
+  sum->b_step = call->value_pad;
+  sum->end = (tile->keys + 1) / 2;
+}
 
 /* Raw logits of a tile, in vectors in which some lane sees a key. */
 static void tile_logits(const hark_dense_tile *tile, const hark_product *product) {
@@ -190,13 +241,15 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
                       .rows = call->value_dim,
                       .end = tile->keys,
                       .factor = state->factor};
-  const bool few = tile->queries <= HARK_FEW_QUERIES;
+  const bool few = tile->queries <= HARK_FEW_QUERIES && call->arithmetic == HARK_ADD_NUMBERS;
+  int pair_limits[HARK_TILE_VECTORS];
+  take_score_words(tile, state, &scores);
   if (!tile->general && !first && !few && !state->exact.any) {
     for (int m = 0; m < last; m++) {
       vf_store(state->top + m * HARK_LANES, vf_set(-INFINITY));
       vf_store(state->sum + m * HARK_LANES, vf_zero());
     }
-    scores_softmax(&scores, last);
+    scores_softmax(&scores, 0, last);
     bool grows = false;
     for (int m = 0; m < last; m++)
       grows = grows || vm_any(vf_less(vf_load(state->bound + m * HARK_LANES), vf_load(state->top + m * HARK_LANES)));
@@ -205,6 +258,7 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
         float *total = state->total + m * HARK_LANES;
         vf_store(total, vf_load(total) + vf_load(state->sum + m * HARK_LANES));
       }
+      take_sum_words(tile, state, &sum, pair_limits);
       combine(&sum, last);
       return;
     }
@@ -226,6 +280,7 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
       limits[m] = (int)hark_max(0, hark_min(tile->keys, tile->shift + (int64_t)(m + 1) * HARK_LANES));
     sum.limits = limits;
   }
+  if (!careful) take_sum_words(tile, state, &sum, pair_limits);
   if (careful)
     combine_seen(tile, &sum, state, bad, grew);
   else if (few)
@@ -327,6 +382,11 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   if (tile.queries <= HARK_FEW_QUERIES)
     hark_pack_rows(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
                    call->head_pad, (float)(call->scale * HARK_LOG2_E), state->rows);
+  if (call->arithmetic != HARK_ADD_NUMBERS) {
+    state->words = place_words(call, exact);
+    hark_word_rows(state->queries, HARK_TILE_QUERIES, call->head_dim, hark_dense_vectors(&tile) * HARK_LANES, HARK_TILE_QUERIES,
+                   state->words.queries);
+  }
   state->exact.any = state->any_far = false;
   if (call->rbf || call->adds) HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, exact, &state->exact);
   visit_keys(&tile, state);

@@ -11,13 +11,16 @@
  * sequence, and those of a logit with its products and not with its offset. Every lane's sum has one order, whatever the block: results do
  * not depend on how a tile is divided. Cost: one multiply-add per element; the blocks reach the processor's peak if A fits into the
  * second-level cache.
+ *
+ * Each product also exists for operands in bf16, with sums in f32: then A and B consist of words (bf16.h), k counts pairs, and a pair adds
+ * two products in the order of bf16_product.c. dense_words.h packs the words.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
 #define HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
 
 #include <stddef.h>
 
-#include "backend/cpu/simd.h"
+#include "backend/cpu/isa/bf16.h"
 
 #define HARK_TILE_QUERIES 64
 #define HARK_TILE_KEYS 64
@@ -47,6 +50,24 @@ typedef enum hark_product_finish {
   HARK_FINISH_SPREAD_PART /* one vector, of which `part` lanes exist in C */
 } hark_product_finish;
 
+/* How a product adds: f32 numbers; words by the processor's dot products, or by their emulation. */
+typedef enum hark_product_arithmetic { HARK_ADD_NUMBERS, HARK_ADD_DOTS, HARK_ADD_EMULATED } hark_product_arithmetic;
+
+HARK_SIMD vf hark_product_add(const hark_product_arithmetic arithmetic, vf a, vf b, vf sum) {
+  if (arithmetic == HARK_ADD_EMULATED) return bf16_dot_emulated(sum, vf_bits(a), vf_bits(b));
+#if defined(HARK_BF16_DOTS)
+  if (arithmetic == HARK_ADD_DOTS) return bf16_dot(sum, vf_bits(a), vf_bits(b));
+#endif
+  return vf_fma(a, b, sum);
+}
+
+HARK_SIMD vf hark_product_broadcast(const hark_product_arithmetic arithmetic, const float *b) {
+  uint32_t word;
+  if (arithmetic == HARK_ADD_NUMBERS) return vf_set(*b);
+  memcpy(&word, b, sizeof word);
+  return vf_from_bits(vu_set(word));
+}
+
 /* Rows that will be needed soon: each block of a product of scores prefetches as many of them as it has rows itself. */
 typedef struct hark_product_ahead {
   const float *rows; /* NULL: nothing */
@@ -57,6 +78,7 @@ typedef struct hark_product_ahead {
 #define HARK_AHEAD_STREAMS 3
 
 typedef struct hark_product {
+  hark_product_arithmetic arithmetic; /* the others but NUMBERS: a and b are words, k counts pairs */
   const float *a;
   ptrdiff_t a_step; /* from one k to the next */
   const float *b;
@@ -76,8 +98,8 @@ typedef struct hark_product {
 } hark_product;
 
 /* Rows j .. j + rows of C, vectors from lane offset `lane`. All of finish, vectors, rows are constants after inlining. */
-HARK_SIMD void hark_product_block(const hark_product_finish finish, const int vectors, const int rows, const hark_product *p, ptrdiff_t j,
-                                  ptrdiff_t lane) {
+HARK_SIMD void hark_product_block(const hark_product_arithmetic arithmetic, const hark_product_finish finish, const int vectors,
+                                  const int rows, const hark_product *p, ptrdiff_t j, ptrdiff_t lane) {
   vf c[HARK_BLOCK_ROWS_MOST][HARK_BLOCK_VECTORS];
   const bool scores = finish <= HARK_FINISH_TIMES_ADD;
   const bool combine = finish == HARK_FINISH_COMBINE || finish == HARK_FINISH_COMBINE_FACTOR;
@@ -101,9 +123,9 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
         for (int m = first; m < vectors; m++) av[m] = vf_load(a + k * a_step + m * HARK_LANES);
         HARK_UNROLL
         for (int r = 0; r < rows; r++) {
-          const vf bv = vf_set(b[r * b_row + k * b_step]);
+          const vf bv = hark_product_broadcast(arithmetic, b + r * b_row + k * b_step);
           HARK_UNROLL
-          for (int m = first; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
+          for (int m = first; m < vectors; m++) c[r][m] = hark_product_add(arithmetic, av[m], bv, c[r][m]);
         }
       }
     }
@@ -121,9 +143,9 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
       HARK_UNROLL
       for (int r = 0; r < rows; r++) {
         if (r % 4 == 0) HARK_OPAQUE(quad[r / 4]);
-        const vf bv = vf_set(quad[r / 4][r % 4 * b_row]);
+        const vf bv = hark_product_broadcast(arithmetic, quad[r / 4] + r % 4 * b_row);
         HARK_UNROLL
-        for (int m = 0; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
+        for (int m = 0; m < vectors; m++) c[r][m] = hark_product_add(arithmetic, av[m], bv, c[r][m]);
       }
       HARK_UNROLL
       for (int r = 0; r < rows; r += 4) quad[r / 4] += b_step;
@@ -212,31 +234,61 @@ HARK_SIMD void hark_product_look_ahead(const hark_product *p, int j, int rows) {
 }
 
 /* All rows of one panel of vectors. */
-HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int vectors, const hark_product *p, ptrdiff_t lane, bool first) {
+HARK_SIMD void hark_product_panel(const hark_product_arithmetic arithmetic, const hark_product_finish finish, const int vectors,
+                                  const hark_product *p, ptrdiff_t lane, bool first) {
   const int rows = HARK_BLOCK_ROWS(vectors);
   int j = 0;
   for (; j + rows <= p->rows; j += rows) {
     if (finish <= HARK_FINISH_TIMES_ADD && first) hark_product_look_ahead(p, j, rows);
-    hark_product_block(finish, vectors, rows, p, j, lane);
+    hark_product_block(arithmetic, finish, vectors, rows, p, j, lane);
   }
   if (rows > 8)
-    for (; j + 8 <= p->rows; j += 8) hark_product_block(finish, vectors, 8, p, j, lane);
+    for (; j + 8 <= p->rows; j += 8) hark_product_block(arithmetic, finish, vectors, 8, p, j, lane);
   if (rows > 4)
-    for (; j + 4 <= p->rows; j += 4) hark_product_block(finish, vectors, 4, p, j, lane);
-  for (; j + 2 <= p->rows; j += 2) hark_product_block(finish, vectors, 2, p, j, lane);
-  for (; j < p->rows; j++) hark_product_block(finish, vectors, 1, p, j, lane);
+    for (; j + 4 <= p->rows; j += 4) hark_product_block(arithmetic, finish, vectors, 4, p, j, lane);
+  for (; j + 2 <= p->rows; j += 2) hark_product_block(arithmetic, finish, vectors, 2, p, j, lane);
+  for (; j < p->rows; j++) hark_product_block(arithmetic, finish, vectors, 1, p, j, lane);
 }
 
 /* Vectors first .. last of the lanes. `finish` is a constant after inlining: wrap it in a separate function. */
-HARK_SIMD void hark_product_run(const hark_product_finish finish, const hark_product *p, int first, int last) {
+HARK_SIMD void hark_product_run_as(const hark_product_arithmetic arithmetic, const hark_product_finish finish, const hark_product *p,
+                                   int first, int last) {
   int at = first;
   for (; at + HARK_BLOCK_VECTORS <= last; at += HARK_BLOCK_VECTORS)
-    hark_product_panel(finish, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES, at == first);
+    hark_product_panel(arithmetic, finish, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES, at == first);
 #if HARK_BLOCK_VECTORS == 4
-  if (at + 3 == last) hark_product_panel(finish, 3, p, (ptrdiff_t)at * HARK_LANES, at == first);
-  if (at + 2 == last) hark_product_panel(finish, 2, p, (ptrdiff_t)at * HARK_LANES, at == first);
+  if (at + 3 == last) hark_product_panel(arithmetic, finish, 3, p, (ptrdiff_t)at * HARK_LANES, at == first);
+  if (at + 2 == last) hark_product_panel(arithmetic, finish, 2, p, (ptrdiff_t)at * HARK_LANES, at == first);
 #endif
-  if (at + 1 == last) hark_product_panel(finish, 1, p, (ptrdiff_t)at * HARK_LANES, at == first);
+  if (at + 1 == last) hark_product_panel(arithmetic, finish, 1, p, (ptrdiff_t)at * HARK_LANES, at == first);
 }
+
+HARK_SIMD void hark_product_run(const hark_product_finish finish, const hark_product *p, int first, int last) {
+  hark_product_run_as(HARK_ADD_NUMBERS, finish, p, first, last);
+}
+
+/* The same with the arithmetic of p->arithmetic. */
+#if defined(HARK_BF16_DOTS)
+#define HARK_PRODUCT_FUNCTION(name, finish)                                                                                                \
+  HARK_SIMD_NOINLINE void name##_numbers(const hark_product *p, int first, int last) { hark_product_run(finish, p, first, last); }         \
+  HARK_SIMD_NOINLINE void name##_dots(const hark_product *p, int first, int last) {                                                        \
+    hark_product_run_as(HARK_ADD_DOTS, finish, p, first, last);                                                                            \
+  }                                                                                                                                        \
+  HARK_SIMD_NOINLINE void name##_emulated(const hark_product *p, int first, int last) {                                                    \
+    hark_product_run_as(HARK_ADD_EMULATED, finish, p, first, last);                                                                        \
+  }                                                                                                                                        \
+  static void name(const hark_product *p, int first, int last) {                                                                           \
+    (p->arithmetic == HARK_ADD_NUMBERS ? name##_numbers : p->arithmetic == HARK_ADD_DOTS ? name##_dots : name##_emulated)(p, first, last); \
+  }
+#else
+#define HARK_PRODUCT_FUNCTION(name, finish)                                                                                                \
+  HARK_SIMD_NOINLINE void name##_numbers(const hark_product *p, int first, int last) { hark_product_run(finish, p, first, last); }         \
+  HARK_SIMD_NOINLINE void name##_emulated(const hark_product *p, int first, int last) {                                                    \
+    hark_product_run_as(HARK_ADD_EMULATED, finish, p, first, last);                                                                        \
+  }                                                                                                                                        \
+  static void name(const hark_product *p, int first, int last) {                                                                           \
+    (p->arithmetic == HARK_ADD_NUMBERS ? name##_numbers : name##_emulated)(p, first, last);                                                \
+  }
+#endif
 
 #endif

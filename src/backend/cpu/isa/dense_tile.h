@@ -69,6 +69,7 @@ struct hark_dense_call {
   bool general; /* logits need more than a product and its start: other terms or dropout */
   bool hides;   /* a term or dropout may hide single entries, other than by starts */
   bool rbf;
+  hark_product_arithmetic arithmetic; /* of the products of tiles */
   bool plain;                 /* logits are scale q.k alone for all queries and keys of a sequence, and every head has separate keys */
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */
@@ -103,6 +104,11 @@ struct hark_dense_tile {
 
 /* Keys are processed in groups of this size if causality hides a part of a tile. */
 #define HARK_KEY_GROUP 16
+
+/* Products of calls of this descriptor may be in bf16: then tiles have memory for words. Distances need more digits. */
+static inline bool hark_dense_has_words(const hark_attention_desc *desc) {
+  return desc->product_type == HARK_BF16 && desc->kernel == HARK_KERNEL_EXP && HARK_LANES > 1;
+}
 
 /* First vector of lanes that sees any key of the group of row `key`, or a later one. Vectors before it are neither computed nor read. */
 static inline int hark_dense_first_vector(const hark_dense_tile *tile, int key) {

@@ -65,16 +65,39 @@ static int64_t coarse_tokens(int64_t length, int64_t windowed) {
   return hark_max(whole, ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS);
 }
 
+/* What a tree has rows of on level 0 too: what is not read in the caller's memory, as hark_keys_in_place() and the like decide, for all
+ * calls of a descriptor. */
+typedef struct own_rows {
+  bool keys, values, queries, gradients; /* gradients: g */
+} own_rows;
+
+static own_rows own_rows_of(const hark_attention_desc *desc) {
+  const bool wide = (int64_t)hark_padded(desc->head_dim) == desc->head_dim;
+  const bool wide_values = (int64_t)hark_padded(desc->value_dim) == desc->value_dim;
+  return (own_rows){.keys = desc->has_mask || !wide,
+                    .values = desc->has_mask || !wide_values,
+                    .queries = desc->has_mask || !wide,
+                    .gradients = desc->has_mask || hark_has_terms(desc) || !wide_values};
+}
+
 /* Bytes of a tree over at most `length` rows. */
 static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, int workers, bool backward,
                               size_t *out) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
-  size_t token = 2 * d + dv + 3 + rbf; /* floats */
-  if (backward) token += 2 * d + 2 * dv + 2 + HARK_FINE_SUM_FLOATS;
+  const own_rows own = own_rows_of(desc);
+  size_t rows = own.keys * d + own.values * dv + own.queries * d, token = 3 + rbf; /* floats: of level 0 or not; of every level */
+  if (backward) {
+    rows += own.gradients * dv;
+    token += 2 * d + dv + 2 + HARK_FINE_SUM_FLOATS;
+  }
+  const size_t others = 2 * d + dv + (backward ? dv : 0) - rows; /* of coarse levels only */
   const int64_t windowed = windowed_from(desc, workers, backward);
-  HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed), out));
+  size_t coarse;
+  HARK_TRY(hark_size_multiply(context, token + rows, (size_t)kept_tokens(length, windowed), out));
+  HARK_TRY(hark_size_multiply(context, others, (size_t)coarse_tokens(length, windowed), &coarse));
+  HARK_TRY(hark_size_add(context, *out, coarse, out));
   if (rbf) {
     size_t lows;
     HARK_TRY(hark_size_multiply(context, 2 * d, (size_t)coarse_tokens(length, windowed), &lows));
@@ -102,8 +125,12 @@ static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, i
 /* True except for the backward with gradients of tables. */
 static bool may_spread(bool backward, bool tables) { return !backward || !tables; }
 
+/* From this length on there is one tree: several would need much memory, and all threads work well on one. */
+#define ONE_TREE_ROWS (((int64_t)1 << 18) + 1)
+
 /* Number of trees in use at the same time, at the descriptor's maxima. */
 static int64_t count_trees(const hark_attention_desc *desc, int workers, bool backward) {
+  if (desc->longest >= ONE_TREE_ROWS && may_spread(backward, hark_has_terms(desc))) return 1;
   const int64_t pairs = desc->max_sequences < workers ? hark_min(workers, desc->max_sequences * desc->key_heads) : workers;
   const bool spread = may_spread(backward, hark_has_terms(desc)) && spread_threads(desc, desc->longest, workers, backward) > pairs;
   return spread ? 1 : pairs;
@@ -214,10 +241,10 @@ static float *take(float **next, size_t count) {
 /* Levels 1 .. HARK_WINDOW_LEVELS of a windowed tree have no memory. */
 static bool is_kept(const hark_tree *tree, int level) { return !tree->windowed || level == 0 || level > HARK_WINDOW_LEVELS; }
 
-/* Rows of `width` of every level, one level after another. */
-static void take_rows(hark_tree *tree, float **next, size_t offset, int width) {
-  float *rows = take(next, (size_t)tree->call->tokens * (size_t)width);
-  for (int level = 0; level < tree->hierarchy.levels; level++) {
+/* Rows of `width` of every level, one level after another; of level 0 if it is `own`. */
+static void take_rows(hark_tree *tree, float **next, size_t offset, int width, bool own) {
+  float *rows = take(next, (size_t)(own ? tree->call->tokens : tree->call->coarse) * (size_t)width);
+  for (int level = own ? 0 : 1; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
     const hark_rows at = {rows, width};
     memcpy((char *)&tree->level[level] + offset, &at, sizeof at);
@@ -258,27 +285,30 @@ static void take_lows(hark_tree *tree, float **next) {
   }
 }
 
-/* True for a requested gradient whose rows are whole vectors. */
-static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
+/* True for a requested gradient whose rows are whole vectors. A gradient in the memory of its input is given when the head is done. */
+static bool written_in_place(const hark_tensor *gradient, const hark_tensor *input, int width, int pad) {
+  return gradient->type != HARK_NONE && width == pad && gradient->data != input->data;
+}
 
 static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {
   hark_tree tree = {.call = call, .sequence = &call->run->sequences[sequence], .key_head = key_head, .finite = true};
   float *next = call->trees + (size_t)slot * call->tree_floats;
   tree.hierarchy = hark_hierarchy_make(call->desc, tree.sequence->query_count);
   tree.windowed = tree.hierarchy.length >= call->windowed;
-  take_rows(&tree, &next, offsetof(hark_level, key), call->head_pad);
-  take_rows(&tree, &next, offsetof(hark_level, value), call->value_pad);
-  take_rows(&tree, &next, offsetof(hark_level, query), call->head_pad);
+  const own_rows own = own_rows_of(call->desc);
+  take_rows(&tree, &next, offsetof(hark_level, key), call->head_pad, own.keys);
+  take_rows(&tree, &next, offsetof(hark_level, value), call->value_pad, own.values);
+  take_rows(&tree, &next, offsetof(hark_level, query), call->head_pad, own.queries);
   take_numbers(&tree, &next, offsetof(hark_level, key_count));
   take_numbers(&tree, &next, offsetof(hark_level, query_count));
   take_numbers(&tree, &next, offsetof(hark_level, key_square));
   if (call->rbf) take_lows(&tree, &next);
   if (call->query_lows) take_numbers(&tree, &next, offsetof(hark_level, query_square));
   if (call->backward) {
-    take_rows(&tree, &next, offsetof(hark_level, g), call->value_pad);
-    take_rows(&tree, &next, offsetof(hark_level, dquery), call->head_pad);
-    take_rows(&tree, &next, offsetof(hark_level, dkey), call->head_pad);
-    take_rows(&tree, &next, offsetof(hark_level, dvalue), call->value_pad);
+    take_rows(&tree, &next, offsetof(hark_level, g), call->value_pad, own.gradients);
+    take_rows(&tree, &next, offsetof(hark_level, dquery), call->head_pad, true);
+    take_rows(&tree, &next, offsetof(hark_level, dkey), call->head_pad, true);
+    take_rows(&tree, &next, offsetof(hark_level, dvalue), call->value_pad, true);
     take_numbers(&tree, &next, offsetof(hark_level, least));
     take_numbers(&tree, &next, offsetof(hark_level, mean_gradient));
     take_fine_sums(&tree, &next);
@@ -299,9 +329,9 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   hark_level *rows = &tree.level[0];
   if (hark_keys_in_place(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
   if (hark_values_in_place(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
-  if (call->backward && written_in_place(&args->dkey, call->head_dim, call->head_pad))
+  if (call->backward && written_in_place(&args->dkey, &args->key, call->head_dim, call->head_pad))
     rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
-  if (call->backward && written_in_place(&args->dvalue, call->value_dim, call->value_pad))
+  if (call->backward && written_in_place(&args->dvalue, &args->value, call->value_dim, call->value_pad))
     rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
   return tree;
 }
@@ -338,7 +368,7 @@ static void give_rows(const hark_rows *from, int64_t begin, int64_t end, int wid
 static void give_queries(const hark_tree *tree, int64_t begin, int64_t end) {
   const hark_hierarchical_call *call = tree->call;
   const hark_tensor *dquery = &call->args->dquery;
-  if (dquery->type == HARK_NONE || call->head_dim == call->head_pad) return;
+  if (dquery->type == HARK_NONE || written_in_place(dquery, &call->args->query, call->head_dim, call->head_pad)) return;
   const hark_rows to = hark_rows_of(dquery, tree->sequence->item, tree->head, tree->sequence->query_row);
   give_rows(&tree->level[0].dquery, begin, end, call->head_dim, call->args->accumulate & HARK_ACCUMULATE_QUERY, &to);
 }
@@ -347,11 +377,11 @@ static void give_keys(const hark_tree *tree, int64_t begin, int64_t end) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->key_row;
-  if (args->dkey.type != HARK_NONE && call->head_dim != call->head_pad) {
+  if (args->dkey.type != HARK_NONE && !written_in_place(&args->dkey, &args->key, call->head_dim, call->head_pad)) {
     const hark_rows to = hark_rows_of(&args->dkey, item, tree->key_head, row);
     give_rows(&tree->level[0].dkey, begin, end, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY, &to);
   }
-  if (args->dvalue.type != HARK_NONE && call->value_dim != call->value_pad) {
+  if (args->dvalue.type != HARK_NONE && !written_in_place(&args->dvalue, &args->value, call->value_dim, call->value_pad)) {
     const hark_rows to = hark_rows_of(&args->dvalue, item, tree->key_head, row);
     give_rows(&tree->level[0].dvalue, begin, end, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE, &to);
   }
@@ -503,8 +533,9 @@ static void place_head(hark_tree *tree, const hark_level *own) {
     tree->level[level].query = (hark_rows){rows->query.data, rows->query.stride * ((int64_t)1 << level)};
   if (!call->backward) return;
   rows->g = hark_gradients_in_place(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
-  rows->dquery =
-      written_in_place(&args->dquery, call->head_dim, call->head_pad) ? hark_rows_of(&args->dquery, item, head, row) : own->dquery;
+  rows->dquery = written_in_place(&args->dquery, &args->query, call->head_dim, call->head_pad)
+                     ? hark_rows_of(&args->dquery, item, head, row)
+                     : own->dquery;
 }
 
 /* Memory for a (sequence, key head): a tree, a slot of the tables' gradients, a worker's tiles. */
@@ -588,9 +619,11 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical);
 const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical) = {
     .name = "hierarchical tiled",
+    .gradients_in_place = true,
     .supports = supports,
     .sizes = sizes,
     .forward = forward,
     .backward = backward,
+    .products = HARK_ISA(hark_hierarchical_products),
     .print = print,
 };

@@ -348,6 +348,10 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
 /* The window `index` with its tokens. */
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window);
 
+/* hark_attention_algorithm.products */
+void HARK_ISA(hark_hierarchical_products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products,
+                                          int64_t stride);
+
 /* Computes keys and values, or queries and the backward's data of their rows, from .. to of a level, from the level below. */
 void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to);
 void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to);

@@ -104,6 +104,38 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
   }
 }
 
+static float row_product(const float *a, const float *b, int width) {
+  vf sum = vf_zero();
+  int c = 0;
+  for (; c + HARK_LANES <= width; c += HARK_LANES) sum = vf_fma(vf_load(a + c), vf_load(b + c), sum);
+  if (c < width) sum = vf_fma(vf_load_part(a + c, width - c), vf_load_part(b + c, width - c), sum);
+  return vf_sum(sum);
+}
+
+/* Of rows of all heads, in pieces of PRODUCT_ROWS. */
+#define PRODUCT_ROWS 256
+typedef struct row_products {
+  const hark_tensor *dout, *out;
+  float *to;
+  int64_t stride;
+} row_products;
+
+static void products_task(void *data, int64_t piece, int worker) {
+  const row_products *p = data;
+  const int64_t rows = p->out->shape[2], first = piece * PRODUCT_ROWS, last = hark_min(first + PRODUCT_ROWS, rows);
+  (void)worker;
+  for (int64_t row = first; row < last; row++)
+    for (int64_t head = 0; head < p->out->shape[1]; head++)
+      p->to[head * p->stride + row] =
+          row_product(hark_rows_of(p->dout, 0, head, row).data, hark_rows_of(p->out, 0, head, row).data, (int)p->out->shape[3]);
+}
+
+void HARK_ISA(hark_hierarchical_products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products,
+                                          int64_t stride) {
+  row_products p = {.dout = dout, .out = out, .to = products, .stride = stride};
+  hark_parallel_for(context, hark_ceil_div(out->shape[2], PRODUCT_ROWS), products_task, &p);
+}
+
 /* The backward's data of level 0: dout, lse, and D = dout . out. */
 static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   const hark_hierarchical_call *call = tree->call;
@@ -111,18 +143,14 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   const hark_level *at = &tree->level[0];
   const int64_t item = tree->sequence->item, n = tree->sequence->query_row + row;
   const hark_rows dout = hark_rows_of(&args->dout, item, tree->head, n), out = hark_rows_of(&args->out, item, tree->head, n);
-  const float lse = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + n];
+  const int64_t number = (item * call->desc->heads + tree->head) * args->query.shape[2] + n;
+  const float lse = ((const float *)args->log_sum_exp.data)[number];
   real = real && lse != -INFINITY;
   if (!tree->is_far) at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
   if (!hark_gradients_in_place(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
-  vf sum = vf_zero();
-  int c = 0;
-  for (; c + HARK_LANES <= call->value_dim; c += HARK_LANES) sum = vf_fma(vf_load(dout.data + c), vf_load(out.data + c), sum);
-  if (c < call->value_dim)
-    sum = vf_fma(vf_load_part(dout.data + c, call->value_dim - c), vf_load_part(out.data + c, call->value_dim - c), sum);
-  at->mean_gradient[row] = vf_sum(sum);
+  at->mean_gradient[row] = call->run->products != NULL ? call->run->products[number] : row_product(dout.data, out.data, call->value_dim);
 }
 
 /* The factor of a row that sees some key: above 0 if the row's gradient is not finite, so that it is not lost. */

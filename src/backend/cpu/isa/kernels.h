@@ -8,6 +8,10 @@ void HARK_ISA(hark_cpu_product)(const hark_cpu_product *product, void *scratch);
 size_t HARK_ISA(hark_cpu_product_scratch_bytes)(void);
 extern const int HARK_ISA(hark_cpu_product_rows), HARK_ISA(hark_cpu_product_columns); /* of the register tile */
 void HARK_ISA(hark_cpu_few_rows)(const hark_cpu_product *product);
+void HARK_ISA(hark_cpu_bf16_product)(const hark_cpu_bf16_product *product, bool dots, void *scratch);
+size_t HARK_ISA(hark_cpu_bf16_product_scratch_bytes)(void);
+bool HARK_ISA(hark_cpu_has_bf16_dots)(void); /* in isas.c, compiled without this instruction set */
+double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count);
 
@@ -24,6 +28,7 @@ hark_kernel HARK_ISA(hark_cpu_cross_entropy_forward), HARK_ISA(hark_cpu_cross_en
 hark_kernel HARK_ISA(hark_cpu_rotary_forward), HARK_ISA(hark_cpu_rotary_backward);
 hark_kernel HARK_ISA(hark_cpu_sinusoidal_positions_forward), HARK_ISA(hark_cpu_sinusoidal_positions_backward);
 hark_kernel HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward);
+hark_kernel HARK_ISA(hark_cpu_round_bf16_forward);
 hark_kernel HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward);
 hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward), HARK_ISA(hark_cpu_kernel_ridge_decode_forward);
 hark_kernel HARK_ISA(hark_cpu_embedding_backward), HARK_ISA(hark_cpu_adamw_forward), HARK_ISA(hark_cpu_sum_squares_forward);

@@ -1,4 +1,5 @@
 /* measure.c - the peak speed of one thread: multiply-adds from registers, and reading memory. `hark bench machine` times them. */
+#include "backend/cpu/isa/bf16.h"
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
@@ -45,3 +46,27 @@ double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count) {
   for (int i = 0; i < STREAMS; i++) total += vf_sum(sum[i]);
   return total;
 }
+
+#if defined(HARK_BF16_DOTS)
+double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions) {
+  vf sum[SUMS];
+  HARK_UNROLL
+  for (int i = 0; i < SUMS; i++) sum[i] = vf_set(1.0f + 0.125f * (float)i);
+  const vu zero = vu_set(0x80008000u), one = vu_set(0x3F803F80u);
+  HARK_ROLLED
+  for (int64_t r = 0; r < repetitions; r++) {
+    HARK_UNROLL
+    for (int i = 0; i < SUMS; i++) sum[i] = bf16_dot(sum[i], zero, one);
+  }
+  vf total = vf_zero();
+  HARK_UNROLL
+  for (int i = 0; i < SUMS; i++) total = total + sum[i];
+  const double operations = 2 * OPERATIONS_A_LANE * SUMS * HARK_LANES * (double)repetitions;
+  return vf_sum(total) > 0 ? operations : 0;
+}
+#else
+double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions) {
+  (void)repetitions;
+  return 0;
+}
+#endif

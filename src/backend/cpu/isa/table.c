@@ -1,4 +1,5 @@
 /* table.c - collects the exports of one compilation of isa/. */
+#include "backend/cpu/bf16_products.h"
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/products.h"
 #include "backend/cpu/simd.h"
@@ -13,6 +14,8 @@ extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 static const hark_backend_kernel kernels[] = {
     {"linear", hark_cpu_linear_forward, hark_cpu_linear_backward},
     {"matmul", hark_cpu_matmul_forward, hark_cpu_matmul_backward},
+    {"linear_bf16", hark_cpu_linear_bf16_forward, hark_cpu_linear_bf16_backward},
+    {"round_bf16", HARK_ISA(hark_cpu_round_bf16_forward), NULL},
     {"layer_norm", HARK_ISA(hark_cpu_layer_norm_forward), HARK_ISA(hark_cpu_layer_norm_backward)},
     {"rms_norm", HARK_ISA(hark_cpu_rms_norm_forward), HARK_ISA(hark_cpu_rms_norm_backward)},
     {"gelu", HARK_ISA(hark_cpu_gelu_forward), HARK_ISA(hark_cpu_gelu_backward)},
@@ -48,6 +51,10 @@ const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .product_rows = &HARK_ISA(hark_cpu_product_rows),
     .product_columns = &HARK_ISA(hark_cpu_product_columns),
     .few_rows = HARK_ISA(hark_cpu_few_rows),
+    .bf16_product = HARK_ISA(hark_cpu_bf16_product),
+    .bf16_product_scratch_bytes = HARK_ISA(hark_cpu_bf16_product_scratch_bytes),
+    .has_bf16_dots = HARK_ISA(hark_cpu_has_bf16_dots),
+    .peak_bf16_operations = HARK_ISA(hark_cpu_peak_bf16_operations),
     .peak_operations = HARK_ISA(hark_cpu_peak_operations),
     .read_memory = HARK_ISA(hark_cpu_read_memory),
 };

@@ -1,0 +1,137 @@
+"""Structured attention with gradients, on processors.
+
+    import hark
+    out = hark.attention(query, key, value, structure="hierarchical", causal=True)
+
+``hark.attention`` computes on NumPy arrays; ``hark.attention_vjp`` returns its gradients too; ``hark.reference`` has both in float64 from
+the definition. ``hark.op(name)`` is every operator of the library. ``hark.load`` loads trained models, ``hark.runs`` reads metrics of runs,
+``hark.train`` trains. ``hark.torch`` and ``hark.jax`` have attention for PyTorch and JAX; they are imported only when asked for.
+"""
+
+from typing import Any, Optional
+
+from . import _arrays, _library, reference
+from ._models import load
+from ._operators import op
+from ._runs import runs
+from ._train import train
+from ._library import set_threads, threads
+
+__version__ = _library.version().decode()
+__all__ = ["attention", "attention_vjp", "load", "op", "reference", "runs", "set_threads", "threads", "train"]
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    structure: str = "dense",
+    causal: bool = False,
+    normalisation: str = "softmax",
+    kernel: str = "exp",
+    scale: Optional[float] = None,
+    sigma: Any = None,
+    ridge: Any = None,
+    ridge_power: float = 0.0,
+    bound: float = 0.0,
+    unit: bool = False,
+    window: Optional[int] = None,
+    hierarchy_block: int = 16,
+    partition: str = "neighbour",
+    coarse_query: str = "default",
+    interpolation: str = "constant",
+    key_lengths: Any = None,
+    segments: Any = None,
+    offsets: Any = None,
+    mask: Any = None,
+    query_mask: Any = None,
+    attention_bias: Any = None,
+    hierarchical_bias: Any = None,
+    log_kernel: Any = None,
+    forget: Any = None,
+    query_offset: Optional[int] = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    return_log_sum_exp: bool = False,
+    return_variance: bool = False,
+    normalization: Optional[str] = None,
+):
+    """Attention of queries on keys and values.
+
+    Arguments
+        query           [B, H, Lq, d], float32 or float64; float16 and bfloat16 are computed in float32 and returned as they came
+        key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
+        structure       "dense", "window" (needs window=W) or "hierarchical"
+        causal          a query sees no later key
+        normalisation   "softmax" or "cme" (kernel ridge regression; needs ridge); also spelled normalization
+        kernel          "exp", exp(scale q.k), or "rbf", exp(-|q - k|^2 / (2 sigma^2))
+        scale           factor of q.k; default 1 / sqrt(d)
+        sigma           width of rbf; cme also takes an array [H] or [1]
+        ridge, ridge_power, bound, unit
+                        cme: lambda, a number or an array [H] or [1]; or c of lambda = c L^p with ridge_power p; what q.k never exceeds;
+                        rows are divided by their lengths first
+        window          positions to each side of the query
+        hierarchy_block, partition, coarse_query, interpolation
+                        hierarchical: tokens of a block (16), "neighbour" or "sibling", "default", "mean", "first" or "exact",
+                        "constant" or "linear"
+        key_lengths     [B], whole numbers: keys at and after them are padding
+        segments        [B, L], whole numbers: every run of equal ids is a sequence; negative ids are padding
+        offsets         [sequences + 1] into packed rows [1, H, rows, d]; or a pair, those of the queries and of the keys
+        mask            bool or uint8, broadcastable to [B, H, Lq, Lk]; False masks the entry
+        query_mask      hierarchical: [B or 1, Lq]; False: the row is no query
+        attention_bias  added to the logits, broadcastable to [B, H, Lq, Lk]
+        hierarchical_bias  [H or 1, 4 hierarchy_block - 1], added to the logits of every level
+        log_kernel      [H or 1, T]: log G at distances 0 .. T - 1, added to the logits
+        forget          [B, H, Lk]: logits of forget gates; needs causal
+        query_offset    position of the first query among the keys; default: the last query meets the last key if causal, else 0
+        dropout, seed   probability, on the normalised weights, and the seed of the random numbers
+        return_log_sum_exp  softmax: also returns the logarithm of each row's sum, [B, H, Lq]
+        return_variance     cme: also returns the posterior variance, [B, H, Lq]
+
+    Returns the output [B, H, Lq, dv], or the pair of it and what was requested. No array is copied unless it has negative strides, is not
+    aligned, or its last dimension is not contiguous.
+
+    Raises ValueError (shapes, words, numbers, contradicting arguments), TypeError (types), MemoryError, and FloatingPointError where
+    ``cme`` meets numbers that are not finite. The message names the argument.
+    """
+    words = {
+        "structure": structure,
+        "causal": causal,
+        "normalisation": normalization or normalisation,
+        "kernel": kernel,
+        "scale": scale,
+        "sigma": sigma,
+        "ridge": ridge,
+        "ridge_power": ridge_power,
+        "bound": bound,
+        "unit": unit,
+        "window": window,
+        "hierarchy_block": hierarchy_block,
+        "partition": partition,
+        "coarse_query": coarse_query,
+        "interpolation": interpolation,
+        "key_lengths": key_lengths,
+        "segments": segments,
+        "offsets": offsets,
+        "mask": mask,
+        "query_mask": query_mask,
+        "attention_bias": attention_bias,
+        "hierarchical_bias": hierarchical_bias,
+        "log_kernel": log_kernel,
+        "forget": forget,
+        "query_offset": query_offset,
+        "dropout": dropout,
+        "seed": seed,
+    }
+    return _arrays.attention(query, key, value, words, return_log_sum_exp, return_variance)
+
+
+def attention_vjp(query, key, value, *, return_log_sum_exp=False, return_variance=False, **words):
+    """The result of ``hark.attention`` with the same arguments, and a function of its gradient.
+
+    Returns (result, vjp). ``vjp(dout)``, dout [B, H, Lq, dv] being the gradient of the output, returns a dict with the gradient of every
+    floating-point array by its name: query, key, value, and those given of attention_bias, log_kernel, forget, hierarchical_bias, ridge and
+    sigma. Each has the shape of its array. The log-sum-exp and the variance have no gradient.
+    """
+    return _arrays.attention_vjp(query, key, value, words, return_log_sum_exp, return_variance)

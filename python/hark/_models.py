@@ -1,0 +1,386 @@
+"""Trained models: loading, text and tokens, generation, predictions, weights. Made by hark.load()."""
+
+import ctypes
+import json
+import mmap
+import os
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Dict, Iterator, List, Optional, Sequence, Union
+
+import numpy
+
+from . import _library as lib
+
+
+def _struct(name, *fields):
+    """A struct that begins with struct_size, set."""
+    kind = type(name, (ctypes.Structure,), {"_fields_": [("struct_size", c_size_t), *fields]})
+    return lambda **values: kind(struct_size=ctypes.sizeof(kind), **values)
+
+
+_LoadOptions = _struct(
+    "LoadOptions",
+    ("checkpoint", c_char_p),
+    ("skip_verification", c_bool),
+    ("description", c_char_p),
+    ("description_bytes", c_size_t),
+    ("vocabulary", c_char_p),
+    ("vocabulary_bytes", c_size_t),
+)
+_Info = _struct(
+    "Info",
+    ("type", c_char_p),
+    ("tokenizer", c_char_p),
+    ("vocabulary", c_int64),
+    ("reserved", c_int64),
+    ("context", c_int64),
+    ("layers", c_int64),
+    ("heads", c_int64),
+    ("key_heads", c_int64),
+    ("width", c_int64),
+    ("parameters", c_int64),
+    ("bytes", c_size_t),
+    ("fingerprint", c_uint64),
+    ("architecture", c_char_p),
+    ("begin", c_int64),
+)
+_DecodingOptions = _struct(
+    "DecodingOptions",
+    ("capacity", c_int64),
+    ("cancel", c_void_p),
+    ("cancel_user", c_void_p),
+    ("memory", c_void_p),
+    ("memory_bytes", c_size_t),
+)
+_Sampling = _struct("Sampling", ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double), ("seed", c_uint64))
+_Shape = _struct(
+    "Shape",
+    ("outputs", c_int64),
+    ("of_tokens", c_bool),
+    ("parts", c_int64),
+    ("longest", c_int64),
+    ("features", c_int64),
+    ("selected", c_int64),
+)
+_PredictorOptions = _struct(
+    "PredictorOptions",
+    ("examples", c_int64),
+    ("tokens", c_int64),
+    ("select", c_void_p),
+    ("select_user", c_void_p),
+    ("gives_chunks", c_bool),
+)
+_Input = _struct(
+    "Input",
+    ("examples", c_int64),
+    ("offsets", c_void_p),
+    ("tokens", c_void_p),
+    ("vectors", c_void_p),
+    ("chunks", c_void_p),
+    ("chunk_count", c_int64),
+)
+
+_load = lib._declare("hark_model_load", c_int, c_void_p, c_char_p, c_void_p, POINTER(c_void_p))
+_destroy = lib._declare("hark_model_destroy", None, c_void_p, POINTER(c_void_p))
+_describe = lib._declare("hark_model_describe", c_int, c_void_p, c_void_p)
+_encode = lib._declare("hark_model_encode", c_int, c_void_p, c_void_p, c_char_p, c_size_t, c_bool, c_void_p, POINTER(c_size_t))
+_token_text = lib._declare("hark_model_token_text", c_void_p, c_void_p, c_int32, POINTER(c_size_t))
+_class_name = lib._declare("hark_model_class_name", c_char_p, c_void_p, c_int64)
+_decoding_create = lib._declare("hark_decoding_create", c_int, c_void_p, c_void_p, c_void_p, POINTER(c_void_p))
+_decoding_destroy = lib._declare("hark_decoding_destroy", None, POINTER(c_void_p))
+_prefill = lib._declare("hark_decoding_prefill", c_int, c_void_p, c_void_p, c_int64)
+_choose = lib._declare("hark_decoding_choose", c_int, c_void_p, c_void_p, c_uint64, POINTER(c_int32))
+_truncate = lib._declare("hark_decoding_truncate", c_int, c_void_p, c_int64)
+_length = lib._declare("hark_decoding_length", c_int64, c_void_p)
+_predictor_shape = lib._declare("hark_predictor_shape", c_int, c_void_p, c_void_p)
+_predictor_create = lib._declare("hark_predictor_create", c_int, c_void_p, c_void_p, c_void_p, POINTER(c_void_p))
+_predictor_destroy = lib._declare("hark_predictor_destroy", None, POINTER(c_void_p))
+_predictor_run = lib._declare("hark_predictor_run", c_int, c_void_p, c_void_p, c_void_p, c_size_t)
+
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+def read_safetensors(path):
+    """(metadata, {name: array}) of a safetensors file; the arrays are in the mapped file and read-only. BF16 is converted to float32."""
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    size = int.from_bytes(content[:8], "little")
+    try:
+        header = json.loads(content[8 : 8 + size])
+    except ValueError as error:
+        raise ValueError(f"load: {path} is not a safetensors file: {error}") from None
+    metadata, tensors = header.pop("__metadata__", {}), {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        array = numpy.frombuffer(content, "u1", last - first, 8 + size + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        tensors[name] = (array.astype("u4") << 16).view("f4") if entry["dtype"] == "BF16" else array
+    return metadata, tensors
+
+
+def _file_of(path: str, checkpoint: Optional[str]) -> str:
+    """The safetensors file that hark_model_load reads."""
+    if os.path.isfile(path):
+        return path
+    if os.path.isfile(os.path.join(path, "model.safetensors")):
+        return os.path.join(path, "model.safetensors")
+    names = [checkpoint] if checkpoint else ["best", "last"]
+    for name in names:
+        pointer = os.path.join(path, name)
+        if os.path.isfile(pointer):
+            with open(pointer) as file:
+                name = file.read().strip()
+        found = os.path.join(path, "checkpoints", name, "model.safetensors")
+        if os.path.isfile(found):
+            return found
+    raise FileNotFoundError(f"load: there is no checkpoint {' or '.join(names)} in {path}")
+
+
+class Tokenizer:
+    """Text and tokens of a model. ``kind``: "characters", "bytes" or "subwords"; None where the model has no vocabulary of text."""
+
+    def __init__(self, model: "Model"):
+        self._model = model
+        self.kind: Optional[str] = model.info["tokenizer"]
+
+    def encode(self, text: str, map_unknown: bool = False) -> numpy.ndarray:
+        """Tokens, int32. A character that is not in the vocabulary is the token "unknown" with map_unknown, else ValueError names it."""
+        if not isinstance(text, str):
+            raise TypeError(f"encode: the text is {type(text).__name__}, expected str")
+        data, count, context = text.encode(), c_size_t(), lib.context()
+        tokens = numpy.empty(max(len(data), 1), "i4")
+        context.check(_encode(context.handle, self._model._handle, data, len(data), map_unknown, tokens.ctypes.data, byref(count)))
+        return tokens[: count.value].copy()
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes of one token's text; a part of a character where tokens are bytes."""
+        count = c_size_t()
+        address = _token_text(self._model._handle, int(token), byref(count))
+        return ctypes.string_at(address, count.value) if count.value else b""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; bytes that are no character are U+FFFD."""
+        return b"".join(self.bytes_of(token) for token in tokens).decode(errors="replace")
+
+
+class _Decoding:
+    """The state of one text. A context manager."""
+
+    def __init__(self, model: "Model", capacity: int):
+        self.context, self.handle, self.capacity = lib.context(), c_void_p(), capacity or model.info["context"]
+        options = _DecodingOptions(capacity=capacity)
+        self.context.check(_decoding_create(self.context.handle, model._handle, byref(options), byref(self.handle)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        _decoding_destroy(byref(self.handle))
+
+    def feed(self, history, seen: int) -> int:
+        """Reads what was not read yet, as hark generate does: a full decoding begins again with the last half of its capacity."""
+        if len(history) - seen > self.capacity - _length(self.handle):
+            self.context.check(_truncate(self.handle, 0))
+            seen = max(0, len(history) - max(1, self.capacity // 2))
+        tokens = numpy.array(history[seen:], "i4")
+        self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
+        return len(history)
+
+    def choose(self, sampling, index: int) -> int:
+        token = c_int32()
+        self.context.check(_choose(self.handle, byref(sampling), index, byref(token)))
+        return token.value
+
+
+class Model:
+    """A trained model. ``info``: what it is, a dict; ``description``: its keys under ``model`` in docs/configuration.md; ``tokenizer``."""
+
+    def __init__(self, path: Union[str, os.PathLike], checkpoint: Optional[str] = None):
+        path = os.fspath(path)
+        self._handle, self._context = c_void_p(), lib.context()
+        options = _LoadOptions(checkpoint=checkpoint.encode() if checkpoint else None)
+        self._context.check(_load(self._context.handle, os.fsencode(path), byref(options), byref(self._handle)))
+        self.file = _file_of(path, checkpoint)
+        info = _Info()
+        self._context.check(_describe(self._handle, byref(info)))
+        self.info: Dict[str, object] = {
+            name: x.decode() if isinstance(x, bytes) else x
+            for name, x in [(n, getattr(info, n)) for n, *_ in info._fields_ if n != "struct_size"]
+        }
+        self.tokenizer = Tokenizer(self)
+        self._file_contents = None
+
+    def __del__(self):
+        if getattr(self, "_handle", None) and self._context.handle and self._context.process == os.getpid():
+            _destroy(self._context.handle, byref(self._handle))
+
+    def __repr__(self):
+        info = self.info
+        return f"<hark model: {info['architecture']}, {info['layers']} layers, width {info['width']}, {info['parameters']} parameters>"
+
+    def _contents(self):
+        if self._file_contents is None:
+            self._file_contents = read_safetensors(self.file)
+        return self._file_contents
+
+    @property
+    def weights(self) -> Dict[str, numpy.ndarray]:
+        """The weights by their names in docs/formats.md, as read-only arrays in the mapped file."""
+        return self._contents()[1]
+
+    @property
+    def description(self) -> Dict[str, object]:
+        """The model's description with dotted keys: {"layers": 4, "attention.structure": "dense", ...}."""
+        return flatten(json.loads(self._contents()[0].get("model", "{}")).get("model", {}))
+
+    @property
+    def classes(self) -> List[str]:
+        """Names of the classes of a model that was trained on labelled examples."""
+        names: List[str] = []
+        while (name := _class_name(self._handle, len(names))) is not None:
+            names.append(name.decode())
+        return names
+
+    def _tokens(self, text_or_tokens) -> numpy.ndarray:
+        if isinstance(text_or_tokens, str):
+            return self.tokenizer.encode(text_or_tokens)
+        tokens = numpy.asarray(text_or_tokens)
+        if tokens.dtype.kind not in "iu" or tokens.ndim != 1:
+            raise TypeError(f"tokens are {tokens.dtype} {list(tokens.shape)}, expected a text or one dimension of whole numbers")
+        return tokens.astype("i4")
+
+    def logits(self, tokens: Union[str, Sequence[int]]) -> numpy.ndarray:
+        """Logits after every token, [tokens, vocabulary], float32. tokens: numbers or a text, at most the model's context."""
+        return self._rows([self._tokens(tokens)], all_rows=True)
+
+    def generate(
+        self,
+        prompt: Union[str, Sequence[int]] = "",
+        *,
+        max_new_tokens: int = 500,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        context: int = 0,
+    ) -> Iterator[str]:
+        """Continues a text, and yields it piece by piece as hark generate writes it: the same tokens for the same arguments.
+
+        A piece is the text of whole characters. Each time the context is full it is cut to its last half. Stop by leaving the loop.
+        """
+        pieces = _Pieces()
+        for token in self.generate_tokens(
+            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, context=context
+        ):
+            text = pieces.add(self.tokenizer.bytes_of(token))
+            if text:
+                yield text
+        if rest := pieces.end():
+            yield rest
+
+    def generate_tokens(self, prompt="", *, max_new_tokens=500, temperature=0.8, top_k=0, top_p=1.0, seed=1, context=0) -> Iterator[int]:
+        """As generate, the numbers of the tokens."""
+        sampling = _Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        with _Decoding(self, context) as decoding:
+            history, seen = list(self._beginning(prompt)), 0
+            for index in range(max_new_tokens):
+                seen = decoding.feed(history, seen)
+                token = decoding.choose(sampling, index)
+                yield token
+                history.append(token)
+                if self.info["begin"] and self.tokenizer.bytes_of(token) == b"\n":
+                    break
+
+    def _beginning(self, prompt) -> numpy.ndarray:
+        """The tokens that are read first: of the prompt, or those of the beginning of a line."""
+        begin = self.info["begin"]
+        if not len(prompt):
+            tokens = numpy.empty(0, "i4") if begin else self.tokenizer.encode("\n", map_unknown=True)
+        else:
+            tokens = self._tokens(prompt)
+        return numpy.concatenate([numpy.array([begin], "i4"), tokens]) if begin else tokens
+
+    def predict(self, texts) -> numpy.ndarray:
+        """Predictions for several examples, float32: logits of classes or predicted numbers [examples, outputs]; for models with a row for
+        every token a list of [tokens, outputs]. An example is a text, an array of tokens, a pair of them for models of pairs, or real
+        vectors [rows, features]."""
+        if isinstance(texts, str):
+            raise TypeError("predict: texts is str, expected a list of examples")
+        shape = self._prediction_shape()
+        sequences = [part for example in texts for part in (example if shape.parts == 2 else (example,))]
+        if shape.features:
+            return self._rows([numpy.ascontiguousarray(x, "f4").reshape(-1, shape.features) for x in sequences])
+        return self._rows([self._tokens(x) for x in sequences])
+
+    def _prediction_shape(self):
+        shape = _Shape()
+        lib.context().check(_predictor_shape(self._handle, byref(shape)))
+        return shape
+
+    def _rows(self, sequences, all_rows=False):
+        shape, context = self._prediction_shape(), lib.context()
+        examples = len(sequences) // shape.parts
+        offsets = numpy.concatenate([[0], numpy.cumsum([len(x) for x in sequences])]).astype("i8")
+        data = numpy.ascontiguousarray(numpy.concatenate(sequences)) if sequences else numpy.empty(0, "i4")
+        handle = c_void_p()
+        options = _PredictorOptions(examples=max(examples, 1), tokens=max(int(offsets[-1]), 1))
+        context.check(_predictor_create(context.handle, self._handle, byref(options), byref(handle)))
+        try:
+            numbers = numpy.empty((int(offsets[-1]) if shape.of_tokens else examples, shape.outputs), "f4")
+            given = _Input(examples=examples, offsets=offsets.ctypes.data, **{"vectors" if shape.features else "tokens": data.ctypes.data})
+            context.check(_predictor_run(handle, byref(given), numbers.ctypes.data, numbers.size))
+        finally:
+            _predictor_destroy(byref(handle))
+        if shape.of_tokens and not all_rows:
+            return [numbers[first:last] for first, last in zip(offsets[:-1], offsets[1:])]
+        return numbers
+
+    def to_torch(self):
+        """The model as a torch.nn.Module with the same weights (decoders and encoders): ``module(tokens)`` gives the logits."""
+        from .torch import _model
+
+        return _model.convert(self)
+
+
+class _Pieces:
+    """Bytes to texts of whole characters."""
+
+    def __init__(self):
+        import codecs
+
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, data: bytes) -> str:
+        return self._decoder.decode(data)
+
+    def end(self) -> str:
+        return self._decoder.decode(b"", True)
+
+
+def flatten(tree, prefix="") -> Dict[str, object]:
+    """Nested sections as dotted keys."""
+    result: Dict[str, object] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            result.update(flatten(value, f"{prefix}{name}."))
+        else:
+            result[prefix + name] = value
+    return result
+
+
+def load(path: Union[str, os.PathLike], checkpoint: Optional[str] = None) -> Model:
+    """Loads a trained model: a run's folder, a checkpoint's folder or a safetensors file of hark export.
+
+    checkpoint: of a run, "best", "last" or "step-N"; default: best, or last. Raises FileNotFoundError, ValueError (damaged, not a model).
+    """
+    return Model(path, checkpoint)

@@ -1,0 +1,96 @@
+"""hark.attention for JAX, with gradients in reverse mode; imported only when asked for: ``import hark.jax``.
+
+    out = hark.jax.attention(query, key, value, structure="hierarchical", causal=True)
+
+Works inside jit, grad, vmap, scan and checkpoint, on the CPU, through XLA's foreign functions and in XLA's threads.
+"""
+
+from ._attention import call as _call
+
+__all__ = ["attention"]
+
+
+def attention(
+    query,
+    key,
+    value,
+    *,
+    structure="dense",
+    causal=False,
+    normalisation="softmax",
+    kernel="exp",
+    scale=None,
+    sigma=None,
+    ridge=None,
+    ridge_power=0.0,
+    bound=0.0,
+    unit=False,
+    window=None,
+    hierarchy_block=16,
+    partition="neighbour",
+    coarse_query="default",
+    interpolation="constant",
+    key_lengths=None,
+    segments=None,
+    offsets=None,
+    mask=None,
+    query_mask=None,
+    attention_bias=None,
+    hierarchical_bias=None,
+    log_kernel=None,
+    forget=None,
+    query_offset=None,
+    dropout=0.0,
+    seed=0,
+    return_log_sum_exp=False,
+    return_variance=False,
+    normalization=None,
+):
+    """Attention of queries on keys and values, with gradients. Arguments as of hark.attention, as arrays:
+
+        query           [B, H, Lq, d], float32, or float64 where it is enabled; float16 and bfloat16 are computed in float32 and returned as
+                        they came
+        key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
+        seed            a whole number, or an array of one, which may change without tracing again
+
+    Words and numbers are static. Gradients (grad, vjp): query, key, value, attention_bias, hierarchical_bias, log_kernel, forget, and ridge
+    and sigma where they are arrays. The log-sum-exp and the variance have none; neither do gradients (no second derivatives, no forward
+    mode).
+
+    Returns the output [B, H, Lq, dv], or the pair of it and what was requested, [B, H, Lq].
+
+    Raises ValueError and TypeError while the call is traced; the message names the argument. Values that are refused when the program runs
+    (key_lengths beyond the keys, a ridge that is not positive) raise JAX's own error with hark's message.
+    """
+    words = {
+        "structure": structure,
+        "causal": causal,
+        "normalisation": normalization or normalisation,
+        "kernel": kernel,
+        "scale": scale,
+        "ridge_power": ridge_power,
+        "bound": bound,
+        "unit": unit,
+        "window": window,
+        "hierarchy_block": hierarchy_block,
+        "partition": partition,
+        "coarse_query": coarse_query,
+        "interpolation": interpolation,
+        "query_offset": query_offset,
+        "dropout": dropout,
+    }
+    tensors = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "mask": mask,
+        "attention_bias": attention_bias,
+        "log_kernel": log_kernel,
+        "forget": forget,
+        "hierarchical_bias": hierarchical_bias,
+        "query_mask": query_mask,
+    }
+    for name, x in (("ridge", ridge), ("sigma", sigma)):
+        (words if x is None or isinstance(x, (int, float)) else tensors)[name] = x
+    hosts = {"key_lengths": key_lengths, "segments": segments, "offsets": offsets}
+    return _call(words, tensors, hosts, seed, return_log_sum_exp, return_variance)

@@ -1,0 +1,215 @@
+"""hark.attention and its gradients: the bits of hark attend, the definition in float64, and wrong arguments."""
+
+import numpy
+import pytest
+from _files import attend
+
+import hark
+
+B, H, HKV, L, D, DV = 2, 4, 2, 40, 6, 5
+
+
+def tensors(dtype="f4", queries=L, keys=L, seed=1):
+    random = numpy.random.default_rng(seed)
+    shapes = {"q": (B, H, queries, D), "k": (B, HKV, keys, D), "v": (B, HKV, keys, DV), "dout": (B, H, queries, DV)}
+    return {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def extra(name, dtype="f4"):
+    random = numpy.random.default_rng(7)
+    return {
+        "attention_bias": random.standard_normal((1, H, L, L)).astype(dtype),
+        "mask": (random.random((B, 1, L, L)) < 0.8).astype("u1"),
+        "log_kernel": -numpy.abs(random.standard_normal((H, 64))).astype(dtype),
+        "forget": random.standard_normal((B, H, L)).astype(dtype) + 2,
+        "key_lengths": numpy.array([L, L - 7]),
+        "segments": numpy.repeat([[0, 1, 2, -1]], L // 4, 1).reshape(1, L).repeat(B, 0),
+        "hierarchical_bias": random.standard_normal((1, 31)).astype(dtype),
+    }[name]
+
+
+# Arguments of hark.attention, options of hark attend, names of more tensors.
+CASES = {
+    "dense": ({}, [], []),
+    "causal": ({"causal": True}, ["--causal"], []),
+    "scale": ({"scale": 0.25}, ["--scale", "0.25"], []),
+    "window": ({"structure": "window", "window": 5}, ["--structure", "window", "--window", "5"], []),
+    "hierarchical": ({"structure": "hierarchical", "hierarchy_block": 8}, ["--structure", "hierarchical", "--hierarchy-block", "8"], []),
+    "sibling": (
+        {"structure": "hierarchical", "partition": "sibling", "causal": True},
+        ["--structure", "hierarchical", "--partition", "sibling", "--causal"],
+        [],
+    ),
+    "exact": (
+        {"structure": "hierarchical", "hierarchy_block": 4, "coarse_query": "exact"},
+        ["--structure", "hierarchical", "--hierarchy-block", "4", "--coarse-query", "exact"],
+        [],
+    ),
+    "levels": (
+        {"structure": "hierarchical", "hierarchy_block": 8, "causal": True},
+        ["--structure", "hierarchical", "--hierarchy-block", "8", "--causal"],
+        ["hierarchical_bias", "log_kernel"],
+    ),
+    "rbf": ({"kernel": "rbf", "sigma": 1.5}, ["--kernel", "rbf", "--sigma", "1.5"], []),
+    "bias": ({}, [], ["attention_bias", "mask"]),
+    "kernel": ({"causal": True}, ["--causal"], ["log_kernel", "forget"]),
+    "lengths": ({}, [], ["key_lengths"]),
+    "segments": ({"causal": True}, ["--causal"], ["segments"]),
+    "dropout": ({"dropout": 0.3, "seed": 5}, ["--dropout", "0.3", "--seed", "5"], []),
+}
+OF_FILE = {"query": "dq", "key": "dk", "value": "dv"}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("case", CASES)
+def test_bits_of_hark_attend(case, dtype, tmp_path):
+    words, options, names = CASES[case]
+    given = tensors(dtype)
+    more = {name: extra(name, dtype) for name in names}
+    expected = attend(tmp_path, {**given, **more}, *options)
+    (out, rows), vjp = hark.attention_vjp(given["q"], given["k"], given["v"], return_log_sum_exp=True, **words, **more)
+    assert numpy.array_equal(out, expected["out"])
+    assert numpy.array_equal(rows, expected["log_sum_exp"])
+    gradients = vjp(given["dout"])
+    assert set(gradients) == {"query", "key", "value"} | (set(names) - {"mask", "key_lengths", "segments"})
+    for name, gradient in gradients.items():
+        assert numpy.array_equal(gradient, expected[OF_FILE.get(name, "d" + name)]), name
+    assert numpy.array_equal(hark.attention(given["q"], given["k"], given["v"], **words, **more), expected["out"])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_bits_of_hark_attend_with_kernel_ridge(dtype, tmp_path):
+    given = tensors(dtype)
+    options = ["--normalisation", "cme", "--kernel", "rbf", "--sigma", "1.5", "--ridge", "0.5"]
+    expected = attend(tmp_path, given, *options)
+    ridge, sigma = numpy.array([0.5], dtype), numpy.array([1.5], dtype)
+    (out, variance), vjp = hark.attention_vjp(
+        given["q"], given["k"], given["v"], normalization="cme", kernel="rbf", sigma=sigma, ridge=ridge, return_variance=True
+    )
+    assert numpy.array_equal(out, expected["out"])
+    assert numpy.array_equal(variance, expected["variance"])
+    for name, gradient in vjp(given["dout"]).items():
+        assert numpy.array_equal(gradient, expected[OF_FILE.get(name, "d" + name)]), name
+
+
+def test_gradient_of_sigma(tmp_path):
+    given = tensors("f8")
+    expected = attend(tmp_path, given, "--kernel", "rbf", "--sigma", "1.5")
+    _, vjp = hark.attention_vjp(given["q"], given["k"], given["v"], kernel="rbf", sigma=numpy.array([1.5]))
+    # The sums of the two have other orders.
+    numpy.testing.assert_allclose(vjp(given["dout"])["sigma"], expected["dsigma"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reference(case):
+    words, _, names = CASES[case]
+    given = tensors("f8")
+    more = {name: extra(name, "f8") for name in names}
+    out, vjp = hark.attention_vjp(given["q"], given["k"], given["v"], **words, **more)
+    expected, reference = hark.reference.attention_vjp(given["q"], given["k"], given["v"], **words, **more)
+    numpy.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-12)
+    for name, gradient in reference(given["dout"]).items():
+        numpy.testing.assert_allclose(vjp(given["dout"])[name], gradient, rtol=1e-10, atol=1e-11, err_msg=name)
+
+
+def test_definition():
+    given = tensors("f8", keys=23)
+    q, k, v = given["q"], *(numpy.repeat(given[name], H // HKV, 1) for name in "kv")
+    weights = numpy.exp(numpy.einsum("bhnd,bhid->bhni", q, k) / numpy.sqrt(D))
+    expected = weights @ v / weights.sum(-1, keepdims=True)
+    numpy.testing.assert_allclose(hark.reference.attention(q, given["k"], given["v"]), expected, rtol=1e-12)
+
+
+def test_strides_need_no_copy():
+    given = tensors()
+    expected = hark.attention(given["q"], given["k"], given["v"], causal=True)
+    rows = {name: numpy.ascontiguousarray(given[name].transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3) for name in "qkv"}
+    assert numpy.array_equal(hark.attention(rows["q"], rows["k"], rows["v"], causal=True), expected)
+    reversed_rows = given["k"][:, :, ::-1]  # negative strides are copied
+    again = numpy.ascontiguousarray(reversed_rows)
+    assert numpy.array_equal(hark.attention(given["q"], reversed_rows, given["v"]), hark.attention(given["q"], again, given["v"]))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_halves(name):
+    dtype = numpy.dtype(name) if name == "float16" else numpy.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    q, k, v = (tensors()[x].astype(dtype) for x in "qkv")
+    out = hark.attention(q, k, v)
+    assert out.dtype == dtype
+    assert numpy.array_equal(out, hark.attention(*(x.astype("f4") for x in (q, k, v))).astype(dtype))
+
+
+def test_packed_batches():
+    given = tensors(seed=3)
+    one = {name: given[name][:1] for name in "qkv"}
+    packed = hark.attention(one["q"], one["k"], one["v"], causal=True, offsets=[0, 13, L])
+    for first, last in ((0, 13), (13, L)):
+        alone = hark.attention(*(one[name][:, :, first:last] for name in "qkv"), causal=True)
+        numpy.testing.assert_allclose(packed[:, :, first:last], alone, rtol=2e-6, atol=2e-6)
+
+
+WRONG = [
+    ({"structure": "sparse"}, ValueError, "structure"),
+    ({"structure": 3}, TypeError, "structure"),
+    ({"window": 3}, ValueError, "window"),
+    ({"structure": "window"}, ValueError, "window"),
+    ({"kernel": "rbf"}, ValueError, "sigma"),
+    ({"sigma": 1.0}, ValueError, "sigma"),
+    ({"partition": "sibling"}, ValueError, "partition"),
+    ({"scale": "x"}, TypeError, "scale"),
+    ({"colour": 1}, TypeError, "colour"),
+    ({"normalisation": "cme"}, ValueError, "ridge"),
+    ({"mask": numpy.ones((L, L))}, TypeError, "mask"),
+    ({"mask": numpy.ones((L + 1, L), bool)}, ValueError, "mask"),
+    ({"attention_bias": numpy.ones((L, L))}, TypeError, "attention_bias"),
+    ({"key_lengths": [1.5, 2]}, TypeError, "key_lengths"),
+    ({"key_lengths": [1]}, ValueError, "key_lengths"),
+    ({"key_lengths": [1, L + 1]}, ValueError, "key_lengths"),
+    ({"dropout": 1.0}, ValueError, "dropout"),
+    ({"seed": -1}, ValueError, "seed"),
+    ({"forget": numpy.ones((B, H, L), "f4")}, ValueError, "forget"),
+    ({"return_variance": True}, ValueError, "return_variance"),
+]
+
+
+@pytest.mark.parametrize("words, kind, name", WRONG, ids=[str(i) for i in range(len(WRONG))])
+def test_wrong_arguments_are_named(words, kind, name):
+    given = tensors()
+    with pytest.raises(kind, match=name):
+        hark.attention(given["q"], given["k"], given["v"], **words)
+
+
+def test_wrong_tensors_are_named():
+    given = tensors()
+    with pytest.raises(ValueError, match="key"):
+        hark.attention(given["q"], given["k"][0], given["v"])
+    with pytest.raises(ValueError, match="value"):
+        hark.attention(given["q"], given["k"], given["v"][:, :, 1:])
+    with pytest.raises(TypeError, match="key"):
+        hark.attention(given["q"], given["k"].astype("f8"), given["v"])
+    with pytest.raises(TypeError, match="query"):
+        hark.attention(given["q"].astype("i4"), given["k"], given["v"])
+    with pytest.raises(TypeError, match="complex"):
+        hark.attention(given["q"].astype("c8"), given["k"], given["v"])
+
+
+def test_not_finite_is_an_arithmetic_error():
+    given = tensors()
+    given["k"][0, 0, 3, 0] = numpy.nan
+    with pytest.raises(FloatingPointError, match="key"):
+        hark.attention(given["q"], given["k"], given["v"], normalisation="cme", ridge=0.5)
+
+
+def test_numbers_of_threads_have_the_same_bits():
+    given = tensors()
+    try:
+        results = []
+        for count in (1, 2):
+            hark.set_threads(count)
+            assert hark.threads() == count
+            results.append(hark.attention(given["q"], given["k"], given["v"]))
+        assert numpy.array_equal(*results)
+    finally:
+        hark.set_threads(0)
+    with pytest.raises(TypeError):
+        hark.set_threads(1.5)

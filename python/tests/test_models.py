@@ -1,0 +1,179 @@
+"""hark.train, hark.runs, hark.load: a small run of text and one of labelled examples, against the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+import pytest
+from _files import COMMAND
+
+import hark
+
+os.environ.setdefault("HARK_COMMAND", COMMAND)
+TEXT = (
+    "".join(f"the {a} {b} sees {c}.\n" for a in ("small", "old", "red") for b in ("dog", "cat", "bird", "fish") for c in ("it", "me", "us"))
+    * 20
+)
+SMALL = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.context": 32, "train.steps": 10, "train.batch": 4}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(text):
+    lines = []
+    run = hark.train({**SMALL, "data.paths": [str(text)]}, text.parent / "run", progress=lines.append)
+    assert [line["step"] for line in lines] == [line["step"] for line in run.lines]
+    return run
+
+
+def test_runs_are_found(run):
+    (found,) = hark.runs(os.path.dirname(run.path))
+    assert found.path == run.path
+    assert found.configuration["model.layers"] == 2
+    columns = found.metrics
+    assert {len(column) for column in columns.values()} == {len(found.lines)}
+    steps, losses = found.column("train/loss")
+    assert len(steps) == len(losses) > 0
+    with pytest.raises(KeyError, match="nothing"):
+        found.column("nothing")
+    with pytest.raises(FileNotFoundError):
+        hark.runs("no/such/folder")
+
+
+def test_model_of_a_run(run):
+    model = hark.load(run.path)
+    assert model.info["architecture"] == "decoder" and model.tokenizer.kind == "characters"
+    tokens = model.tokenizer.encode("the old cat")
+    assert model.tokenizer.decode(tokens) == "the old cat"
+    assert model.logits(tokens).shape == (11, model.info["vocabulary"])
+    weight = model.weights["embedding.token.weight"]
+    assert weight.shape == (model.info["vocabulary"], 32) and not weight.flags.writeable and not weight.flags.owndata
+    with pytest.raises(ValueError, match="U\\+4E2D"):
+        model.tokenizer.encode("\u4e2d")
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
+def test_generation_is_that_of_the_command(run, options):
+    options = {"seed": 3, **options}
+    flags = [
+        x
+        for name, value in options.items()
+        if not (name == "seed" and options.get("temperature") == 0)
+        for x in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    done = subprocess.run(
+        [COMMAND, "generate", run.path, "--prompt", "the ", "--max-new-tokens", "90", "--json", *flags], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    pieces = list(hark.load(run.path).generate("the ", max_new_tokens=90, **options))
+    assert "".join(pieces) == json.loads(done.stdout)["text"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"model.positions": "learned", "model.norm": "rms_norm", "model.activation": "gated_silu", "model.bias": True},
+        {
+            "model.positions": "sinusoidal",
+            "model.tie_embeddings": False,
+            "model.attention.structure": "hierarchical",
+            "model.attention.hierarchy_block": 4,
+            "model.attention.hierarchical_bias": True,
+        },
+        {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
+        {
+            "model.positional": "decay",
+            "model.attention.structure": ["window", "dense"],
+            "model.attention.window": 5,
+            "model.attention.forget_gate": True,
+        },
+        {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
+    ],
+    ids=["plain", "learned", "hierarchical", "positional", "window", "rotary"],
+)
+def test_torch_module_of_a_decoder(text, tmp_path, options):
+    torch = pytest.importorskip("torch")
+    run = hark.train({**SMALL, **options, "data.paths": [str(text)]}, tmp_path / "run")
+    model = run.load()
+    tokens = model.tokenizer.encode("the old cat sees it.\nthe red ")
+    found = model.to_torch()(torch.tensor(tokens, dtype=torch.long)[None])[0]
+    numpy.testing.assert_allclose(found.detach().numpy(), model.logits(tokens), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean", "first"])
+def test_torch_module_of_an_encoder(tmp_path, pooling):
+    torch = pytest.importorskip("torch")
+    generator = numpy.random.default_rng(0)
+    lines = [f"{int(row.sum() > 10)}\t{''.join('ab'[x] for x in row)}" for row in generator.integers(0, 2, (200, 20))]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
+    config = {
+        **SMALL,
+        "model.architecture": "encoder",
+        "model.pooling": pooling,
+        "data.format": "text",
+        "data.tokenizer": "bytes",
+        "data.paths": [str(tmp_path / "train.tsv")],
+    }
+    run = hark.train(config, tmp_path / "run")
+    model = run.load()
+    texts = ["abba" * 5, "bbba" * 5]
+    predicted = model.predict(texts)
+    assert predicted.shape == (2, 2)
+    tokens = torch.tensor(numpy.stack([model.tokenizer.encode(x) for x in texts]), dtype=torch.long)
+    numpy.testing.assert_allclose(model.to_torch()(tokens).detach().numpy(), predicted, atol=1e-5)
+
+
+def test_wrong_calls(run, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        hark.load(tmp_path / "nothing")
+    (tmp_path / "damaged.safetensors").write_bytes(b"12345678" * 4)
+    with pytest.raises(ValueError):
+        hark.load(tmp_path / "damaged.safetensors")
+    model = hark.load(run.path)
+    with pytest.raises(TypeError, match="tokens"):
+        model.logits([1.5])
+    with pytest.raises(TypeError, match="texts"):
+        model.predict("text")
+    with pytest.raises(ValueError, match="temperature"):
+        next(model.generate("the ", temperature=-1.0))
+    with pytest.raises(ValueError, match="layers"):
+        hark.train({"model.layers": -1}, tmp_path / "run")
+
+
+def test_an_exception_of_the_callback_stops_the_training(text, tmp_path):
+    def stop(line):
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        hark.train({**SMALL, "train.steps": 100000, "data.paths": [str(text)]}, tmp_path / "run", progress=stop)
+    assert os.path.isfile(tmp_path / "run" / "checkpoints" / (tmp_path / "run" / "last").read_text().strip() / "manifest.json")
+
+
+def test_interrupted_training_continues(text, tmp_path):
+    program = f"""
+import hark
+try:
+    config = {{**{SMALL!r}, "train.steps": 1000000, "data.paths": [{str(text)!r}]}}
+    hark.train(config, {str(tmp_path / "run")!r}, progress=lambda line: print(line["step"], flush=True))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    assert "interrupted" in child.communicate(timeout=60)[0]
+    reached = int((tmp_path / "run" / "last").read_text().strip().removeprefix("step-"))
+    run = hark.train(None, tmp_path / "run", resume=True, steps=reached + 5)
+    assert run.lines[-1]["step"] == reached + 5
