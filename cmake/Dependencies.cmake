@@ -1,7 +1,7 @@
-# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and if requested threads and
-# oneDNN), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
+# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and if requested threads,
+# oneDNN, PCRE2 and utf8proc), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
 # programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
-# HARK_WITH_THREADS, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
+# HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_TRAIN OR HARK_BUILD_TESTS STREQUAL ON)
   find_package(PkgConfig REQUIRED)
@@ -78,6 +78,25 @@ if(NOT HARK_WITH_THREADS STREQUAL OFF)
     message(FATAL_ERROR "HARK_WITH_THREADS=ON, but there are no POSIX threads here")
   endif()
 endif()
+
+# What tokenizers of others need (src/tokenizers/pipeline). hark_text_library(NAME MODULE PACKAGE): NAME_FOUND, and HARK_NAME_USED. The library for
+# programs that embed models does without.
+function(hark_text_library name module package)
+  set(HARK_${name}_USED OFF PARENT_SCOPE)
+  if(NOT HARK_TRAIN OR HARK_WITH_${name} STREQUAL OFF)
+    return()
+  endif()
+  pkg_check_modules(${name} QUIET IMPORTED_TARGET GLOBAL ${module})
+  if(${name}_FOUND)
+    set(HARK_${name}_USED ON PARENT_SCOPE)
+    target_link_libraries(hark_dependencies INTERFACE PkgConfig::${name})
+    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_${name}=1)
+  elseif(HARK_WITH_${name} STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_${name}=ON, but pkg-config knows no ${module} (Debian: ${package})")
+  endif()
+endfunction()
+hark_text_library(PCRE2 libpcre2-8 libpcre2-dev)
+hark_text_library(UTF8PROC libutf8proc libutf8proc-dev)
 
 # SentencePiece is C++: its shim is compiled, and C++ looked for, only where the trainer is built and the library is there.
 set(HARK_SENTENCEPIECE_USED OFF)

@@ -9,7 +9,7 @@ programs=$1/tests/fuzz
 work=$1/found
 seconds=$2
 shift 2
-[ $# -gt 0 ] || set -- safetensors config json tokenizer tokens examples number positional
+[ $# -gt 0 ] || set -- safetensors config json tokenizer pipeline tokens examples number positional
 
 mkdir -p "$work"
 "$programs/seeds" "$work/seeds"

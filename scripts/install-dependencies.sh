@@ -20,6 +20,8 @@ gnuplot-nox|gnuplot|loss curves as SVG and PNG'
 USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)
 g++|g++|compiles the one file of C++: learning of sub-words
 libsentencepiece-dev|package|learning of sub-words (SentencePiece)
+libpcre2-dev|package|regular expressions of tokenizer.json (PCRE2)
+libutf8proc-dev|package|Unicode normal forms for tokenizer.json (utf8proc)
 libgsl-dev|package|closed forms of hark lab (GSL)'
 CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources

@@ -1,5 +1,5 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness ...] [-- OPTIONS]
+# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness|tokenizers ...] [-- OPTIONS]
 # OPTIONS are those of compare.py, as --precision f32 --precision bf16.
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
@@ -10,7 +10,7 @@ build=$(cd "${1:-build}" && pwd)
 venv=${HARK_PEERS_VENV:-$build/peers-venv}
 python=${HARK_PEERS_PYTHON:-python3}
 
-if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, transformers' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, transformers, tokenizers, sentencepiece' 2>/dev/null; then
   echo "Making $venv with PyTorch ..."
   "$python" -m venv "$venv" || {
     echo "This needs Python with venv (Debian: apt-get install python3-venv python3-dev g++)" >&2
@@ -22,10 +22,11 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness "$@" ;; esac
+case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness tokenizers "$@" ;; esac
 parity=no
 correctness=no
 published=no
+tokenizers=no
 compare=
 while [ $# -gt 0 ]; do
   what=$1
@@ -36,8 +37,9 @@ while [ $# -gt 0 ]; do
     parity) parity=yes ;;
     correctness) correctness=yes ;;
     published) published=yes ;;
+    tokenizers) tokenizers=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published or correctness" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published, correctness or tokenizers" >&2
       exit 2
       ;;
   esac
@@ -55,4 +57,7 @@ if [ "$published" = yes ]; then
 fi
 if [ "$correctness" = yes ]; then
   "$venv/bin/python" "$here/correctness.py" --hark "$build/hark"
+fi
+if [ "$tokenizers" = yes ]; then
+  "$venv/bin/python" "$here/tokenizers.py" --hark "$build/hark" --folder "$build/peers/tokenizers" --speed
 fi

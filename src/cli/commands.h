@@ -15,6 +15,8 @@
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
   X(data)                                                                                                                                  \
+  X(tokenize)                                                                                                                              \
+  X(detokenize)                                                                                                                            \
   X(lab)                                                                                                                                   \
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \

@@ -17,6 +17,16 @@
 #else
 #define SENTENCEPIECE false
 #endif
+#ifdef HARK_WITH_PCRE2
+#define PCRE2 true
+#else
+#define PCRE2 false
+#endif
+#ifdef HARK_WITH_UTF8PROC
+#define UTF8PROC true
+#else
+#define UTF8PROC false
+#endif
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
 #elif defined(__GNUC__)
@@ -62,7 +72,10 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
   hark_text_append(&text, "%s", answer[ONEDNN]);
-  hark_text_append(&text, json ? ", \"sentencepiece\": %s, " : "\nSentencePiece: %s\nthreads: ", answer[SENTENCEPIECE]);
+  hark_text_append(
+      &text,
+      json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\nthreads: ",
+      answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
   if (json) {
     hark_thread_members(context, &text);
   } else {

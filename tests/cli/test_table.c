@@ -34,6 +34,8 @@ static const struct {
              {"export", "run --output model.safetensors"},
              {"sweep", "plan.yaml"},
              {"data", "info examples"},
+             {"tokenize", "run text.txt"},
+             {"detokenize", "run text.txt"},
              {"lab", "approximation"},
              {"completion", "bash"}};
 

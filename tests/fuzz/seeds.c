@@ -15,6 +15,7 @@
 #include "json/json.h"
 #include "json/jsonl.h"
 #include "support/learner.h"
+#include "tokenizers/published_pipelines.h"
 #include "tokenizers/tokenizer.h"
 #include "train/config.h"
 
@@ -189,6 +190,50 @@ static void make_json(void) {
 
 /* ---- vocabularies and texts ---- */
 
+/* Small tokenizers of other programs, and some of their beginnings. */
+static void make_pipeline(void) {
+#define WORDS "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"the\":0,\"a\":1},\"unk_token\":\"a\"},"
+  static const char *const texts[] = {
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<0x20>\":3},\"merges\":[\"a b\"],\"byte_fallback\":true,"
+      "\"end_of_word_suffix\":\"</w>\",\"continuing_subword_prefix\":\"##\",\"unk_token\":\"a\"}}",
+      "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"<unk>\",0],[\"a\",-1.5],[\"ab\",-2],[\"t\",-3]],\"unk_id\":0},"
+      "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}}",
+      "{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"[UNK]\":0,\"t\":1,\"##h\":2},\"unk_token\":\"[UNK]\"},"
+      "\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\"}"
+      "}",
+      WORDS
+      "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},{\"type\":\"Strip\"},"
+      "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s+\"},\"content\":\"x\"},{\"type\":\"Prepend\",\"prepend\":\"y\"},"
+      "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAABh\"}]}}",
+      WORDS
+      "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Punctuation\"},"
+      "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[^\\\\w]|\\\\b\"},\"behavior\":\"MergedWithNext\",\"invert\":true},{\"type\":"
+      "\"ByteLevel\"}]}}",
+      WORDS
+      "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"ByteLevel\"},{\"type\":\"Fuse\"},"
+      "{\"type\":\"Strip\",\"content\":\"a\",\"start\":1,\"stop\":1},{\"type\":\"CTC\",\"pad_token\":\"a\",\"word_delimiter_token\":\"b\"}]"
+      "}}",
+      WORDS
+      "\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true,\"lstrip\":true},{\"id\":5,\"content\":\"dog\",\"single_word\":"
+      "true}],"
+      "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"<s>\",4],\"sep\":[\"</s>\",9]}}",
+  };
+#undef WORDS
+  put_texts("pipeline", texts, COUNT(texts));
+  char name[64];
+  for (size_t i = 0; i < COUNT(published_pipelines); i++) {
+    const published_pipeline *const published = &published_pipelines[i];
+    char *const file = malloc(published->bytes);
+    size_t at = 0;
+    FUZZ_CHECK(file != NULL, "out of memory");
+    for (const published_part *part = published->file; part->text != NULL; at += part++->bytes) memcpy(file + at, part->text, part->bytes);
+    put("pipeline", published->name, file, at);
+    snprintf(name, sizeof name, "%s-cut", published->name);
+    put("pipeline", name, file, at * (i + 1) / (COUNT(published_pipelines) + 1));
+    free(file);
+  }
+}
+
 static void make_tokenizer(void) {
   static const char *const texts[] = {
       "It was the best of times,\nit was the worst of times.\n",
@@ -354,6 +399,7 @@ int main(int count, char **words) {
   make_config();
   make_json();
   make_tokenizer();
+  make_pipeline();
   make_tokens();
   make_examples();
   make_number();

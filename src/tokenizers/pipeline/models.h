@@ -1,0 +1,14 @@
+/* models.h - what the models share: reading a vocabulary. */
+#ifndef HARK_TOKENIZERS_PIPELINE_MODELS_H
+#define HARK_TOKENIZERS_PIPELINE_MODELS_H
+
+#include "tokenizers/pipeline/component.h"
+
+/* Reads "vocab", an object of numbers by text, into the pipeline. */
+HARK_MUST_CHECK hark_status hark_model_read_vocabulary(const hark_component_reader *reader, const hark_json_node *node);
+/* Reads "unk_token", which has to be in the vocabulary; *out is -1 where it is null. */
+HARK_MUST_CHECK hark_status hark_model_read_unknown(const hark_component_reader *reader, const hark_json_node *node, int32_t *out);
+/* The tokens "<0x00>" to "<0xFF>"; -1 for those that are missing. */
+void hark_byte_tokens(const hark_token_table *vocabulary, int32_t out[256]);
+
+#endif

@@ -1,0 +1,81 @@
+/* test_tokenize.c - hark tokenize and hark detokenize: of a run, its exported model, its vocabulary.json and a tokenizer.json; there and
+ * back; and what is refused, with its place. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "support/cmocka_all.h"
+#include "support/command_fixture.h"
+
+#define SMALL "--layers 1 --width 8 --heads 1 --context 4 --batch 1 --steps 1 --log-every 1 --threads 1 --validation-fraction 0.2"
+
+static const char words[] =
+    "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"the\": 0, \"dog\": 1, \"?\": 2}, \"unk_token\": \"?\"},"
+    " \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"},"
+    " \"added_tokens\": [{\"id\": 5, \"content\": \"<s>\", \"special\": true}],"
+    " \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": "
+    "\"A\"}}],"
+    " \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [5]}}}}";
+
+static void expect(const char *line, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, line, code, in_out, in_err, &output);
+}
+
+static void runs_exported_models_and_vocabularies(void **state) {
+  (void)state;
+  test_file_write_text(folder, "corpus.txt", "ab ba abba\nbab a\nab ba abba\nbab a\nab ba abba\n");
+  test_file_write_text(folder, "lines.txt", "abba\n\nba ab\n");
+  expect("train --out run --data corpus.txt " SMALL, HARK_EXIT_DONE, "", "");
+  expect("export run --output model.safetensors", HARK_EXIT_DONE, "", "");
+  static const char *const models[] = {"run", "model.safetensors", "run/vocabulary.json"};
+  for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+    char line[256];
+    (void)snprintf(line, sizeof line, "tokenize %s lines.txt", models[i]);
+    expect(line, HARK_EXIT_DONE, "[7, 8, 8, 7]\n[]\n[8, 7, 6, 7, 8]\n", "");
+    test_file_write_text(folder, "tokens.jsonl", output.out);
+    (void)snprintf(line, sizeof line, "detokenize %s tokens.jsonl", models[i]);
+    expect(line, HARK_EXIT_DONE, "abba\n\nba ab\n", "");
+  }
+  test_file_write_text(folder, "other.txt", "ab\naxb\n");
+  expect("tokenize run other.txt", HARK_EXIT_BAD_INPUT, "", "other.txt:2:2: U+0078 is not in the vocabulary (byte offset 4)");
+  expect("tokenize run other.txt --unknown map", HARK_EXIT_DONE, "[7, 1, 8]", "");
+  expect("tokenize run lines.txt --no-special", HARK_EXIT_USAGE, "", "--no-special: has no effect here, it needs a tokenizer.json");
+}
+
+static void a_tokenizer_json(void **state) {
+  (void)state;
+  test_file_write_text(folder, "tokenizer.json", words);
+  test_file_write_text(folder, "dogs.txt", "the dog\n\nthe cat <s> dog\n");
+  expect("tokenize tokenizer.json dogs.txt", HARK_EXIT_DONE, "[5, 0, 1]\n[5]\n[5, 0, 2, 5, 1]\n", "");
+  test_file_write_text(folder, "dogs.jsonl", output.out);
+  expect("tokenize . dogs.txt --no-special", HARK_EXIT_DONE, "[0, 1]\n[]\n[0, 2, 5, 1]\n", ""); /* the folder of a model */
+  expect("detokenize tokenizer.json dogs.jsonl", HARK_EXIT_DONE, "the dog\n\nthe ? dog\n", "");
+  expect("detokenize tokenizer.json dogs.jsonl --special", HARK_EXIT_DONE, "<s> the dog\n<s>\n<s> the ? <s> dog\n", "");
+  expect("tokenize tokenizer.json dogs.txt --unknown map", HARK_EXIT_USAGE, "",
+         "--unknown: has no effect here, it needs the vocabulary of a run");
+}
+
+static void damage_is_placed(void **state) {
+  (void)state;
+  test_file_write_text(folder, "t.json", words);
+  test_file_write_text(folder, "bad.txt", "the\nthe \xff\n");
+  expect("tokenize t.json bad.txt", HARK_EXIT_BAD_INPUT, "", "bad.txt:2:5: invalid UTF-8: byte that never occurs (byte offset 8)");
+  test_file_write_text(folder, "bad.jsonl", "[1]\n[1, 6]\n");
+  expect("detokenize t.json bad.jsonl", HARK_EXIT_BAD_INPUT, "", "bad.jsonl:2:5: token 6 is not in the vocabulary of 6 tokens");
+  test_file_write_text(folder, "bad.jsonl", "[1, x]\n");
+  expect("detokenize t.json bad.jsonl", HARK_EXIT_BAD_INPUT, "", "bad.jsonl:1:5: expected a list of tokens, [1, 2, 3]");
+  test_file_write_text(folder, "cut.json", "{\"model\": {\"type\": ");
+  expect("tokenize cut.json bad.txt", HARK_EXIT_BAD_INPUT, "", "cut.json: line 1, column 20: the text ends too early");
+  test_file_write_text(folder, "x.json", "{\"model\": {\"type\": \"X\"}}");
+  expect("tokenize x.json bad.txt", HARK_EXIT_USAGE, "", "x.json: model.type 'X' is not supported");
+  expect("tokenize none.json bad.txt", HARK_EXIT_BAD_INPUT, "", "none.json");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs_exported_models_and_vocabularies),
+      cmocka_unit_test(a_tokenizer_json),
+      cmocka_unit_test(damage_is_placed),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
