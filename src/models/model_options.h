@@ -199,7 +199,7 @@ typedef enum hark_stored {
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
     "tokens of a fixed chunk, and the mean length of learned ones", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                    \
   X(ahca.chunk_minimum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size",                                    \
+    "fewest tokens of a chunk that is not fixed; it limits the number of chunks; 0: a quarter of chunk_size",                              \
     HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
   X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
@@ -219,10 +219,10 @@ typedef enum hark_stored {
   X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
     "standard deviations above the mean depth from which chunk semantic cuts", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,     \
     GROUP, 1)                                                                                                                              \
-  X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "tokens that a chunk is compressed to",      \
+  X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "compressed tokens per chunk",               \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
-    "tokens that all chunks of a sequence together are compressed to", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                               \
+    "compressed tokens of all chunks of a sequence together", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                        \
   X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
     "of these, those that every chunk attends to; 0: none, so that chunks see themselves alone", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)       \
   X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
