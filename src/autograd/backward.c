@@ -53,7 +53,8 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
   const hark_value number = node->inputs[i];
   const bool leaf = tape_value_at(tape, number)->storage == 0;
   const bool exists = leaf || tape_value_at(tape, number)->gradient_storage != 0;
-  if (!exists && (node->op->gradient_passes >> i & 1u)) {
+  const hark_tensor passed_on = tape_value_at(tape, node->outputs[0])->gradient;
+  if (!exists && (node->op->gradient_passes >> i & 1u) && passed_on.type == tape_gradient_like(&tape_value_at(tape, number)->tensor).type) {
     const int32_t storage = tape_value_at(tape, node->outputs[0])->gradient_storage;
     hark_tape_storage_hold(tape, storage);
     hark_tape_gradient_set(tape, number, storage);

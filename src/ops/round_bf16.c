@@ -35,7 +35,7 @@ static void backward_range(const hark_call *call, int64_t first, int64_t last) {
 }
 
 static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call)) return HARK_OK;
+  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
   hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
   return HARK_OK;
 }

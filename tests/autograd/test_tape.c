@@ -4,6 +4,7 @@
  * gradients are compared with four-point central differences in f64: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error is O(h^4 +
  * eps/h); with h = 1e-3 and a function of order one that is below 1e-10, and 1e-7 of the largest gradient leaves room for large fifth
  * derivatives. */
+#include <hark/experimental.h>
 #include <hark/hark.h>
 #include <math.h>
 #include <stdlib.h>
@@ -449,6 +450,39 @@ static void test_formulas(void **state) {
   test_setup_close(context);
 }
 
+/* The gradient of a rounding is passed on only in its own type: y = round(2 x) in f64, z = y w, so that dx = 2 w. */
+static void test_gradients_of_roundings_have_their_type(void **state) {
+  (void)state;
+  enum { COUNT = 3 };
+  static const uint16_t weights[COUNT] = {0x3F80, 0x4000, 0xC040}; /* 1, 2, -3 */
+  static const double x[COUNT] = {1, -4, 0.5}, expected[COUNT] = {2, 4, -6};
+  const int64_t shape[] = {1, COUNT};
+  hark_context *context = test_setup_open(&(test_setup){"reference", "portable"}, 1);
+  hark_tensor data, gradient, weight;
+  hark_tape *tape = NULL;
+  hark_value inputs[2] = {0}, loss = 0;
+  double got[COUNT];
+  assert_int_equal(hark_tensor_create(context, HARK_F64, 2, shape, &data), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_F64, 2, shape, &gradient), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_BF16, 2, shape, &weight), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &data, x), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &weight, weights), HARK_OK);
+  assert_int_equal(hark_tape_create(context, &tape), HARK_OK);
+  assert_int_equal(hark_tape_leaf(tape, &data, &gradient, &inputs[0]), HARK_OK);
+  assert_int_equal(hark_tape_leaf(tape, &weight, NULL, &inputs[1]), HARK_OK);
+  inputs[0] = hark_apply1(tape, &hark_op_scale, &(hark_scale_attributes){2}, inputs[0]);
+  inputs[0] = hark_apply1(tape, &hark_op_round_bf16, NULL, inputs[0]);
+  loss = hark_apply2(tape, &hark_op_linear_bf16, NULL, inputs[0], inputs[1]);
+  assert_int_equal(hark_tape_backward(tape, loss, 1), HARK_OK);
+  assert_int_equal(hark_tensor_read(context, &gradient, got), HARK_OK);
+  for (int i = 0; i < COUNT; i++) assert_true(got[i] == expected[i]);
+  hark_tape_destroy(&tape);
+  hark_tensor_destroy(context, &data);
+  hark_tensor_destroy(context, &gradient);
+  hark_tensor_destroy(context, &weight);
+  test_setup_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gradients),
@@ -461,6 +495,7 @@ int main(void) {
       cmocka_unit_test(test_inference),
       cmocka_unit_test(test_pool),
       cmocka_unit_test(test_formulas),
+      cmocka_unit_test(test_gradients_of_roundings_have_their_type),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
