@@ -1,5 +1,5 @@
 /* rows.c - see rows.h. What a slice leaves in the tape - values, storages, nodes - is forgotten before the next one, so that a step needs
- * no more bookkeeping for more slices. */
+ * no more bookkeeping for more slices, but for copies of attributes, some hundred bytes per operator, which stay until the next reset. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -171,7 +171,7 @@ hark_status hark_tape_rows_apply(hark_tape *tape, const hark_tape_rows *part, ha
 typedef struct target {
   hark_tensor gradient; /* of all rows; absent: not requested */
   bool adds;            /* to a gradient that exists */
-  bool has_producer;    /* over the input, whose producer reads products in place of it (ops/in_place.h): */
+  bool has_producer;    /* written over the input; the node that computed the input reads products instead (ops/in_place.h): */
   int32_t producer;     /*   this node */
 } target;
 
@@ -251,7 +251,7 @@ static hark_status open_pass(hark_tape *tape, const tape_node *node, backward_pa
   return HARK_OK;
 }
 
-/* Views of the inputs. A gradient that exists is added to in its place, as that of a leaf; another one begins with the slice. */
+/* Views of the inputs. An existing gradient is added to in place, like that of a leaf; otherwise the slice writes the first part. */
 static hark_status view_targets(hark_tape *tape, const backward_pass *pass, slice *s) {
   for (int i = 0; i < pass->node->input_count; i++) {
     if (pass->node->inputs[i] == 0) continue;

@@ -174,7 +174,7 @@ static hark_status end_block(const block_closure *closure, const hark_forward *f
 
 /* ---- in slices of rows (autograd/rows.h) ---- */
 
-/* Whether a pass goes through what needs no row of another in slices. The gradients of all rows at once need a block's values. */
+/* Whether a pass goes through what needs no row of another in slices. Without recomputation the backward needs the values of all rows. */
 static bool is_sliced(const hark_context *context, const hark_network *network, const hark_forward *forward, const hark_tensor *rows) {
   return forward->packing == NULL && forward->caches == NULL && (!forward->training || network->config.recompute) && rows->shape[0] == 1 &&
          rows->shape[1] > context->rows.most;

@@ -102,8 +102,8 @@ HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_p
 /* Before the parameter is laid out: it will be held in `type`, f32 or, if its spec allows it, bf16, f16 or i8.
  * Errors: HARK_UNSUPPORTED (more columns than an i8 matrix can have). */
 HARK_MUST_CHECK hark_status hark_parameter_hold(hark_context *context, hark_parameter *parameter, hark_type type);
-/* The same for all parameters whose spec allows it. With halves the other matrices that decay are rounded and held in f32, so that all
- * numbers are those of a file of halves. Errors: also HARK_UNSUPPORTED if no parameter can be i8. */
+/* The same for all parameters whose spec allows it. With halves the other decaying matrices are rounded to the half and kept in f32. All
+ * numbers then equal those of a file of halves. Errors: also HARK_UNSUPPORTED if no parameter can be i8. */
 HARK_MUST_CHECK hark_status hark_parameters_hold(hark_context *context, hark_parameters *parameters, hark_type type);
 /* Whether numbers must be stored with hark_parameter_store(): they are rounded. */
 bool hark_parameter_is_rounded(const hark_parameter *parameter);

@@ -10,7 +10,7 @@
  * (hark_context.rows), where memory counts more than a copy, query, key and value if the plan's algorithm allows it. */
 unsigned hark_gradients_in_place(const hark_context *context, const hark_operator *op, const void *attributes);
 
-/* The saved tensor of a backward that reads no output, in place of it. */
+/* The saved tensor with the products that a backward reads in place of the output. */
 #define HARK_SAVED_PRODUCTS 2
 
 /* Whether the backward can read products of output 0 with its gradient, row by row and head by head, in place of the output: then the

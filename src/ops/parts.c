@@ -14,8 +14,9 @@ typedef struct rowwise {
 enum { ROTARY_POSITIONS = 2 }; /* an input of rotary */
 
 static const rowwise *find(const hark_operator *op) {
-  static const rowwise records[] = {{&hark_op_linear, 1, 1},   {&hark_op_linear_bf16, 1, 1}, {&hark_op_layer_norm, 1, 1},
-                                    {&hark_op_rms_norm, 1, 1}, {&hark_op_rotary, 1, 1},      {&hark_op_cross_entropy, 3, 0}};
+  static const rowwise records[] = {{&hark_op_linear, 1, 1},       {&hark_op_linear_compact, 1, 1}, {&hark_op_linear_bf16, 1, 1},
+                                    {&hark_op_layer_norm, 1, 1},   {&hark_op_rms_norm, 1, 1},       {&hark_op_rotary, 1, 1},
+                                    {&hark_op_cross_entropy, 3, 0}};
   for (size_t i = 0; i < sizeof records / sizeof *records; i++)
     if (records[i].op == op) return &records[i];
   return NULL;
@@ -50,7 +51,7 @@ hark_tensor hark_tensor_rows(const hark_tensor *tensor, int64_t rows, int64_t fi
   return part;
 }
 
-/* The same of a tensor of any leading dimensions. */
+/* As hark_tensor_rows(), for any leading dimensions. */
 static void cut(hark_tensor *tensor, int64_t rows, int64_t first, int64_t count) {
   if (tensor->type == HARK_NONE) return;
   const int64_t numbers = hark_tensor_count(tensor) / rows;

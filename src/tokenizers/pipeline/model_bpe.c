@@ -196,12 +196,11 @@ typedef struct symbol_maker {
   bool pending; /* an unknown symbol has not been written yet */
 } symbol_maker;
 
-/* The token of one character with what is around it; -1: none. */
+/* The token of one character with what is around it; -1: none. The word has room for it (bpe()). */
 static int32_t decorated(const symbol_maker *make, hark_span character, bool is_first, bool is_last) {
   const bpe_state *const s = make->state;
   hark_bytes *const word = &make->work->word;
   word->count = 0;
-  if (HARK_RESERVE(make->work->context, word, s->prefix.count + character.bytes + s->suffix.count) != HARK_OK) return -1;
   if (!is_first) (void)hark_bytes_add(make->work->context, word, s->prefix.data, s->prefix.count);
   (void)hark_bytes_add(make->work->context, word, character.text, character.bytes);
   if (is_last) (void)hark_bytes_add(make->work->context, word, s->suffix.data, s->suffix.count);
@@ -347,6 +346,8 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work, hark_span i
   const size_t around = state->byte_fallback ? state->prefix.count + state->suffix.count : 0; /* of every character, at most */
   if (around > 64) return hark_fail(work->context, HARK_UNSUPPORTED, "prefixes and suffixes of more than 64 bytes");
   HARK_TRY(HARK_RESERVE(work->context, &work->ids, in.bytes * (1 + around)));
+  work->word.count = 0;
+  HARK_TRY(HARK_RESERVE(work->context, &work->word, state->prefix.count + HARK_UTF8_MAX_BYTES + state->suffix.count));
   int32_t *const symbol = work->ids.data + work->ids.count;
   size_t count = make_symbols(state, work, in, symbol);
   if (count > SHORT_SYMBOLS)
