@@ -25,16 +25,24 @@ bool hark_cpu_has_generic(void) { return true; }
 bool hark_cpu_has_bf16_dots_generic(void) { return false; }
 
 #if HAVE_X86_SETS
+#include <cpuid.h>
+
 extern const hark_cpu_isa hark_cpu_isa_avx2, hark_cpu_isa_avx512;
 bool hark_cpu_has_avx2(void);
 bool hark_cpu_has_avx512(void);
 bool hark_cpu_has_bf16_dots_avx2(void);
 bool hark_cpu_has_bf16_dots_avx512(void);
 
+/* Conversions of f16; not every compiler's function knows them. */
+static bool has_f16c(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 /* The compiler's function tests the processor and whether the operating system saves the registers. */
 bool hark_cpu_has_avx2(void) {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 /* The extensions beyond AVX2 that -march=skylake-avx512 allows. */
