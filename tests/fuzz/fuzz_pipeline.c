@@ -13,8 +13,7 @@
 #define TOKENS 64
 
 static const char *const lines[] = {"", " ", "the dog's  12345 caf\xC3\xA9, <s> a\tb",
-                                    "\xE2\x96\x81"
-                                    "ab\xE6\x97\xA5\xF0\x9F\x98\x80 ababababab[MASK]"};
+                                    "\342\226\201ab\xE6\x97\xA5\xF0\x9F\x98\x80 ababababab[MASK]"};
 
 static void check_text(const hark_text *text) {
   uint32_t code;

@@ -262,7 +262,7 @@ static hark_lab_ahca_config config_of(int64_t letters) {
   ahca->chunk = HARK_AHCA_CHUNK_LEARNED;
   ahca->chunk_size = CHUNK;
   ahca->chunk_minimum = 1;
-  ahca->chunk_maximum = LONGEST;
+  ahca->chunk_maximum = (int64_t)LONGEST;
   ahca->ratio_weight = RATIO_WEIGHT;
   ahca->primary_depth = 2;
   ahca->primary_slots = SLOTS;
