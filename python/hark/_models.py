@@ -112,7 +112,8 @@ _DTYPES = {
 
 
 def read_safetensors(path):
-    """(metadata, {name: array}) of a safetensors file; the arrays are in the mapped file and read-only. BF16 is converted to float32."""
+    """(metadata, {name: array}) of a safetensors file; the arrays are read-only, and in the mapped file but for those of BF16, F16 and
+    I8, which are converted to float32: integers are multiplied by the scales of their rows, NAME.scale, which are left out."""
     with open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(content[:8], "little")
@@ -125,6 +126,14 @@ def read_safetensors(path):
         first, last = entry["data_offsets"]
         array = numpy.frombuffer(content, "u1", last - first, 8 + size + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = (array.astype("u4") << 16).view("f4") if entry["dtype"] == "BF16" else array
+    for name in [name for name, entry in header.items() if entry["dtype"] == "I8"]:
+        scale = tensors.pop(f"{name}.scale", None)
+        if scale is None or scale.shape != tensors[name].shape[:1]:
+            raise ValueError(f"load: {path}: the integers of {name} have no scales of their rows, {name}.scale")
+        tensors[name] = tensors[name].astype("f4") * scale.reshape(-1, *[1] * (tensors[name].ndim - 1))
+    for name, array in tensors.items():
+        tensors[name] = array.astype("f4") if array.dtype == "f2" else array
+        tensors[name].flags.writeable = False
     return metadata, tensors
 
 
@@ -235,7 +244,7 @@ class Model:
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
-        """The weights by their names in docs/formats.md, as read-only arrays in the mapped file."""
+        """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies."""
         return self._contents()[1]
 
     @property

@@ -12,6 +12,7 @@ import pytest
 from _files import COMMAND
 
 import hark
+from hark._models import read_safetensors
 
 os.environ.setdefault("HARK_COMMAND", COMMAND)
 TEXT = (
@@ -60,6 +61,29 @@ def test_model_of_a_run(run):
     assert weight.shape == (model.info["vocabulary"], 32) and not weight.flags.writeable and not weight.flags.owndata
     with pytest.raises(ValueError, match="U\\+4E2D"):
         model.tokenizer.encode("\u4e2d")
+
+
+@pytest.mark.parametrize("kind", ["int8", "bf16", "f16"])
+def test_weights_of_a_compact_export(run, tmp_path, kind):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model.safetensors"
+    subprocess.run([COMMAND, "export", run.path, "--type", kind, "--output", str(path)], check=True, capture_output=True)
+    model, weights = hark.load(path), hark.load(run.path).weights
+    assert set(model.weights) == set(weights)
+    for name, array in model.weights.items():
+        assert array.dtype == "f4" and not array.flags.writeable
+        numpy.testing.assert_allclose(array, weights[name], atol=0.01 * abs(weights[name]).max())
+    tokens = model.tokenizer.encode("the old cat sees it.")
+    found = model.to_torch()(torch.tensor(tokens, dtype=torch.long)[None])[0]
+    logits = model.logits(tokens)  # of int8: the library rounds the inputs of products too
+    numpy.testing.assert_allclose(found.detach().numpy(), logits, atol=(0.03 if kind == "int8" else 1e-4) * abs(logits).max())
+
+
+def test_integers_without_scales_are_refused(tmp_path):
+    header = json.dumps({"w": {"dtype": "I8", "shape": [1, 8], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(ValueError, match="w.scale"):
+        read_safetensors(tmp_path / "w.safetensors")
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
