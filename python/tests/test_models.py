@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy
@@ -12,7 +13,9 @@ import pytest
 from _files import COMMAND
 
 import hark
-from hark._models import read_safetensors
+from hark import _library
+from hark._models import _Decoding, read_safetensors
+from hark._train import _Metrics
 
 os.environ.setdefault("HARK_COMMAND", COMMAND)
 TEXT = (
@@ -182,6 +185,36 @@ def test_an_exception_of_the_callback_stops_the_training(text, tmp_path):
     with pytest.raises(StopIteration):
         hark.train({**SMALL, "train.steps": 100000, "data.paths": [str(text)]}, tmp_path / "run", progress=stop)
     assert os.path.isfile(tmp_path / "run" / "checkpoints" / (tmp_path / "run" / "last").read_text().strip() / "manifest.json")
+
+
+def test_lines_of_a_file_that_was_cut(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [b'{"step": %d}\n' % step for step in (1, 2, 300, 4, 50000)]
+    path.write_bytes(b"".join(lines[:3]))
+    metrics = _Metrics(str(path))
+    path.write_bytes(lines[0])  # cut to the checkpoint
+    assert list(metrics.lines()) == []
+    path.write_bytes(lines[0] + lines[1])
+    assert list(metrics.lines()) == [{"step": 2}]
+    path.write_bytes(b"".join(lines[:3]))
+    metrics = _Metrics(str(path))
+    path.write_bytes(lines[0] + lines[4] + lines[4])  # cut and already longer: the old end is inside a line
+    assert list(metrics.lines()) == [{"step": 50000}]
+    assert list(metrics.lines()) == []
+
+
+def test_a_generation_goes_on_in_another_thread(run):
+    model = hark.load(run.path)
+    expected = list(model.generate_tokens("the ", max_new_tokens=20))
+    tokens = model.generate_tokens("the ", max_new_tokens=20)
+    first, rest = [next(tokens)], []
+    with _Decoding(model, 0) as one, _Decoding(model, 0) as other:
+        handles = {one.context.handle.value, other.context.handle.value, _library.context().handle.value}
+        assert len(handles) == 3
+    thread = threading.Thread(target=lambda: rest.extend(tokens))
+    thread.start()
+    thread.join()
+    assert first + rest == expected
 
 
 def test_interrupted_training_continues(text, tmp_path):
