@@ -4,6 +4,7 @@ import ctypes
 import json
 import mmap
 import os
+import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Dict, Iterator, List, Optional, Sequence, Union
 
@@ -183,10 +184,11 @@ class Tokenizer:
 
 
 class _Decoding:
-    """The state of one text. A context manager."""
+    """The state of one text, with a context of its own: a generator may go on in another thread. A context manager."""
 
     def __init__(self, model: "Model", capacity: int):
-        self.context, self.handle, self.capacity = lib.context(), c_void_p(), capacity or model.info["context"]
+        self.context, self.lock = lib.Context(lib._threads, "cpu"), threading.Lock()
+        self.handle, self.capacity = c_void_p(), capacity or model.info["context"]
         options = _DecodingOptions(capacity=capacity)
         self.context.check(_decoding_create(self.context.handle, model._handle, byref(options), byref(self.handle)))
 
@@ -194,20 +196,23 @@ class _Decoding:
         return self
 
     def __exit__(self, *_):
-        _decoding_destroy(byref(self.handle))
+        with self.lock:
+            _decoding_destroy(byref(self.handle))
 
     def feed(self, history, seen: int) -> int:
         """Reads what was not read yet, as hark generate does: a full decoding begins again with the last half of its capacity."""
-        if len(history) - seen > self.capacity - _length(self.handle):
-            self.context.check(_truncate(self.handle, 0))
-            seen = max(0, len(history) - max(1, self.capacity // 2))
-        tokens = numpy.array(history[seen:], "i4")
-        self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
+        with self.lock:
+            if len(history) - seen > self.capacity - _length(self.handle):
+                self.context.check(_truncate(self.handle, 0))
+                seen = max(0, len(history) - max(1, self.capacity // 2))
+            tokens = numpy.array(history[seen:], "i4")
+            self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
         return len(history)
 
     def choose(self, sampling, index: int) -> int:
         token = c_int32()
-        self.context.check(_choose(self.handle, byref(sampling), index, byref(token)))
+        with self.lock:
+            self.context.check(_choose(self.handle, byref(sampling), index, byref(token)))
         return token.value
 
 
