@@ -14,7 +14,7 @@ import numpy
 
 from . import _structs as s
 
-F32, F64, I32, I64, U8 = 1, 2, 3, 4, 5
+F32, F64, I32, I64, U8, F16, BF16, I8 = range(1, 9)
 TYPE_OF_DTYPE = {
     numpy.dtype("f4"): F32,
     numpy.dtype("f8"): F64,
@@ -22,8 +22,24 @@ TYPE_OF_DTYPE = {
     numpy.dtype("i8"): I64,
     numpy.dtype("u1"): U8,
     numpy.dtype("?"): U8,
+    numpy.dtype("f2"): F16,
+    numpy.dtype("i1"): I8,
 }
-DTYPE_OF_TYPE = {F32: numpy.dtype("f4"), F64: numpy.dtype("f8"), I32: numpy.dtype("i4"), I64: numpy.dtype("i8"), U8: numpy.dtype("u1")}
+DTYPE_OF_TYPE = {kind: dtype for dtype, kind in TYPE_OF_DTYPE.items() if dtype != numpy.dtype("?")}
+try:
+    import ml_dtypes
+except ImportError:  # operators with numbers in bf16 raise TypeError
+    pass
+else:
+    TYPE_OF_DTYPE[numpy.dtype(ml_dtypes.bfloat16)] = BF16
+    DTYPE_OF_TYPE[BF16] = numpy.dtype(ml_dtypes.bfloat16)
+
+
+def dtype_of(operator: str, kind: int) -> numpy.dtype:
+    """The NumPy type of a tensor's type; TypeError where there is none."""
+    if kind in DTYPE_OF_TYPE:
+        return DTYPE_OF_TYPE[kind]
+    raise TypeError(f"{operator}: bfloat16 arrays need the package ml_dtypes")
 
 
 def _find() -> str:

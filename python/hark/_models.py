@@ -4,6 +4,7 @@ import ctypes
 import json
 import mmap
 import os
+import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Dict, Iterator, List, Optional, Sequence, Union
 
@@ -112,7 +113,8 @@ _DTYPES = {
 
 
 def read_safetensors(path):
-    """(metadata, {name: array}) of a safetensors file; the arrays are in the mapped file and read-only. BF16 is converted to float32."""
+    """(metadata, {name: array}) of a safetensors file; the arrays are read-only, and in the mapped file but for those of BF16, F16 and
+    I8, which are converted to float32: integers are multiplied by the scales of their rows, NAME.scale, which are left out."""
     with open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(content[:8], "little")
@@ -125,6 +127,14 @@ def read_safetensors(path):
         first, last = entry["data_offsets"]
         array = numpy.frombuffer(content, "u1", last - first, 8 + size + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = (array.astype("u4") << 16).view("f4") if entry["dtype"] == "BF16" else array
+    for name in [name for name, entry in header.items() if entry["dtype"] == "I8"]:
+        scale = tensors.pop(f"{name}.scale", None)
+        if scale is None or scale.shape != tensors[name].shape[:1]:
+            raise ValueError(f"load: {path}: the integers of {name} have no scales of their rows, {name}.scale")
+        tensors[name] = tensors[name].astype("f4") * scale.reshape(-1, *[1] * (tensors[name].ndim - 1))
+    for name, array in tensors.items():
+        tensors[name] = array.astype("f4") if array.dtype == "f2" else array
+        tensors[name].flags.writeable = False
     return metadata, tensors
 
 
@@ -174,10 +184,11 @@ class Tokenizer:
 
 
 class _Decoding:
-    """The state of one text. A context manager."""
+    """The state of one text, with a context of its own: a generator may go on in another thread. A context manager."""
 
     def __init__(self, model: "Model", capacity: int):
-        self.context, self.handle, self.capacity = lib.context(), c_void_p(), capacity or model.info["context"]
+        self.context, self.lock = lib.Context(lib._threads, "cpu"), threading.Lock()
+        self.handle, self.capacity = c_void_p(), capacity or model.info["context"]
         options = _DecodingOptions(capacity=capacity)
         self.context.check(_decoding_create(self.context.handle, model._handle, byref(options), byref(self.handle)))
 
@@ -185,20 +196,23 @@ class _Decoding:
         return self
 
     def __exit__(self, *_):
-        _decoding_destroy(byref(self.handle))
+        with self.lock:
+            _decoding_destroy(byref(self.handle))
 
     def feed(self, history, seen: int) -> int:
         """Reads what was not read yet, as hark generate does: a full decoding begins again with the last half of its capacity."""
-        if len(history) - seen > self.capacity - _length(self.handle):
-            self.context.check(_truncate(self.handle, 0))
-            seen = max(0, len(history) - max(1, self.capacity // 2))
-        tokens = numpy.array(history[seen:], "i4")
-        self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
+        with self.lock:
+            if len(history) - seen > self.capacity - _length(self.handle):
+                self.context.check(_truncate(self.handle, 0))
+                seen = max(0, len(history) - max(1, self.capacity // 2))
+            tokens = numpy.array(history[seen:], "i4")
+            self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
         return len(history)
 
     def choose(self, sampling, index: int) -> int:
         token = c_int32()
-        self.context.check(_choose(self.handle, byref(sampling), index, byref(token)))
+        with self.lock:
+            self.context.check(_choose(self.handle, byref(sampling), index, byref(token)))
         return token.value
 
 
@@ -235,7 +249,7 @@ class Model:
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
-        """The weights by their names in docs/formats.md, as read-only arrays in the mapped file."""
+        """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies."""
         return self._contents()[1]
 
     @property

@@ -11,6 +11,7 @@ from . import _library as lib
 from . import _structs as s
 
 BOOL, INT, INT32, INT64, DOUBLE, ENUM, DOUBLES, STREAM, TEXT, DOUBLE_LIST, INT32_LIST, INT64_LIST, DESC, DESC_INSIDE, HANDLE = range(15)
+_REAL = (lib.F32, lib.F64, lib.BF16)
 _WHOLE = {INT: ctypes.c_int, INT32: ctypes.c_int32, INT64: ctypes.c_int64}
 _LISTS = {DOUBLE_LIST: "f8", INT32_LIST: "i4", INT64_LIST: "i8"}
 _KINDS = {
@@ -125,7 +126,7 @@ def _describe(operator: str, index: int, given):
     array = numpy.ascontiguousarray(given) if numpy.ndim(given) else numpy.asarray(given)
     kind = lib.TYPE_OF_DTYPE.get(array.dtype)
     if kind is None:
-        raise TypeError(f"{operator}: input {index} is {array.dtype}, expected float32, float64, int32, int64, uint8 or bool")
+        raise TypeError(f"{operator}: input {index} is {array.dtype}, expected float32, float64, int32, int64, uint8, bool, float16, int8 or bfloat16 (ml_dtypes)")
     if array.ndim > s.MAX_RANK:
         raise ValueError(f"{operator}: input {index} has {array.ndim} dimensions, expected at most {s.MAX_RANK}")
     core._fill(tensor, kind, (array.shape, core.contiguous(array.shape)))
@@ -133,11 +134,11 @@ def _describe(operator: str, index: int, given):
     return tensor, array
 
 
-def _empty(tensor):
+def _empty(operator, tensor):
     """An array of a described tensor, whose address is stored in it; None if the tensor is absent."""
     if tensor.type == 0:
         return None
-    array = numpy.empty(tensor.shape[: tensor.rank], lib.DTYPE_OF_TYPE[tensor.type])
+    array = numpy.empty(tensor.shape[: tensor.rank], lib.dtype_of(operator, tensor.type))
     tensor.data = _arrays._address(array)
     return array
 
@@ -169,8 +170,8 @@ class _Run:
         call, inferred = self.call, self.inferred
         for index in range(s.MAX_OUTPUTS):
             call.outputs[index], call.saved[index] = inferred.outputs[index], inferred.saved[index]
-        self.outputs = [_empty(call.outputs[index]) for index in range(self.operator._record.output_count)]
-        self.saved = [_empty(tensor) for tensor in call.saved]
+        self.outputs = [_empty(self.operator.name, call.outputs[index]) for index in range(self.operator._record.output_count)]
+        self.saved = [_empty(self.operator.name, tensor) for tensor in call.saved]
         memory = self.context.workspace(inferred.forward_workspace)
         call.workspace, call.workspace_bytes = memory.address, inferred.forward_workspace
         self.context.check(lib.operator_forward(self.context.handle, byref(call)))
@@ -178,7 +179,7 @@ class _Run:
 
     def backward(self, gradients, needs=None):
         """needs: a flag for each input; default: all that have gradients."""
-        call, name, record = self.call, self.operator.name, self.operator._record
+        call, name, record = s.Call.from_buffer_copy(self.call), self.operator.name, self.operator._record
         if len(gradients) > record.output_count:
             raise TypeError(f"{name}: {len(gradients)} gradients, expected at most {record.output_count}")
         context = self.context_of()  # the calling thread may be another one
@@ -193,13 +194,14 @@ class _Run:
                 )
         result = []
         for index, array in enumerate(self.inputs):
+            kind = 0 if array is None else lib.TYPE_OF_DTYPE[array.dtype]
             requested = (
-                array is not None and record.differentiable >> index & 1 and array.dtype.kind == "f" and (needs is None or needs[index])
+                array is not None and record.differentiable >> index & 1 and kind in _REAL and (needs is None or needs[index])
             )
             call.input_gradients[index] = s.Tensor()
             if requested:
-                core._fill(call.input_gradients[index], lib.TYPE_OF_DTYPE[array.dtype], (array.shape, core.contiguous(array.shape)))
-            result.append(_empty(call.input_gradients[index]))
+                core._fill(call.input_gradients[index], lib.F32 if kind == lib.BF16 else kind, (array.shape, core.contiguous(array.shape)))
+            result.append(_empty(name, call.input_gradients[index]))
         memory = context.workspace(self.inferred.backward_workspace)
         call.workspace, call.workspace_bytes = memory.address, self.inferred.backward_workspace
         context.check(lib.operator_backward(context.handle, byref(call)))
@@ -249,7 +251,7 @@ class Operator:
     def infer(self, *inputs, **attributes):
         """Shapes and types of the outputs for these inputs, without computing: [(shape, dtype), ...]."""
         outputs = _Run(self, inputs, attributes).inferred.outputs
-        return [(tuple(t.shape[: t.rank]), lib.DTYPE_OF_TYPE[t.type]) for t in outputs[: self._record.output_count]]
+        return [(tuple(t.shape[: t.rank]), lib.dtype_of(self.name, t.type)) for t in outputs[: self._record.output_count]]
 
 
 class _Table:

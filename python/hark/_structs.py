@@ -80,6 +80,7 @@ class AttentionDesc(c.Structure):
         ("unit", c.c_bool),
         ("has_ridge", c.c_bool),
         ("has_sigma", c.c_bool),
+        ("product_type", i64),
     ]
 
 

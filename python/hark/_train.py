@@ -31,12 +31,22 @@ class _Metrics:
         if not os.path.isfile(self._path):
             return
         with open(self._path, "rb") as file:
-            file.seek(self._read)
+            self._resynchronise(file)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 self._read += len(line)
                 yield json.loads(line)
+
+    def _resynchronise(self, file) -> None:
+        """Goes to what was not read. A resumed run first cuts the file to its checkpoint: then to the beginning of the line that is there."""
+        size = file.seek(0, os.SEEK_END)
+        self._read = min(self._read, size)
+        file.seek(max(self._read - 1, 0))
+        if self._read and file.read(1) != b"\n":
+            file.seek(0)
+            self._read = file.read(self._read).rfind(b"\n") + 1
+        file.seek(self._read)
 
 
 def _arguments(config: str, out: str, options: Dict[str, object]):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy
@@ -12,6 +13,9 @@ import pytest
 from _files import COMMAND
 
 import hark
+from hark import _library
+from hark._models import _Decoding, read_safetensors
+from hark._train import _Metrics
 
 os.environ.setdefault("HARK_COMMAND", COMMAND)
 TEXT = (
@@ -60,6 +64,29 @@ def test_model_of_a_run(run):
     assert weight.shape == (model.info["vocabulary"], 32) and not weight.flags.writeable and not weight.flags.owndata
     with pytest.raises(ValueError, match="U\\+4E2D"):
         model.tokenizer.encode("\u4e2d")
+
+
+@pytest.mark.parametrize("kind", ["int8", "bf16", "f16"])
+def test_weights_of_a_compact_export(run, tmp_path, kind):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model.safetensors"
+    subprocess.run([COMMAND, "export", run.path, "--type", kind, "--output", str(path)], check=True, capture_output=True)
+    model, weights = hark.load(path), hark.load(run.path).weights
+    assert set(model.weights) == set(weights)
+    for name, array in model.weights.items():
+        assert array.dtype == "f4" and not array.flags.writeable
+        numpy.testing.assert_allclose(array, weights[name], atol=0.01 * abs(weights[name]).max())
+    tokens = model.tokenizer.encode("the old cat sees it.")
+    found = model.to_torch()(torch.tensor(tokens, dtype=torch.long)[None])[0]
+    logits = model.logits(tokens)  # of int8: the library rounds the inputs of products too
+    numpy.testing.assert_allclose(found.detach().numpy(), logits, atol=(0.03 if kind == "int8" else 1e-4) * abs(logits).max())
+
+
+def test_integers_without_scales_are_refused(tmp_path):
+    header = json.dumps({"w": {"dtype": "I8", "shape": [1, 8], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(ValueError, match="w.scale"):
+        read_safetensors(tmp_path / "w.safetensors")
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
@@ -158,6 +185,36 @@ def test_an_exception_of_the_callback_stops_the_training(text, tmp_path):
     with pytest.raises(StopIteration):
         hark.train({**SMALL, "train.steps": 100000, "data.paths": [str(text)]}, tmp_path / "run", progress=stop)
     assert os.path.isfile(tmp_path / "run" / "checkpoints" / (tmp_path / "run" / "last").read_text().strip() / "manifest.json")
+
+
+def test_lines_of_a_file_that_was_cut(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [b'{"step": %d}\n' % step for step in (1, 2, 300, 4, 50000)]
+    path.write_bytes(b"".join(lines[:3]))
+    metrics = _Metrics(str(path))
+    path.write_bytes(lines[0])  # cut to the checkpoint
+    assert list(metrics.lines()) == []
+    path.write_bytes(lines[0] + lines[1])
+    assert list(metrics.lines()) == [{"step": 2}]
+    path.write_bytes(b"".join(lines[:3]))
+    metrics = _Metrics(str(path))
+    path.write_bytes(lines[0] + lines[4] + lines[4])  # cut and already longer: the old end is inside a line
+    assert list(metrics.lines()) == [{"step": 50000}]
+    assert list(metrics.lines()) == []
+
+
+def test_a_generation_goes_on_in_another_thread(run):
+    model = hark.load(run.path)
+    expected = list(model.generate_tokens("the ", max_new_tokens=20))
+    tokens = model.generate_tokens("the ", max_new_tokens=20)
+    first, rest = [next(tokens)], []
+    with _Decoding(model, 0) as one, _Decoding(model, 0) as other:
+        handles = {one.context.handle.value, other.context.handle.value, _library.context().handle.value}
+        assert len(handles) == 3
+    thread = threading.Thread(target=lambda: rest.extend(tokens))
+    thread.start()
+    thread.join()
+    assert first + rest == expected
 
 
 def test_interrupted_training_continues(text, tmp_path):

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import hark
-from hark import _library
+from hark import _library, _operators
 
 RANDOM = numpy.random.default_rng(4)
 
@@ -61,6 +61,48 @@ def test_adamw_changes_its_inputs():
     w, g, m, v = numpy.ones(3), numpy.ones(3), numpy.zeros(3), numpy.zeros(3)
     hark.op("adamw")(w, g, m, v, rate=0.1)
     numpy.testing.assert_allclose(w, 0.9, rtol=1e-6)
+
+
+def test_numbers_in_bf16():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    x, weight = RANDOM.standard_normal((5, 7)).astype("f4"), RANDOM.standard_normal((3, 7)).astype(bfloat16)
+    assert hark.op("round_bf16").infer(x) == [((5, 7), numpy.dtype(bfloat16))]
+    rounded = hark.op("round_bf16")(x)
+    assert rounded.dtype == bfloat16 and numpy.array_equal(rounded, x.astype(bfloat16))
+    y, vjp = hark.op("linear_bf16").vjp(rounded, weight)
+    numpy.testing.assert_allclose(y, rounded.astype("f8") @ weight.astype("f8").T, rtol=1e-5, atol=1e-5)
+    dy = RANDOM.integers(-4, 5, y.shape).astype("f4")
+    dx, dweight = vjp(dy)
+    assert dx.dtype == dweight.dtype == "f4"
+    numpy.testing.assert_allclose(dx, dy @ weight.astype("f8"), rtol=1e-5, atol=1e-5)
+    numpy.testing.assert_allclose(dweight, dy.T @ rounded.astype("f8"), rtol=1e-5, atol=1e-5)
+
+
+def test_a_missing_type_is_named(monkeypatch):
+    monkeypatch.delitem(_library.DTYPE_OF_TYPE, _library.BF16, raising=False)
+    for call in (hark.op("round_bf16"), hark.op("round_bf16").infer):
+        with pytest.raises(TypeError, match="round_bf16: bfloat16"):
+            call(numpy.ones(3, "f4"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "i1"])
+def test_compact_tables_and_weights(dtype):
+    table = RANDOM.integers(-100, 101, (6, 8)).astype(dtype)
+    scale = numpy.linspace(0.1, 0.6, 6, dtype="f4") if dtype == "i1" else None
+    dense = table.astype("f4") if scale is None else table * scale[:, None]
+    ids, x = numpy.array([4, 0, 5], "i4"), RANDOM.standard_normal((2, 8)).astype("f4")
+    numpy.testing.assert_allclose(hark.op("embedding_compact")(ids, table, scale), dense[ids], rtol=1e-6)
+    y, expected = hark.op("linear_compact")(x, table, scale), x @ dense.T
+    numpy.testing.assert_allclose(y, expected, atol=(0.02 if scale is not None else 1e-5) * abs(expected).max())
+
+
+def test_gradients_of_one_call_are_apart():
+    x = RANDOM.standard_normal(4)
+    run = _operators._Run(hark.op("gelu"), [x], {})
+    run.forward()
+    before = bytes(run.call)
+    run.backward([numpy.ones(4)])
+    assert bytes(run.call) == before
 
 
 @pytest.mark.parametrize(
