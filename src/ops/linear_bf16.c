@@ -12,24 +12,22 @@
 #include <inttypes.h>
 
 #include "core/half.h"
-#include "ops/definition.h"
-
-enum { INPUT_X, INPUT_WEIGHT, INPUT_BIAS, INPUT_COUNT };
+#include "ops/linear.h"
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {
+  static const hark_input_rule rules[HARK_LINEAR_INPUTS] = {
       {"x", HARK_BF16, 1, HARK_MAX_RANK}, {"weight", HARK_BF16, 2, 2}, {"bias", HARK_F32, 1, 1}};
   HARK_TRY(hark_check_inputs(context, &hark_op_linear_bf16, rules, attributes, inputs, input_count));
-  const hark_tensor *x = &inputs[INPUT_X], *weight = &inputs[INPUT_WEIGHT];
+  const hark_tensor *x = &inputs[HARK_LINEAR_X], *weight = &inputs[HARK_LINEAR_WEIGHT];
   const int64_t features = weight->shape[0];
   const int64_t shape[] = {features, hark_row_length(x)};
   HARK_TRY(hark_check_shape(context, &hark_op_linear_bf16, "weight", weight, 2, shape));
-  const bool biased = hark_has_input(inputs, input_count, INPUT_BIAS);
-  if (biased) HARK_TRY(hark_check_vector(context, &hark_op_linear_bf16, "bias", &inputs[INPUT_BIAS], features, "the rows of weight"));
+  const bool biased = hark_has_input(inputs, input_count, HARK_LINEAR_BIAS);
+  if (biased) HARK_TRY(hark_check_vector(context, &hark_op_linear_bf16, "bias", &inputs[HARK_LINEAR_BIAS], features, "the rows of weight"));
   int64_t extents[HARK_MAX_RANK];
   for (int i = 0; i + 1 < x->rank; i++) extents[i] = x->shape[i];
   extents[x->rank - 1] = features;
-  return hark_tensor_describe(context, biased ? inputs[INPUT_BIAS].type : HARK_F32, x->rank, extents, &out->outputs[0]);
+  return hark_tensor_describe(context, biased ? inputs[HARK_LINEAR_BIAS].type : HARK_F32, x->rank, extents, &out->outputs[0]);
 }
 
 /* A number as a product uses it. */
@@ -42,7 +40,7 @@ static double rounded(hark_numbers numbers, int64_t i) { return used(hark_half_n
 
 /* The elements [first, last) of y. */
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *x = &call->inputs[INPUT_X], *weight = &call->inputs[INPUT_WEIGHT], *bias = &call->inputs[INPUT_BIAS];
+  const hark_tensor *x = &call->inputs[HARK_LINEAR_X], *weight = &call->inputs[HARK_LINEAR_WEIGHT], *bias = &call->inputs[HARK_LINEAR_BIAS];
   const hark_numbers y = hark_numbers_of(&call->outputs[0]);
   const int64_t outputs = weight->shape[0], inputs = weight->shape[1];
   for (int64_t i = first; i < last; i++) {
@@ -54,15 +52,15 @@ static void forward_range(const hark_call *call, int64_t first, int64_t last) {
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
-  const int64_t inputs = call->inputs[INPUT_WEIGHT].shape[1];
+  const int64_t inputs = call->inputs[HARK_LINEAR_WEIGHT].shape[1];
   hark_range_for(context, call, hark_tensor_count(&call->outputs[0]), hark_row_grain(inputs), forward_range);
   return HARK_OK;
 }
 
 /* y[n, :] = W x[n, :] + ...: dx[n, k] = sum_o r(dy[n, o]) W[o, k], for the elements [first, last) */
 static void x_gradient(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *weight = &call->inputs[INPUT_WEIGHT];
-  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
+  const hark_tensor *weight = &call->inputs[HARK_LINEAR_WEIGHT];
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, HARK_LINEAR_X);
   const int64_t outputs = weight->shape[0], inputs = weight->shape[1];
   for (int64_t i = first; i < last; i++) {
     const int64_t n = i / inputs, k = i % inputs;
@@ -74,8 +72,8 @@ static void x_gradient(const hark_call *call, int64_t first, int64_t last) {
 
 /* y[n, o] = sum_k W[o, k] x[n, k] + ...: dW[o, k] = sum_n r(dy[n, o]) x[n, k], for the elements [first, last) */
 static void weight_gradient(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dw = hark_gradient_of(call, INPUT_WEIGHT);
+  const hark_tensor *x = &call->inputs[HARK_LINEAR_X];
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dw = hark_gradient_of(call, HARK_LINEAR_WEIGHT);
   const int64_t rows = hark_row_count(x), inputs = hark_row_length(x), outputs = hark_row_length(&call->output_gradients[0]);
   for (int64_t i = first; i < last; i++) {
     const int64_t o = i / inputs, k = i % inputs;
@@ -85,40 +83,14 @@ static void weight_gradient(const hark_call *call, int64_t first, int64_t last) 
   }
 }
 
-/* y[n, o] = ... + b[o]: db[o] = sum_n dy[n, o], for the columns [first, last) */
-static void bias_gradient(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *dy = &call->output_gradients[0];
-  const hark_numbers numbers = hark_numbers_of(dy), db = hark_gradient_of(call, INPUT_BIAS);
-  const int64_t rows = hark_row_count(dy), outputs = hark_row_length(dy);
-  for (int64_t o = first; o < last; o++) {
-    double sum = 0;
-    for (int64_t n = 0; n < rows; n++) sum += hark_get(numbers, n * outputs + o);
-    hark_give(db, o, sum);
-  }
-}
-
 static hark_status backward(hark_context *context, const hark_call *call) {
-  static hark_range_body *const bodies[INPUT_COUNT] = {x_gradient, weight_gradient, bias_gradient};
   if (hark_gradient_is_absent(call)) return HARK_OK;
-  const hark_tensor *dy = &call->output_gradients[0];
-  const int64_t lengths[INPUT_COUNT] = {hark_row_length(dy), hark_row_count(dy), hark_row_count(dy)};
-  for (int i = 0; i < INPUT_COUNT; i++)
-    if (hark_present(&call->input_gradients[i]))
-      hark_range_for(context, call, hark_tensor_count(&call->input_gradients[i]), hark_row_grain(lengths[i]), bodies[i]);
+  const hark_tensor *dy = &call->output_gradients[0], *dx = &call->input_gradients[HARK_LINEAR_X],
+                    *dw = &call->input_gradients[HARK_LINEAR_WEIGHT];
+  if (hark_present(dx)) hark_range_for(context, call, hark_tensor_count(dx), hark_row_grain(hark_row_length(dy)), x_gradient);
+  if (hark_present(dw)) hark_range_for(context, call, hark_tensor_count(dw), hark_row_grain(hark_row_count(dy)), weight_gradient);
+  hark_linear_bias_gradient(context, call);
   return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  const hark_tensor *weight = &inputs[INPUT_WEIGHT];
-  const double product = 2.0 * (double)hark_row_count(&inputs[INPUT_X]) * (double)weight->shape[0] * (double)weight->shape[1];
-  return is_backward ? 2 * product : product;
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)input_count;
-  const hark_tensor *weight = &inputs[INPUT_WEIGHT];
-  return hark_max(hark_row_count(&inputs[INPUT_X]), hark_max(weight->shape[0], weight->shape[1]) + 1);
 }
 
 static const hark_sample samples[] = {
@@ -139,15 +111,15 @@ const hark_operator hark_op_linear_bf16 = {
     .name = "linear_bf16",
     .formula = "y = x W^T + b, x and W in bf16",
     .input_minimum = 2,
-    .input_maximum = INPUT_COUNT,
+    .input_maximum = HARK_LINEAR_INPUTS,
     .output_count = 1,
-    .differentiable = 1u << INPUT_X | 1u << INPUT_WEIGHT | 1u << INPUT_BIAS,
-    .backward_inputs = 1u << INPUT_X | 1u << INPUT_WEIGHT,
+    .differentiable = 1u << HARK_LINEAR_X | 1u << HARK_LINEAR_WEIGHT | 1u << HARK_LINEAR_BIAS,
+    .backward_inputs = 1u << HARK_LINEAR_X | 1u << HARK_LINEAR_WEIGHT,
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .operations = operations,
-    .terms = terms,
+    .operations = hark_linear_operations,
+    .terms = hark_linear_terms,
     .samples = samples,
     .sample_count = sizeof samples / sizeof samples[0],
 };
