@@ -219,7 +219,8 @@ def test_a_generation_goes_on_in_another_thread(run):
 
 def test_interrupted_training_continues(text, tmp_path):
     program = f"""
-import hark
+import hark, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background commands ignore it
 try:
     config = {{**{SMALL!r}, "train.steps": 1000000, "data.paths": [{str(text)!r}]}}
     hark.train(config, {str(tmp_path / "run")!r}, progress=lambda line: print(line["step"], flush=True))
