@@ -61,6 +61,7 @@ hark_status hark_parameters_add(hark_context *context, hark_parameters *paramete
 static int by_name(const void *left, const void *right) { return strcmp(*(const char *const *)left, *(const char *const *)right); }
 
 static hark_status check_names(hark_context *context, const hark_parameters *parameters) {
+  if (parameters->count < 2) return HARK_OK; /* and no null pointer for qsort */
   void *memory = NULL;
   const size_t bytes = (size_t)parameters->count * sizeof(const char *);
   HARK_TRY(hark_allocate(context, bytes, &memory));

@@ -186,8 +186,8 @@ static void test_workspace(void **state) {
     forward[k] = eight.forward_workspace - one.forward_workspace;
     backward[k] = eight.backward_workspace - one.backward_workspace;
   }
-  assert_true(forward[1] < forward[0] + forward[0] / 8);
-  assert_true(backward[1] < backward[0] + backward[0] / 8);
+  assert_true(forward[1] <= forward[0] + forward[0] / 8); /* both 0 in a build without threads */
+  assert_true(backward[1] <= backward[0] + backward[0] / 8);
 }
 
 int main(void) {
