@@ -11,6 +11,8 @@
 #include "core/structs.h"
 #include "io/safetensors.h"
 #include "models/description.h"
+#include "models/foreign/foreign.h"
+#include "models/foreign/foreign_tensors.h"
 #include "models/matrices.h"
 #include "models/model_path.h"
 
@@ -232,12 +234,46 @@ static hark_status load_file(hark_context *context, hark_safetensors **file, con
   return HARK_OK;
 }
 
+/* ---- models of other programs ---- */
+
+static hark_status fill_foreign(hark_context *context, const hark_foreign *from, hark_type matrices, hark_model *model) {
+  HARK_TRY(hark_foreign_declare(context, from, &model->network));
+  hark_parameters *parameters = &model->network->parameters;
+  if (matrices == HARK_NONE)
+    HARK_TRY(hark_foreign_tensors_hold(context, from->type, &from->shards, model->network));
+  else
+    HARK_TRY(hold(context, from->folder, NULL, matrices, parameters));
+  HARK_TRY(hark_parameters_finish(context, parameters, false));
+  HARK_TRY(hark_foreign_tensors_read(context, from->type, &from->shards, model->network));
+  return take_fingerprint(context, model);
+}
+
+static hark_status load_foreign(hark_context *context, const char *folder, const hark_model_options *options, hark_model **out) {
+  const size_t before = context->memory.live_bytes;
+  hark_foreign from;
+  hark_model *model = NULL;
+  hark_status status = hark_foreign_open(context, folder, &from);
+  if (status == HARK_OK) status = new_model(context, &model);
+  if (status == HARK_OK) status = fill_foreign(context, &from, options->matrices, model);
+  hark_foreign_close(context, &from);
+  if (status != HARK_OK) {
+    hark_model_destroy(context, &model);
+    return status;
+  }
+  model->bytes = context->memory.live_bytes - before;
+  *out = model;
+  return HARK_OK;
+}
+
 hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *given, hark_model **out) {
   char name[HARK_PATH_BYTES];
   hark_model_options options;
   hark_safetensors *file = NULL;
   *out = NULL;
   HARK_TRY(take_options(context, given, &options));
+  bool foreign = false;
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (foreign) return load_foreign(context, name, &options, out);
   HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
   const size_t before = context->memory.live_bytes;
   HARK_TRY(hark_safetensors_open(context, name, &file));
