@@ -303,7 +303,8 @@ typedef enum hark_stored {
   X(parts, INT, "[0, 2]", CHANGED, 2)                                                                                                      \
   X(features, INT, "[0, 2147483647]", CHANGED, 2)                                                                                          \
   X(responses, INT, "[0, 2147483647]", CHANGED, 2)                                                                                         \
-  X(sentences, BOOL, NULL, CHANGED, 2)
+  X(sentences, BOOL, NULL, CHANGED, 2)                                                                                                     \
+  X(unreserved, BOOL, NULL, CHANGED, 2)
 
 /* A row. */
 typedef struct hark_model_option {

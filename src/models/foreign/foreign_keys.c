@@ -304,6 +304,7 @@ static hark_status read_all(hark_foreign_reader *reader) {
   if (reader->root->kind != HARK_JSON_OBJECT) return hark_fail(reader->context, HARK_BAD_FILE, "%.250s: expected an object", reader->path);
   HARK_TRY(find_type(reader));
   for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++) hark_model_option_reset(row, reader->config);
+  reader->config->unreserved = true;
   for (const hark_foreign_fixed *fixed = reader->type->fixed; fixed->option != NULL; fixed++)
     HARK_TRY(set_from_text(reader, fixed->option, fixed->value, fixed->option, NULL));
   for (int i = 0; i < COMMON; i++) HARK_TRY(read_row(reader, &common[i]));
@@ -344,7 +345,8 @@ void hark_foreign_put_whole(const hark_foreign_writer *writer, const char *key, 
 void hark_foreign_put_number(const hark_foreign_writer *writer, const char *key, double value) {
   char number[HARK_NUMBER_BYTES];
   hark_foreign_put_key(writer, key);
-  hark_text_append(writer->text, "%s%s", hark_number_print(value, number), strpbrk(number, ".e") == NULL ? ".0" : "");
+  (void)hark_number_print(value, number);
+  hark_text_append(writer->text, "%s%s", number, strpbrk(number, ".e") == NULL ? ".0" : "");
 }
 
 void hark_foreign_put_truth(const hark_foreign_writer *writer, const char *key, bool value) {
