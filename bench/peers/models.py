@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 
+sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]  # tokenizers.py is not the library
+
 import numpy
 import torch
 import transformers

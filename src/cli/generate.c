@@ -115,7 +115,8 @@ static hark_status encode_prompt(generation *g) {
   if (status == HARK_OK) HARK_TRY(make_token_lists(g, room));
   const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
   if (status == HARK_OK)
-    status = hark_model_tokenize(context, g->model, prompt, bytes, map_unknown, true, g->sequences[0].tokens + (g->begin != 0), room, &count);
+    status =
+        hark_model_tokenize(context, g->model, prompt, bytes, map_unknown, true, g->sequences[0].tokens + (g->begin != 0), room, &count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
   HARK_TRY(status);
   int32_t *const tokens = g->sequences[0].tokens;
@@ -179,8 +180,7 @@ static hark_status open_model(generation *g) {
   HARK_TRY(make_lists(g));
   HARK_TRY(open_decodings(g));
   if (info.tokenizer == NULL)
-    return hark_fail(call->context, HARK_UNSUPPORTED,
-                     "%s: has no %s, so it cannot continue a text", g->source,
+    return hark_fail(call->context, HARK_UNSUPPORTED, "%s: has no %s, so it cannot continue a text", g->source,
                      info.reserved == 0 ? "tokenizer.json or tokenizer.model, only numbers of tokens"
                                         : "vocabulary of text (models of labelled examples have none)");
   g->begin = (int32_t)info.begin;

@@ -49,7 +49,8 @@ static hark_status print(hark_invocation *call, const char *from, const char *pa
 /* The folder of a model of another program; everything else is refused. */
 static hark_status find(hark_invocation *call, const char *path, char folder[HARK_PATH_BYTES]) {
   bool found = false;
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
+  if (hark_path_kind_of(path) == HARK_PATH_NONE)
+    return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
   HARK_TRY(hark_foreign_find(call->context, path, folder, &found));
   if (found) return HARK_OK;
   return hark_fail(call->context, HARK_BAD_FILE,

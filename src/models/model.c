@@ -498,10 +498,10 @@ hark_status hark_model_tokenize(hark_context *context, const hark_model *model, 
   *count = 0;
   if (capacity <= SIZE_MAX / sizeof *tokens)
     HARK_TRY(hark_check_apart(context, "tokenize: tokens and text", tokens, capacity * sizeof *tokens, text, bytes, false));
-  if (model->imported != NULL)
-    return hark_imported_encode(context, model->imported, text, bytes, special, tokens, capacity, count);
+  if (model->imported != NULL) return hark_imported_encode(context, model->imported, text, bytes, special, tokens, capacity, count);
   if (capacity < bytes)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "tokenize: room for %zu tokens, expected at least %zu for this model", capacity, bytes);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "tokenize: room for %zu tokens, expected at least %zu for this model", capacity,
+                     bytes);
   return hark_model_encode(context, model, text, bytes, map_unknown, tokens, count);
 }
 

@@ -38,8 +38,8 @@ HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, cons
 
 /* Writes weights, the model's description and `words`, an entry with a vocabulary or a tokenizer (NULL: none), as safetensors, atomically. `matrices`: as in
  * hark_model_save_options. `summary` may be NULL. */
-HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const hark_metadata_entry *words,
-                                             hark_type matrices, hark_file_summary *summary);
+HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network,
+                                             const hark_metadata_entry *words, hark_type matrices, hark_file_summary *summary);
 
 /* Whether the metadata of a file of weights agree with the note. */
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);

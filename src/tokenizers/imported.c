@@ -96,20 +96,25 @@ void hark_imported_print(const hark_imported *imported, hark_text *out) {
 
 static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
-hark_status hark_imported_parse(hark_context *context, const char *name, const char *text, hark_imported **out) {
+hark_status hark_imported_bytes(hark_context *context, const char *name, const char *text, hark_text *out) {
   const size_t length = strlen(text);
+  if (is_json(text, length)) {
+    hark_text_append_bytes(out, text, length);
+    return out->status;
+  }
+  for (size_t i = 0; i < length; i += 2) {
+    const int high = digit(text[i]), low = high >= 0 ? digit(text[i + 1]) : -1;
+    const char byte = (char)(16 * high + low);
+    if (low < 0) return hark_fail(context, HARK_BAD_FILE, "%s: neither JSON nor pairs of hexadecimal digits", name);
+    hark_text_append_bytes(out, &byte, 1);
+  }
+  return out->status;
+}
+
+hark_status hark_imported_parse(hark_context *context, const char *name, const char *text, hark_imported **out) {
   hark_text bytes = hark_text_empty(context);
   *out = NULL;
-  if (is_json(text, length)) return hark_imported_read(context, name, text, length, out);
-  hark_status status = length % 2 == 0 ? HARK_OK : HARK_BAD_FILE;
-  for (size_t i = 0; i + 1 < length && status == HARK_OK; i += 2) {
-    const int high = digit(text[i]), low = digit(text[i + 1]);
-    const char byte = (char)(16 * high + low);
-    if (high < 0 || low < 0) status = HARK_BAD_FILE;
-    hark_text_append_bytes(&bytes, &byte, 1);
-  }
-  if (status != HARK_OK) status = hark_fail(context, HARK_BAD_FILE, "%s: neither JSON nor hexadecimal digits", name);
-  if (status == HARK_OK) status = bytes.status;
+  hark_status status = hark_imported_bytes(context, name, text, &bytes);
   if (status == HARK_OK) status = hark_imported_read(context, name, hark_text_get(&bytes), bytes.length, out);
   hark_text_free(&bytes);
   return status;

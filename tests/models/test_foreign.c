@@ -34,7 +34,8 @@ static int end(void **state) {
 #define LLAMA_KEYS                                                                                                                         \
   "\"vocab_size\": 7, \"hidden_size\": 4, \"intermediate_size\": 6, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "                \
   "\"num_key_value_heads\": 1, \"max_position_embeddings\": 6"
-#define GPT2_KEYS "\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_positions\": 6, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 2, \"n_inner\": 6"
+#define GPT2_KEYS                                                                                                                          \
+  "\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_positions\": 6, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 2, \"n_inner\": 6"
 
 /* A tensor of a folder. */
 typedef struct entry {
@@ -51,7 +52,7 @@ typedef struct entry {
     "model.layers." n ".mlp.down_proj.weight", 4, 6, 0                                                                                     \
   }
 #define LLAMA_TENSORS                                                                                                                      \
-  {"model.embed_tokens.weight", 7, 4, 0}, LLAMA_BLOCK("0"), LLAMA_BLOCK("1"), {"model.norm.weight", 4, 0, 0}, {"lm_head.weight", 7, 4, 0}
+  {"model.embed_tokens.weight", 7, 4, 0}, LLAMA_BLOCK("0"), LLAMA_BLOCK("1"), {"model.norm.weight", 4, 0, 0}, { "lm_head.weight", 7, 4, 0 }
 
 static const entry llama[] = {LLAMA_TENSORS};
 enum { LLAMA_COUNT = sizeof llama / sizeof *llama };
@@ -228,13 +229,13 @@ static void types_are_kept_also_in_shards(void **state) {
   entry mixed[LLAMA_COUNT];
   hark_context *context = test_reference_open();
   memcpy(mixed, llama, sizeof llama);
-  mixed[2].type = HARK_BF16;  /* queries of the first block */
-  mixed[12].type = HARK_F16;  /* keys of the second */
-  mixed[1].type = HARK_BF16;  /* a norm, which hark holds in f32 */
+  mixed[2].type = HARK_BF16; /* queries of the first block */
+  mixed[12].type = HARK_F16; /* keys of the second */
+  mixed[1].type = HARK_BF16; /* a norm, which hark holds in f32 */
   char index[4096] = "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {";
   for (int t = 0; t < LLAMA_COUNT; t++)
-    (void)snprintf(index + strlen(index), sizeof index - strlen(index), "%s\"%s\": \"model-0000%d-of-00002.safetensors\"", t > 0 ? ", " : "",
-                   mixed[t].name, t < 10 ? 1 : 2);
+    (void)snprintf(index + strlen(index), sizeof index - strlen(index), "%s\"%s\": \"model-0000%d-of-00002.safetensors\"",
+                   t > 0 ? ", " : "", mixed[t].name, t < 10 ? 1 : 2);
   (void)snprintf(index + strlen(index), sizeof index - strlen(index), "}}");
   char config[1024];
   (void)snprintf(config, sizeof config, "{%s}", of_llama);
@@ -279,7 +280,8 @@ static void keys_are_refused_by_name(void **state) {
       {"\"logit_scale\": 0.5", HARK_UNSUPPORTED, "config.json: logit_scale: is 0.5"},
       {"\"quantization_config\": {\"quant_method\": \"gptq\"}", HARK_UNSUPPORTED, "quantization_config: is {...}, expected null"},
       {"\"hidden_act\": \"gelu\"", HARK_UNSUPPORTED, "hidden_act: is gelu, expected silu or swish"},
-      {"\"architectures\": [\"LlamaForSequenceClassification\"]", HARK_UNSUPPORTED, "architectures: is [\"LlamaForSequenceClassification\"]"},
+      {"\"architectures\": [\"LlamaForSequenceClassification\"]", HARK_UNSUPPORTED,
+       "architectures: is [\"LlamaForSequenceClassification\"]"},
       {"\"rope_scaling\": {\"rope_type\": \"longrope\"}", HARK_UNSUPPORTED, "rope_scaling.rope_type: is longrope"},
       {"\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2, \"odd\": 1}", HARK_UNSUPPORTED, "rope_scaling.odd: is 1"},
       {"\"rms_norm_eps\": \"small\"", HARK_BAD_FILE, "rms_norm_eps: is \"small\""},
@@ -394,9 +396,9 @@ static void exports_have_the_bits_of_what_was_imported(void **state) {
   static const round_trip cases[] = {
       {"gpt2", GPT2_KEYS, gpt2, GPT2_COUNT},
       {"llama", "\"model_type\": \"llama\", " LLAMA_KEYS ", \"rope_theta\": 123456.5, \"rms_norm_eps\": 1e-05", llama, LLAMA_COUNT},
-      {"llama", "\"model_type\": \"llama\", " LLAMA_KEYS
-                ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 30, "
-                "\"original_max_position_embeddings\": 4, \"truncate\": false}",
+      {"llama",
+       "\"model_type\": \"llama\", " LLAMA_KEYS ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 30, "
+       "\"original_max_position_embeddings\": 4, \"truncate\": false}",
        llama, LLAMA_COUNT},
       {"mistral", "\"model_type\": \"mistral\", " LLAMA_KEYS ", \"sliding_window\": 3", llama, LLAMA_COUNT},
   };
@@ -441,11 +443,12 @@ static void options_without_a_counterpart_are_named(void **state) {
     char description[1024];
     const char *type = NULL;
     hark_model *model = NULL;
-    (void)snprintf(description, sizeof description,
-                   "{\"model\": {\"type\": \"gpt\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, \"width\": 8, \"feed_forward_width\": 8, "
-                   "\"context\": 8, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"rotary\", "
-                   "\"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, %s}}",
-                   cases[i].keys);
+    (void)snprintf(
+        description, sizeof description,
+        "{\"model\": {\"type\": \"gpt\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, \"width\": 8, \"feed_forward_width\": 8, "
+        "\"context\": 8, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"rotary\", "
+        "\"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, %s}}",
+        cases[i].keys);
     const hark_model_options options = {
         .struct_size = sizeof options, .description = description, .description_bytes = strlen(description)};
     assert_fine(context, hark_model_create(context, &options, 1, &model));
@@ -473,16 +476,17 @@ static void other_files_of_a_folder_stay(void **state) {
 
 /* ---- tokenizers ---- */
 
-static const char words[] = "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 5, \"content\": \"<s>\", \"special\": true, \"single_word\": false, "
-                            "\"lstrip\": false, \"rstrip\": false, \"normalized\": false}], \"normalizer\": null, \"pre_tokenizer\": "
-                            "{\"type\": \"Metaspace\", \"replacement\": \"\\u2581\", \"prepend_scheme\": \"always\", \"split\": true}, "
-                            "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", "
-                            "\"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<s>\": "
-                            "{\"id\": \"<s>\", \"ids\": [5], \"tokens\": [\"<s>\"]}}}, \"decoder\": {\"type\": \"Metaspace\", \"replacement\": "
-                            "\"\\u2581\", \"prepend_scheme\": \"always\", \"split\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, "
-                            "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
-                            "\"byte_fallback\": false, \"vocab\": {\"\\u2581\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"\\u2581ab\": 4}, "
-                            "\"merges\": [\"a b\", \"\\u2581 ab\"]}}";
+static const char words[] =
+    "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 5, \"content\": \"<s>\", \"special\": true, \"single_word\": false, "
+    "\"lstrip\": false, \"rstrip\": false, \"normalized\": false}], \"normalizer\": null, \"pre_tokenizer\": "
+    "{\"type\": \"Metaspace\", \"replacement\": \"\\u2581\", \"prepend_scheme\": \"always\", \"split\": true}, "
+    "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", "
+    "\"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<s>\": "
+    "{\"id\": \"<s>\", \"ids\": [5], \"tokens\": [\"<s>\"]}}}, \"decoder\": {\"type\": \"Metaspace\", \"replacement\": "
+    "\"\\u2581\", \"prepend_scheme\": \"always\", \"split\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, "
+    "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
+    "\"byte_fallback\": false, \"vocab\": {\"\\u2581\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"\\u2581ab\": 4}, "
+    "\"merges\": [\"a b\", \"\\u2581 ab\"]}}";
 
 static void a_model_has_its_tokenizer(void **state) {
   (void)state;
@@ -526,6 +530,23 @@ static void a_model_has_its_tokenizer(void **state) {
   test_setup_close(context);
 }
 
+static void other_texts_are_no_tokenizers(void **state) {
+  (void)state;
+  static const char *const wrong[] = {"", "0", "0g", "0A", "abc", "[]"};
+  hark_context *context = test_reference_open();
+  hark_text bytes = hark_text_empty(context);
+  assert_fine(context, hark_imported_bytes(context, "x", "0a0300ff", &bytes));
+  assert_int_equal(bytes.length, 4);
+  assert_memory_equal(bytes.data, "\x0A\x03\x00\xFF", 4);
+  hark_text_free(&bytes);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    hark_imported *imported = NULL;
+    assert_int_equal(hark_imported_parse(context, "x", wrong[i], &imported), HARK_BAD_FILE);
+    assert_null(imported);
+  }
+  test_setup_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(numbers_of_llama_are_in_their_places, begin, end),
@@ -540,6 +561,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(options_without_a_counterpart_are_named, begin, end),
       cmocka_unit_test_setup_teardown(other_files_of_a_folder_stay, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
+      cmocka_unit_test(other_texts_are_no_tokenizers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

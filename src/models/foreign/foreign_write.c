@@ -90,8 +90,8 @@ static hark_status try_type(hark_context *context, const hark_foreign_type *type
 }
 
 /* Finds the type that describes the model, and its config.json; the caller frees the text. */
-static hark_status choose_type(hark_context *context, const hark_network_config *config, hark_type matrices,
-                               const hark_foreign_type **out, hark_text *text) {
+static hark_status choose_type(hark_context *context, const hark_network_config *config, hark_type matrices, const hark_foreign_type **out,
+                               hark_text *text) {
   const hark_foreign_type *type, *nearest = NULL;
   const char *missing = NULL, *option = NULL;
   int least = 0, count = 0;
