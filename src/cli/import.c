@@ -83,7 +83,7 @@ const hark_command hark_command_import = {
         "  hark generate qwen.safetensors --prompt \"It was \"\n"
         "\n"
         "  Types of models: gpt2, llama, mistral, qwen2. The file contains the folder's tokenizer.json or tokenizer.model.\n"
-        "  Other commands read such a folder directly.\n",
+        "  hark generate, info and export read such a folder directly.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,
