@@ -106,7 +106,7 @@ HARK_API void hark_model_destroy(hark_context *context, hark_model **model);
 typedef struct hark_model_info {
   size_t struct_size;
   const char *type;      /* "gpt" */
-  const char *tokenizer; /* "characters", "bytes", "subwords"; NULL: no vocabulary, or that of labelled examples */
+  const char *tokenizer; /* "characters", "bytes", "subwords", "byte_bpe"; NULL: no vocabulary, or that of labelled examples */
   int64_t vocabulary;    /* number of tokens: every token is in [0, vocabulary) */
   int64_t reserved;      /* number of reserved tokens (padding, unknown, ...): the first ones, which have no text and are never chosen */
   int64_t context;       /* longest text that it was trained on, in tokens */

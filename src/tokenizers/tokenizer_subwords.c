@@ -47,6 +47,15 @@ static bool is_control(uint32_t code) { return code < ' ' || code == DELETE; }
 
 static int32_t first_piece(const subwords_state *state) { return HARK_TOKEN_RESERVED + (state->byte_fallback ? BYTE_VALUES : 0); }
 
+hark_subword_pieces hark_subword_pieces_of(const hark_tokenizer *tokenizer) {
+  const subwords_state *state = tokenizer->state;
+  return (hark_subword_pieces){.model = state->search.model,
+                               .byte_fallback = state->byte_fallback,
+                               .first = first_piece(state),
+                               .count = (int32_t)state->search.pieces,
+                               .score = state->search.score};
+}
+
 /* Bytes of the first unit of a text; 0 when more text is needed to determine it. *result reports when it ends before invalid UTF-8. */
 static size_t unit_at(const unsigned char *text, size_t bytes, bool last, hark_utf8_result *result) {
   size_t at = 0;
