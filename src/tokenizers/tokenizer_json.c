@@ -287,9 +287,9 @@ static hark_status print_subwords(const json_writer *w) {
 
 /* HARK_WORD_EXPRESSION with the escapes of JSON. */
 #define WORDS                                                                                                                              \
-  "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}{1,127}| ?\\\\p{N}{1,127}| "                         \
-  "?[^\\\\s\\\\p{L}\\\\p{N}]{1,127}|"                                                                                                      \
-  "\\\\s{1,127}(?!\\\\S)|\\\\s{1,127}\"}, \"behavior\": \"Isolated\", \"invert\": false}"
+  "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}{1,255}| ?\\\\p{N}{1,255}| "                         \
+  "?[^\\\\s\\\\p{L}\\\\p{N}]{1,255}|"                                                                                                      \
+  "\\\\s{1,255}(?!\\\\S)|\\\\s{1,255}\"}, \"behavior\": \"Isolated\", \"invert\": false}"
 
 static hark_status print_byte_bpe(const json_writer *w) {
   const hark_byte_merge *merges;

@@ -3,7 +3,7 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * with at most 127 repetitions of a class in place of any number: a word ends after HARK_WORD_CHARACTERS characters, so that the words of a
+ * with at most 255 repetitions of a class in place of any number: a word ends after HARK_WORD_CHARACTERS characters, so that the words of a
  * text do not depend on the parts in which it is read. A byte that is not part of UTF-8 is a word, and ends the one before it.
  *
  * Expressions need PCRE2 (hark_regex_available).
@@ -16,8 +16,8 @@
 
 /* The expression, for PCRE2 and for Oniguruma. */
 #define HARK_WORD_EXPRESSION                                                                                                               \
-  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}{1,127}| ?\\p{N}{1,127}| ?[^\\s\\p{L}\\p{N}]{1,127}|\\s{1,127}(?!\\S)|\\s{1,127}"
-#define HARK_WORD_CHARACTERS 128
+  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}{1,255}| ?\\p{N}{1,255}| ?[^\\s\\p{L}\\p{N}]{1,255}|\\s{1,255}(?!\\S)|\\s{1,255}"
+#define HARK_WORD_CHARACTERS 256
 #define HARK_WORD_BYTES (HARK_WORD_CHARACTERS * HARK_UTF8_MAX_BYTES)
 /* Bytes after which a word is known: its own, and those of the character after it. */
 #define HARK_WORD_WINDOW (HARK_WORD_BYTES + HARK_UTF8_MAX_BYTES)

@@ -228,7 +228,7 @@ static void random_bytes(uint64_t *seed, char *text) {
     const uint32_t choice = next_random(seed);
     if (choice % 600 == 0) {
       const char byte = common[next_random(seed) % 20];
-      for (size_t n = next_random(seed) % 700; n > 0 && i < RANDOM_BYTES; n--) text[i++] = byte;
+      for (size_t n = next_random(seed) % 1200; n > 0 && i < RANDOM_BYTES; n--) text[i++] = byte;
     } else {
       text[i++] = choice % 5 == 0 ? (char)next_random(seed) : common[next_random(seed) % (sizeof common - 1)];
     }
@@ -278,7 +278,7 @@ static void random_bytes_come_back(void **state) {
     assert_fine(context, hark_tokenizer_encode(context, tokenizer, HARK_UNKNOWN_IS_ERROR, "text", other, RANDOM_BYTES, whole, &count));
     assert_same_text(tokenizer, whole, count, other, RANDOM_BYTES);
     assert_true(count < RANDOM_BYTES);
-    for (size_t size = 1; size < 1200; size += 97) {
+    for (size_t size = 1; size < 2400; size += 197) {
       assert_int_equal(encode_parts(context, tokenizer, other, size, parts), count);
       assert_memory_equal(parts, whole, count * sizeof *whole);
     }
@@ -334,8 +334,8 @@ static void vocabularies_are_read_strictly(void **state) {
       {HEAD "\"merges\":[[100,101],[262,100]]}", "merge 1 is not a list of two tokens, from 5 to 261"},
       {HEAD "\"merges\":[[100,101],[100,101]]}", "merge 1 makes a token that is there already"},
       {HEAD "\"merges\":[[100,101],[101,102],[261,102],[100,262]]}", "merge 3 makes a token that is there already"},
-      {HEAD "\"merges\":[[100,100],[261,261],[262,262],[263,263],[264,264],[265,265],[266,266],[267,267],[268,268],[269,269]]}",
-       "merge 9 has more than 512 bytes"},
+      {HEAD "\"merges\":[[100,100],[261,261],[262,262],[263,263],[264,264],[265,265],[266,266],[267,267],[268,268],[269,269],[270,270]]}",
+       "merge 10 has more than 1024 bytes"},
       {HEAD "\"merges\":[[100,101]],\"pieces\":[]}", "do not belong"},
       {HEAD "\"merges\":[[100,101],[101,101]]}", "\"size\" is 262, there are 263"},
       {HEAD "\"merges\":[[100,101]]}", "\"checksum\" is not that"},

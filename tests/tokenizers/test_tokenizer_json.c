@@ -209,7 +209,7 @@ static void byte_bpe(void **state) {
   const hark_subword_settings settings = {.vocabulary = 261 + 700};
   both b = open_both(context, learn(context, "byte_bpe", &settings, text, bytes));
   compare_lines(&b, ALPHABET, true, 1500);
-  for (size_t run = 100; run < 600; run += 7) { /* words of one class, which are cut */
+  for (size_t run = 100; run < 600; run += 5) { /* words of one class, which are cut */
     static const char *const one[] = {"a", " ", "\xE4\xB8\xAD", "'", "1", "\xF0\x9F\x98\x80"};
     for (size_t i = 0; i < sizeof one / sizeof one[0]; i++) {
       for (size_t n = 0; n < run; n++) memcpy(text + n * strlen(one[i]), one[i], strlen(one[i]));
