@@ -232,7 +232,8 @@ static hark_status find_learner(hark_invocation *call, hark_config *config) {
   if (learns && !hark_tokenizer_kind_available(config->data.tokenizer))
     return hark_options_complain(call->context, call->options, "data.tokenizer",
                                  "byte-level BPE divides text by PCRE2, and this hark was built without it (HARK_WITH_PCRE2)");
-  if (!learns || config->data.tokenizer != HARK_TOKENIZER_SUBWORDS || config->data.subwords.learner != NULL) return HARK_OK;
+  const bool by_library = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && config->data.subwords.model != HARK_SUBWORD_WORD_PIECE;
+  if (!learns || !by_library || config->data.subwords.learner != NULL) return HARK_OK;
   return hark_options_complain(call->context, call->options, "data.tokenizer",
                                "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");
 }

@@ -275,6 +275,7 @@ static hark_status print_unigram(const json_writer *w, const hark_subword_pieces
 static hark_status print_subwords(const json_writer *w) {
   const hark_subword_pieces pieces = hark_subword_pieces_of(w->tokenizer);
   hark_token_table table = {0};
+  if (pieces.model == HARK_SUBWORD_WORD_PIECE) return refuse(w, "wordpiece, where a word with an unknown character is unknown as a whole");
   hark_status status = check_names(w);
   if (status == HARK_OK) status = open_pieces(w, &pieces, &table);
   if (status == HARK_OK) status = check_characters(w, &pieces, &table);

@@ -77,7 +77,9 @@ static const hark_option options[] = {
     {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 600000]", TRAIN, "N",
      "size of a vocabulary of sub-words or of byte_bpe, including reserved tokens and bytes", PIECES},
     {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
-     "how words are divided: the most likely pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)", SUBWORDS},
+     "how words are divided: the most likely pieces (arXiv 1804.10959), characters joined pair by pair (arXiv 1508.07909), or the longest "
+     "pieces from the left (arXiv 1609.08144; needs no SentencePiece)",
+     SUBWORDS},
     {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
      "characters that are not pieces become their bytes, so that no character is unknown", SUBWORDS},
     {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,

@@ -6,6 +6,7 @@
 
 #include "core/core.h"
 #include "support/cmocka_all.h"
+#include "support/slow_merges.h"
 #include "support/text_files.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_kind.h"
@@ -36,16 +37,6 @@ static hark_tokenizer *learn(hark_context *context, int64_t vocabulary, const vo
 
 /* ---- the definition ---- */
 
-enum { MOST_WORDS = 4000, MOST_SYMBOLS = 24, MOST_TOKENS = 1200, MOST_MERGES = 1200 };
-
-/* Words of at most MOST_SYMBOLS bytes, not counted: each occurrence is one. A symbol is the index of its text. */
-typedef struct slow_learner {
-  int symbol[MOST_WORDS][MOST_SYMBOLS], length[MOST_WORDS], words;
-  char text[MOST_TOKENS][MOST_SYMBOLS + 1];
-  int texts;
-  int left[MOST_MERGES], right[MOST_MERGES], merges;
-} slow_learner;
-
 /* GPT-2's vocabulary begins with the bytes in this order: ! to ~, A1 to AC, AE to FF, then the others. */
 static int place_of_byte(int byte) {
   int place = 0;
@@ -58,73 +49,17 @@ static int place_of_byte(int byte) {
 }
 
 /* Texts of letters, spaces and digits alone: a word is a space or none, and letters or digits. */
-static void slow_words(slow_learner *s, const char *text) {
-  s->words = 0;
-  for (const char *c = text; *c != '\0'; s->words++) {
-    int *const length = &s->length[s->words];
-    assert_true(s->words < MOST_WORDS);
-    *length = 0;
-    if (*c == ' ') s->symbol[s->words][(*length)++] = place_of_byte(*c++);
-    const bool digit = *c >= '0' && *c <= '9';
-    for (; *c != '\0' && *c != ' ' && (*c >= '0' && *c <= '9') == digit; c++) {
-      assert_true(*length < MOST_SYMBOLS);
-      s->symbol[s->words][(*length)++] = place_of_byte((unsigned char)*c);
-    }
-  }
-}
-
-static int slow_count(const slow_learner *s, int left, int right) {
-  int count = 0;
-  for (int w = 0; w < s->words; w++)
-    for (int i = 0; i + 1 < s->length[w]; i++) count += s->symbol[w][i] == left && s->symbol[w][i + 1] == right;
-  return count;
-}
-
-static int slow_text(slow_learner *s, int left, int right) {
-  char joined[2 * MOST_SYMBOLS + 2];
-  (void)snprintf(joined, sizeof joined, "%s%s", s->text[left], s->text[right]);
-  for (int t = 0; t < s->texts; t++)
-    if (strcmp(s->text[t], joined) == 0) return t;
-  (void)snprintf(s->text[s->texts], sizeof s->text[0], "%.*s", MOST_SYMBOLS, joined);
-  return s->texts++;
-}
-
-static void slow_merge(slow_learner *s, int left, int right, int symbol) {
-  for (int w = 0; w < s->words; w++) {
-    int made = 0;
-    for (int i = 0; i < s->length[w]; made++) {
-      const bool here = i + 1 < s->length[w] && s->symbol[w][i] == left && s->symbol[w][i + 1] == right;
-      s->symbol[w][made] = here ? symbol : s->symbol[w][i];
-      i += here ? 2 : 1;
-    }
-    s->length[w] = made;
-  }
-}
-
-/* The pair that occurs most often; of equal ones that with the smallest left, then right symbol. False: there is no pair. */
-static bool slow_best(const slow_learner *s, int *left, int *right) {
-  int best = 0;
-  for (int w = 0; w < s->words; w++)
-    for (int i = 0; i + 1 < s->length[w]; i++) {
-      const int a = s->symbol[w][i], b = s->symbol[w][i + 1], count = slow_count(s, a, b);
-      if (count < best || (count == best && (a > *left || (a == *left && b >= *right)))) continue;
-      best = count;
-      *left = a;
-      *right = b;
-    }
-  return best > 0;
-}
-
-static void slow_learn(slow_learner *s, const char *text, int texts) {
-  slow_words(s, text);
-  s->texts = 256;
-  s->merges = 0;
+static void slow_learn(slow_merges *s, const char *text, int texts) {
   for (int byte = 0; byte < 256; byte++) (void)snprintf(s->text[place_of_byte(byte)], 2, "%c", byte);
-  for (int left = 0, right = 0; s->texts < texts && slow_best(s, &left, &right);) {
-    s->left[s->merges] = left;
-    s->right[s->merges++] = right;
-    slow_merge(s, left, right, slow_text(s, left, right));
+  s->texts = 256;
+  s->words = 0;
+  for (const char *c = text; *c != '\0';) {
+    slow_merges_begin_word(s);
+    if (*c == ' ') slow_merges_add(s, place_of_byte(*c++));
+    const bool digit = *c >= '0' && *c <= '9';
+    for (; *c != '\0' && *c != ' ' && (*c >= '0' && *c <= '9') == digit; c++) slow_merges_add(s, place_of_byte((unsigned char)*c));
   }
+  slow_merges_learn(s, texts);
 }
 
 static void assert_is(const hark_tokenizer *tokenizer, int32_t token, const char *text) {
@@ -133,28 +68,16 @@ static void assert_is(const hark_tokenizer *tokenizer, int32_t token, const char
   if (bytes != strlen(text) || memcmp(own, text, bytes) != 0) fail_msg("token %d is '%.*s', expected '%s'", token, (int)bytes, own, text);
 }
 
-/* Random words of few letters, so that many pairs are equally frequent and many letters repeat. */
-static void make_text(uint64_t *seed, char *text, size_t words, unsigned letters, unsigned longest) {
-  size_t at = 0;
-  for (size_t w = 0; w < words; w++) {
-    if (w > 0) text[at++] = ' ';
-    const unsigned length = 1 + next_random(seed) % longest;
-    const char first = next_random(seed) % 8 == 0 ? '0' : next_random(seed) % 8 == 0 ? 'A' : 'a';
-    for (unsigned i = 0; i < length; i++) text[at++] = (char)(first + (char)(next_random(seed) % letters));
-  }
-  text[at] = '\0';
-}
-
 static void merges_follow_the_definition(void **state) {
   (void)state;
-  static slow_learner slow;
-  static char text[MOST_WORDS * MOST_SYMBOLS];
+  static slow_merges slow;
+  static char text[SLOW_WORDS * SLOW_SYMBOLS];
   test_memory memory;
   hark_context *context = test_memory_context(&memory);
   uint64_t seed = 1;
   for (unsigned letters = 1; letters <= 10; letters += 1 + letters / 4)
-    for (unsigned longest = 2; longest < MOST_SYMBOLS; longest += 5) {
-      make_text(&seed, text, 60, letters, longest);
+    for (unsigned longest = 2; longest < SLOW_SYMBOLS; longest += 5) {
+      slow_merges_text(&seed, text, 60, letters, longest);
       slow_learn(&slow, text, letters == 1 ? 257 : 330);
       hark_tokenizer *tokenizer = learn(context, HARK_TOKEN_RESERVED + slow.texts, text, strlen(text));
       const hark_byte_merge *merges;

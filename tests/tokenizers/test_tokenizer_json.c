@@ -272,6 +272,8 @@ static void what_has_no_counterpart(void **state) {
   hark_context *context = test_memory_context(&memory);
   hark_subword_settings settings = {.vocabulary = 300, .coverage = 1, .learner = &learner};
   expect_refusal(context, "characters", &settings, "a\0b", 3, "U+0000 is one of its symbols");
+  const hark_subword_settings word_piece = {.model = HARK_SUBWORD_WORD_PIECE, .vocabulary = 264, .byte_fallback = true, .coverage = 1};
+  expect_refusal(context, "subwords", &word_piece, "ab ab", 5, "wordpiece");
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     given = cases[i].pieces;
     for (given_count = 0; given[given_count].bytes > 0;) given_count++;
