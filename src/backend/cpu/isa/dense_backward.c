@@ -45,7 +45,8 @@ static void combine(const hark_product *p, int last) { combine_vectors(p, 0, las
 /* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. row_words: the words of the rows; NULL: in f32. */
 static void spread(const hark_dense_tile *tile, const hark_dense_backward_state *state, const float *tile_weights, const float *rows,
                    const float *row_words, int padded, int features, float *target, int64_t target_stride) {
-  if (row_words != NULL) hark_word_pairs(tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
+  if (row_words != NULL)
+    hark_word_pairs(tile->call->arithmetic, tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
   const bool whole = hark_dense_first_vector(tile, tile->keys - 1) == 0;
   for (int key = 0; key < tile->keys; key += whole ? tile->keys : HARK_KEY_GROUP) {
     hark_product product = {.a = rows,

@@ -39,15 +39,17 @@ size_t HARK_ISA(hark_dense_backward_word_floats)(const hark_attention_desc *desc
 void HARK_ISA(hark_dense_backward_pack_words)(const hark_dense_tile *tile, const hark_dense_backward_state *state) {
   const hark_dense_call *call = tile->call;
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
-  hark_word_rows(state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
-  hark_word_rows(state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
-  hark_word_rows(state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad, state->words.query_rows);
-  hark_word_rows(state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad, state->words.gradient_rows);
+  hark_word_rows(call->arithmetic, state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
+  hark_word_rows(call->arithmetic, state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
+  hark_word_rows(call->arithmetic, state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad,
+                 state->words.query_rows);
+  hark_word_rows(call->arithmetic, state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad,
+                 state->words.gradient_rows);
 }
 
 void HARK_ISA(hark_dense_backward_score_words)(const hark_dense_tile *tile, const float *left, float *right, hark_product *product) {
   if (tile->call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_pairs(product->b, product->b_row, tile->keys, product->end, right);
+  hark_word_pairs(tile->call->arithmetic, product->b, product->b_row, tile->keys, product->end, right);
   product->arithmetic = tile->call->arithmetic;
   product->a = left;
   product->b = right;
@@ -59,8 +61,8 @@ void HARK_ISA(hark_dense_backward_sum_words)(const hark_dense_tile *tile, const 
                                              int *pair_limits) {
   const hark_dense_call *call = tile->call;
   if (call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_tile(state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
-  hark_word_rows(sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
+  hark_word_tile(call->arithmetic, state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
+  hark_word_rows(call->arithmetic, sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
   for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
   if (sum->limits != NULL) sum->limits = pair_limits;
   sum->arithmetic = call->arithmetic;
