@@ -207,29 +207,13 @@ static void word_pieces_follow_the_definition(void **state) {
 
 static void word_pieces_are_the_longest(void **state) {
   (void)state;
-  static const char *const pieces[] = {"a",
-                                       "b",
-                                       "abc",
-                                       "ab",
-                                       " a",
-                                       " ",
-                                       "bcd",
-                                       "\xC3\xA9"
-                                       "a"};
+  static const char *const pieces[] = {"a", "b", "abc", "ab", " a", " ", "bcd", "\303\251a"};
   static const double scores[] = {0, -1, -2, -3, -4, -5, -6, -7};
   static const struct {
     const char *word, *divided;
   } cases[] = {
-      {"abcd", "abc 0x64"},
-      {"abab", "ab ab"},
-      {" abcd", " a bcd"},
-      {"  a", "   a"},
-      {"\xC3\xA9"
-       "ab",
-       "\xC3\xA9"
-       "a b"},
-      {"cab", "0x63 ab"},
-      {"\xC3\xA9", "0xc3 0xa9"},
+      {"abcd", "abc 0x64"},          {"abab", "ab ab"},  {" abcd", " a bcd"},       {"  a", "   a"},
+      {"\303\251ab", "\303\251a b"}, {"cab", "0x63 ab"}, {"\xC3\xA9", "0xc3 0xa9"},
   };
   test_memory memory;
   hark_context *context = test_memory_context(&memory);
