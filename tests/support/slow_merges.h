@@ -19,11 +19,12 @@ typedef struct slow_merges {
 void slow_merges_begin_word(slow_merges *s);
 /* Adds a symbol to the last word. */
 void slow_merges_add(slow_merges *s, int symbol);
-/* Merges the most frequent pair, of equal ones that with the smallest left, then right symbol, until there are `texts` symbols or no pair. */
+/* Merges the most frequent pair, of equal ones that with the smallest left, then right symbol, until there are `texts` symbols or no pair is
+ * left. */
 void slow_merges_learn(slow_merges *s, int texts);
 
-/* Random words of few letters and digits, each at most `longest`, with spaces between them: many pairs are equally frequent, and many letters
- * repeat. */
+/* Random words of few letters and digits, each at most `longest`, with spaces between them: many pairs are equally frequent, and many
+ * letters repeat. */
 void slow_merges_text(uint64_t *seed, char *text, size_t words, unsigned letters, unsigned longest);
 
 #endif
