@@ -106,14 +106,13 @@ HARK_API void hark_model_destroy(hark_context *context, hark_model **model);
 /* What a model is. Texts belong to the model. */
 typedef struct hark_model_info {
   size_t struct_size;
-  const char *type; /* "gpt" */
-  const char
-      *tokenizer;     /* "characters", "bytes", "subwords"; "tokenizer.json", "tokenizer.model" of an imported model; NULL: no vocabulary,
-                            or that of labelled examples */
-  int64_t vocabulary; /* number of tokens: every token is in [0, vocabulary) */
-  int64_t reserved;   /* number of reserved tokens (padding, unknown, ...): the first ones, which have no text and are never chosen; 0 in
-                            imported models */
-  int64_t context;    /* longest text that it was trained on, in tokens */
+  const char *type;      /* "gpt" */
+  const char *tokenizer; /* "characters", "bytes", "subwords", "byte_bpe"; of an imported model "tokenizer.json" or "tokenizer.model"; NULL:
+                            no vocabulary, or that of labelled examples */
+  int64_t vocabulary;    /* number of tokens: every token is in [0, vocabulary) */
+  int64_t reserved;      /* number of reserved tokens (padding, unknown, ...): the first ones, which have no text and are never chosen; 0
+                            in imported models */
+  int64_t context;       /* longest text that it was trained on, in tokens */
   int64_t layers, heads, key_heads, width;
   int64_t parameters;       /* learned numbers */
   size_t bytes;             /* memory that the model holds */

@@ -163,8 +163,8 @@ def _file_of(path: str, checkpoint: Optional[str]) -> str:
 
 
 class Tokenizer:
-    """Text and tokens of a model. ``kind``: "characters", "bytes" or "subwords"; "tokenizer.json" or "tokenizer.model" of an imported model;
-    None where the model has no vocabulary of text."""
+    """Text and tokens of a model. ``kind``: "characters", "bytes", "subwords" or "byte_bpe"; "tokenizer.json" or "tokenizer.model" of an
+    imported model; None where the model has no vocabulary of text."""
 
     def __init__(self, model: "Model"):
         self._model = model
