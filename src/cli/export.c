@@ -141,7 +141,7 @@ static hark_status write_file(hark_invocation *call, const hark_model *model, co
   return hark_model_save_with(call->context, model, path, &as);
 }
 
-static hark_status run(hark_invocation *call) {
+static hark_status export_model(hark_invocation *call) {
   const export_values *values = call->values[0];
   const hark_type matrices = hark_command_matrix_type(1 + values->type);
   hark_opened_run opened = {.run.lock = -1};
@@ -162,33 +162,17 @@ static hark_status run(hark_invocation *call) {
   return values->format == FORMAT_TOKENIZER_JSON ? export_vocabulary(call) : export_model(call);
 }
 
-const hark_command hark_command_export = {.name = "export",
-                                          .arguments = "RUN|FILE|FOLDER",
-                                          .summary = "write a trained model as one file that a program can embed, or for transformers",
-                                          .notes =
-                                              "  hark export runs/book --output book.safetensors\n"
-                                              "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n"
-                                              "  hark export runs/book --output half.safetensors --type bf16\n"
-                                              "  hark export runs/book --output small.safetensors --type int8\n"
-                                          /* The model of a run, or of a file or folder that describes itself. */
-                                          static hark_status load(hark_invocation * call, hark_opened_run *opened,
-                                                                  hark_model **out){const export_values *const values = call->values[0];
-const hark_config *const config = call->values[1];
-if (hark_command_names_run(call)) {
-  HARK_TRY(hark_command_open_run(call, config, values->checkpoint, opened));
-  return hark_command_load_run(call, opened, config, out);
-}
-HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
-return hark_model_load(call->context, hark_options_argument(call->options, 0), NULL, out);
-}
-
-static hark_status write_file(hark_invocation *call, const hark_model *model, const char *path, hark_type type) {
-  const hark_model_save_options as = {.struct_size = sizeof as, .matrices = type};
-  HARK_TRY(hark_path_clean(call->context, path));
-  return hark_model_save_with(call->context, model, path, &as);
-}
-
-static hark_status export_model(hark_invocation *call){
+const hark_command hark_command_export = {
+    .name = "export",
+    .arguments = "RUN|FILE|FOLDER",
+    .summary = "write a trained model as one file that a program can embed, or for other programs",
+    .notes =
+        "  hark export runs/book --output book.safetensors\n"
+        "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n"
+        "  hark export runs/book --output half.safetensors --type bf16\n"
+        "  hark export runs/book --output small.safetensors --type int8\n"
+        "  hark export runs/book --format huggingface --output book        a folder that transformers loads\n"
+        "  hark export runs/book --format tokenizer.json        also of a file of hark export, or a vocabulary.json\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,
