@@ -5,8 +5,6 @@
 #include <time.h>
 #ifdef HARK_WITH_THREADS
 #include <pthread.h>
-#else
-#include "core/thread_count.h"
 #endif
 
 #define ASKED_NANOSECONDS 20000000 /* from the beginning of a call, or from one question, to the next question */
@@ -36,7 +34,7 @@ hark_status hark_cancel_open(hark_context *context, hark_cancel *cancel, void *u
   context->cancelling->cancel = cancel;
   context->cancelling->user = user;
 #ifndef HARK_WITH_THREADS
-  context->cancelling->of_program = context->threads_from == HARK_THREADS_PROGRAM;
+  context->cancelling->of_program = context->parallel.user != context; /* whose own table has it */
 #endif
   return HARK_OK;
 }
