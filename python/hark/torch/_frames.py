@@ -103,7 +103,7 @@ def make_frame(context, words, tensors, hosts, gradients: bool) -> core.Frame:
     frame.dtype = tensors[0].dtype
     frame.out_contiguous = frame.out_strides == core.contiguous(frame.out_shape)
     # query, key and value alone, with softmax and results of contiguous rows: the shorter path of _eager.Three
-    frame.is_plain = uses == [0, 1, 2] and not any(hosts) and not frame.cme and tensors[SIGMA] is None
+    frame.is_plain = uses == [0, 1, 2] and not names and not frame.cme and tensors[SIGMA] is None
     layouts = [(frame.out_shape, frame.out_strides), *[frame.gradient_layouts[name] for name in core.INPUTS[:3]]]
     frame.is_plain = frame.is_plain and all(strides == core.contiguous(shape) for shape, strides in layouts)
     if frame.is_plain:
