@@ -13,7 +13,7 @@
 
 enum { LONG = 32768, SHORT = 300, WIDTH = 8 }; /* LONG: 2^30 pairs of rows, several times as long as until the first question */
 
-#define BYTES_OF(length) ((size_t)(length) * WIDTH * sizeof(float))
+static size_t bytes_of(int64_t length) { return (size_t)length * WIDTH * sizeof(float); }
 
 typedef struct program {
   int asked, agrees_at; /* the number of the question to which it agrees; 0: never */
@@ -127,8 +127,8 @@ static void check_usable(hark_context *context, program *p, const hark_attention
   p->agrees_at = 0;
   assert_int_equal(call(other, p, &expected, true), HARK_OK);
   assert_int_equal(call(context, p, &have, true), HARK_OK);
-  assert_memory_equal(have.out, expected.out, BYTES_OF(SHORT));
-  for (int i = 0; i < 3; i++) assert_memory_equal(have.gradient[i], expected.gradient[i], BYTES_OF(SHORT));
+  assert_memory_equal(have.out, expected.out, bytes_of(SHORT));
+  for (int i = 0; i < 3; i++) assert_memory_equal(have.gradient[i], expected.gradient[i], bytes_of(SHORT));
   release(&expected);
   release(&have);
   hark_context_destroy(&other);
@@ -229,7 +229,7 @@ static void test_a_program_that_never_agrees(void **state) {
   hark_context *other;
   assert_int_equal(hark_context_create(NULL, &other), HARK_OK);
   assert_int_equal(call(other, &p, &expected, false), HARK_OK);
-  assert_memory_equal(large.out, expected.out, BYTES_OF(LONG));
+  assert_memory_equal(large.out, expected.out, bytes_of(LONG));
   hark_context_destroy(&other);
   hark_context_destroy(&context);
   release(&large);
