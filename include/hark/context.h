@@ -72,8 +72,9 @@ typedef struct hark_context_options {
   hark_cancel
       *cancel; /* default: none. Attention that computes for longer asks it about every 20 ms, between pieces of its work. After true
                           the pieces that were begun are completed and the call returns HARK_CANCELLED: what it wrote is undefined, and the
-                          context can be used again. A piece is one tile of queries of a head; of normalisation cme, and in the backend
-                          reference, it may be a whole head. Calls that contain attention (tapes, models) then fail with that status.
+                          context can be used again. A piece is one tile of queries of a head; in the backward of dense attention, of
+                          normalisation cme and in the backend reference it may be a head, which takes long if it has very many rows.
+                          Calls that contain attention (tapes, models) then fail with that status.
                           A build without threads never asks a program that has its own `parallel` */
   void *cancel_user;
 } hark_context_options;
