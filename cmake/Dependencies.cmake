@@ -3,14 +3,20 @@
 # programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
 # HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
-if(HARK_TRAIN OR HARK_BUILD_TESTS STREQUAL ON)
+if(HARK_BUILD_TESTS STREQUAL ON)
   find_package(PkgConfig REQUIRED)
-elseif(HARK_BUILD_TESTS STREQUAL AUTO)
+elseif(HARK_TRAIN OR HARK_BUILD_TESTS STREQUAL AUTO)
   find_package(PkgConfig QUIET)
 endif()
 if(HARK_TRAIN)
-  pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-  pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(JANSSON QUIET IMPORTED_TARGET jansson)
+    pkg_check_modules(YAML QUIET IMPORTED_TARGET yaml-0.1)
+  endif()
+  if(NOT JANSSON_FOUND OR NOT YAML_FOUND)
+    message(FATAL_ERROR "the trainer needs pkg-config, jansson and libyaml (Debian: apt-get install pkg-config libjansson-dev libyaml-dev), "
+                        "or -DHARK_TRAIN=OFF: no trainer")
+  endif()
 endif()
 set(HARK_TESTS_USED OFF)
 if(NOT HARK_BUILD_TESTS STREQUAL OFF AND PKG_CONFIG_FOUND)

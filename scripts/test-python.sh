@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests of the Python package against a build: test-python.sh BUILD [arguments of pytest]. Makes BUILD/python-venv with NumPy, pytest, JAX and
-# PyTorch, where the registry of Python packages has them; it is used again afterwards. HARK_PYTHON: the interpreter, default python3.
+# Tests of the Python package against a build: test-python.sh BUILD [arguments of pytest]. Makes BUILD/python-venv with NumPy, pytest, mypy, JAX
+# and PyTorch, where the registry of Python packages has them; it is used again afterwards. HARK_PYTHON: the interpreter, default python3.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-build}" && pwd)
@@ -17,7 +17,7 @@ if ! "$venv/bin/python" -c 'import numpy, pytest' 2>/dev/null; then
     exit 0
   fi
 fi
-for framework in jax torch; do
+for framework in jax torch mypy; do
   "$venv/bin/python" -c "import $framework" 2>/dev/null || "$venv/bin/pip" install -q "$framework" ||
     echo "without $framework, whose tests are skipped"
 done
@@ -31,7 +31,8 @@ export HARK_LIBRARY="$build/libhark.so" HARK_PYTHON_LIBRARY="$build/python-nativ
 export PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1
 # JAX in processes apart: its types are a global setting, and it warns of forks.
 status=0
-for part in "--ignore=tests/test_jax.py --ignore=tests/test_examples.py" tests/test_jax.py tests/test_examples.py; do
+for part in "--ignore=tests/test_jax.py --ignore=tests/test_jax_operators.py --ignore=tests/test_examples.py" "tests/test_jax.py tests/test_jax_operators.py" \
+  tests/test_examples.py; do
   # shellcheck disable=SC2086 # several words
   "$venv/bin/python" -m pytest -q -p no:cacheprovider $part "$@" || [ $? -eq 5 ] || status=1 # 5: none was selected
 done

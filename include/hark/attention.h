@@ -285,6 +285,19 @@ HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *contex
 HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,
                                                              const hark_attention_args *args);
 
+/* The gradient of sigma of kernel RBF with SOFTMAX, where sigma is a number of the descriptor, from what a backward computed:
+ *
+ *     *gradient <- -(<query, dquery> + <key, dkey>) / sigma
+ *
+ * since the logits -|q - k|^2 / (2 sigma^2) are homogeneous of degree 2 in (q, k) (Euler); every head is shifted by a weighted mean of its
+ * rows first, which changes no exact result. All sums are in double, on the calling thread.
+ * Shapes: query and dquery [B, H, Lq, d], key and dkey [B, Hkv, Lk, d], f32 or f64, any strides: what the forward read, and its gradients,
+ * not added to others. Memory: d numbers from the context. (CME has hark_attention_args.dsigma.)
+ * Errors: HARK_SHAPE_MISMATCH (types and shapes), HARK_INVALID_ARGUMENT (sigma is not a positive number), HARK_OUT_OF_MEMORY. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_sigma_gradient(hark_context *context, double sigma, const hark_tensor *query,
+                                                                   const hark_tensor *dquery, const hark_tensor *key,
+                                                                   const hark_tensor *dkey, double *gradient);
+
 /* The simple calls, for whoever has contiguous buffers and asks for no more than the descriptor says: query [B, H, Lq, d], key [B, Hkv, Lk,
  * d], value [B, Hkv, Lk, dv], out [B, H, Lq, dv], of desc->type and of the descriptor's sizes exactly; out shares no memory with the
  * others. Each makes a plan, takes its memory from the context's allocator and gives it back. The results have the bits of

@@ -159,11 +159,8 @@ HARK_API void hark_model_decode(const hark_model *model, const int32_t *tokens, 
 /* Made by hark_decoding_create(). */
 typedef struct hark_decoding hark_decoding;
 
-/* Called before every layer of every pass, on the calling thread; true ends the call with HARK_CANCELLED. It may read a flag that another
- * thread sets (atomically), or a clock. It must not call the library with the same context. */
-typedef bool hark_cancel(void *user);
-
-/* How to make a decoding. Set struct_size to sizeof(hark_decoding_options); fields that are zero have their defaults. */
+/* How to make a decoding. Set struct_size to sizeof(hark_decoding_options); fields that are zero have their defaults.
+ * cancel (context.h) is asked before every layer of every pass. */
 typedef struct hark_decoding_options {
   size_t struct_size;
   int64_t capacity; /* tokens; 0: the model's context */

@@ -199,22 +199,6 @@ def attention(query, key, value, words, return_log_sum_exp, return_variance, bac
     return _results(prepared, out, rows, return_log_sum_exp, return_variance)
 
 
-def sigma_gradient(sigma, query, dquery, key, dkey) -> float:
-    """d/dsigma of kernel rbf with softmax: -(<q, dq> + <k, dk>) / sigma, since the logits are homogeneous in (q, k).
-
-    A shift of all rows of a key head changes nothing, so each head is shifted by the mean of its rows weighted by their gradients, which
-    makes the terms of the sum small. Rows without a gradient have no effect, whatever their values are.
-    """
-    batch, key_heads, _, width = key.shape
-    rows = [x.astype(numpy.float64).reshape(batch, key_heads, -1, width) for x in (query, dquery, key, dkey)]
-    x, gradient = numpy.concatenate(rows[0::2], 2), numpy.concatenate(rows[1::2], 2)
-    weight = numpy.abs(gradient).sum(-1, keepdims=True)
-    x = numpy.where(weight == 0, 0, x)
-    total = weight.sum(2, keepdims=True)
-    centre = (weight * x).sum(2, keepdims=True) / numpy.where(total == 0, 1, total)
-    return -float(numpy.where(gradient == 0, 0, (x - centre) * gradient).sum()) / float(sigma)
-
-
 def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance, backend="cpu", compute=None):
     """The forward and the function that returns its gradients."""
     prepared = Prepared(query, key, value, words, backend, compute, gradients=True)
@@ -245,10 +229,7 @@ def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance,
         )
         result = {name: prepared.out_of(x.reshape(prepared.inputs[name].given_shape)) for name, x in gradients.items()}
         if prepared.sigma is not None and prepared.options.kernel == 1:
-            number = sigma_gradient(
-                prepared.options.sigma, prepared.inputs["query"].array, gradients["query"], prepared.inputs["key"].array, gradients["key"]
-            )
-            result["sigma"] = prepared.out_of(numpy.full(prepared.sigma.shape, number, prepared.dtype))
+            result["sigma"] = prepared.out_of(numpy.full(prepared.sigma.shape, frame.sigma_gradient(), prepared.dtype))
         return result
 
     return _results(prepared, out, rows, return_log_sum_exp, return_variance), vjp

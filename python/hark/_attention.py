@@ -25,6 +25,7 @@ INPUTS = ("query", "key", "value", "mask", "attention_bias", "log_kernel", "forg
 GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma")
 RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")
+_THREE = ["query", "key", "value"]
 HOST = ("key_lengths", "query_offsets", "key_offsets", "segments")
 
 
@@ -276,6 +277,7 @@ class Frame:
                 _fill(gradient, self.kind, layout)
                 gradient.type = 0
                 self.gradients[name], self.gradient_layouts[name] = gradient, layout
+        self.of_three = [self.gradients[name] for name in _THREE]
 
     def _set_inputs(self, addresses, hosts, seed) -> None:
         for tensor, address in zip(self.tensors, addresses):
@@ -298,7 +300,7 @@ class Frame:
         args.workspace = memory.address
         status = lib.attention_forward(self.handle, self.plan_address, self.address)
         if status:
-            self.context.check(status)
+            self.context.complete(status, lib.attention_forward, self.handle, self.plan_address, self.address)
 
     def backward(self, addresses, hosts, seed, out, rows, saved, dout, dout_strides, gradients) -> None:
         """gradients: pairs (name, address) of results in the frame's gradient_layouts; the others are not computed."""
@@ -319,7 +321,45 @@ class Frame:
         args.workspace = memory.address
         status = lib.attention_backward(self.handle, self.plan_address, self.address)
         if status:
-            self.context.check(status)
+            self.context.complete(status, lib.attention_backward, self.handle, self.plan_address, self.address)
+
+    def sigma_gradient(self) -> float:
+        """d/dsigma of kernel rbf with softmax, after a backward that computed the gradients of query and key."""
+        number, args = ctypes.c_double(), self.args
+        tensors = [byref(x) for x in (args.query, args.dquery, args.key, args.dkey)]
+        self.context.check(lib.attention_sigma_gradient(self.handle, self.options.sigma, *tensors, byref(number)))
+        return number.value
+
+    def forward_of_three(self, query, key, value, seed, out, rows, saved) -> None:
+        """forward() with rows of a frame whose inputs are query, key and value alone, in fewer steps."""
+        first, second, third = self.tensors
+        first.data, second.data, third.data = query, key, value
+        self.out.data, self.rows.data, self.rows.type = out, rows, self.kind
+        args = self.args
+        self.stream.seed, args.saved = seed, saved
+        args.workspace = self.context.workspace(self.forward_bytes).address if self.forward_bytes else 0
+        status = lib.attention_forward(self.handle, self.plan_address, self.address)
+        if status:
+            self.context.complete(status, lib.attention_forward, self.handle, self.plan_address, self.address)
+
+    def backward_of_three(self, query, key, value, seed, out, rows, saved, dout, dout_strides, dquery, dkey, dvalue) -> None:
+        """backward() of the same, with all three gradients."""
+        first, second, third = self.tensors
+        first.data, second.data, third.data = query, key, value
+        self.out.data, self.rows.data, self.rows.type, self.dout.data = out, rows, self.kind, dout
+        if dout_strides != self.dout_strides:
+            _fill(self.dout, self.kind, (self.out_shape, dout_strides))
+            self.dout_strides = dout_strides
+        if self.requested != _THREE:
+            self._request(_THREE)
+        of_query, of_key, of_value = self.of_three
+        of_query.data, of_key.data, of_value.data = dquery, dkey, dvalue
+        args = self.args
+        self.stream.seed, args.saved = seed, saved
+        args.workspace = self.context.workspace(self.backward_bytes).address if self.backward_bytes else 0
+        status = lib.attention_backward(self.handle, self.plan_address, self.address)
+        if status:
+            self.context.complete(status, lib.attention_backward, self.handle, self.plan_address, self.address)
 
     def _request(self, names) -> None:
         """Which gradients the next backward computes."""

@@ -7,8 +7,9 @@ process that was forked makes new ones: the threads of its parent's contexts do 
 import ctypes
 import glob
 import os
+import signal
 import threading
-from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int64, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_void_p
 
 import numpy
 
@@ -79,6 +80,9 @@ attention_plan_distances = _declare("hark_attention_plan_distances", c_int64, c_
 # Addresses in place of pointers to types: these are the calls whose time counts.
 attention_forward = _declare("hark_attention_forward", c_int, c_void_p, c_void_p, c_void_p)
 attention_backward = _declare("hark_attention_backward", c_int, c_void_p, c_void_p, c_void_p)
+attention_sigma_gradient = _declare(
+    "hark_attention_sigma_gradient", c_int, c_void_p, c_double, *[POINTER(s.Tensor)] * 4, POINTER(c_double)
+)
 operator_forward = _declare("hark_operator_forward", c_int, c_void_p, POINTER(s.Call))
 operator_backward = _declare("hark_operator_backward", c_int, c_void_p, POINTER(s.Call))
 operators = _declare("hark_operators", POINTER(POINTER(s.Operator)), POINTER(c_int))
@@ -105,6 +109,13 @@ def error(status: int, message: str) -> Exception:
     result.status = name
     return result
 
+
+CANCELLED = 13  # HARK_CANCELLED
+# The hark_cancel of contexts: Python's own function, which returns and forgets whether SIGINT arrived, as ctypes calls it: with the lock of
+# the interpreter and without a line of Python, in which the signal's handler would run.
+_interrupt_occurred = ctypes.pythonapi["PyOS_InterruptOccurred"]
+_interrupt_occurred.restype, _interrupt_occurred.argtypes = c_int, (c_void_p,)
+_cancel = ctypes.CFUNCTYPE(c_bool, c_void_p)(_interrupt_occurred)
 
 WORKSPACE_ALIGNMENT = 64
 WORKSPACE_KEPT = 1 << 26  # a larger one is allocated for the call alone
@@ -139,6 +150,7 @@ class Context:
             threads=threads,
             backend=backend.encode(),
             parallel=parallel.address if parallel else None,
+            cancel=ctypes.cast(_cancel, c_void_p) if threading.current_thread() is threading.main_thread() else None,
         )
         status = context_create(byref(options), byref(self.handle))
         if status:
@@ -149,8 +161,25 @@ class Context:
 
     def check(self, status: int) -> None:
         """Raises the exception of a status that is no success, with hark's message."""
+        if status == CANCELLED:
+            self.interrupt()
+            raise KeyboardInterrupt
         if status:
             raise error(status, context_message(self.handle).decode(errors="replace"))
+
+    @staticmethod
+    def interrupt() -> None:
+        """Lets the handler of SIGINT run, which the library took notice of; it usually raises KeyboardInterrupt."""
+        signal.raise_signal(signal.SIGINT)
+
+    def complete(self, status: int, function, *arguments) -> None:
+        """What a call function(*arguments) that returned this status needs: nothing, an exception, or, where the handler of an interruption
+        raised none, the same call again."""
+        while status == CANCELLED:
+            self.interrupt()
+            status = function(*arguments)
+        if status:
+            self.check(status)
 
     def workspace(self, count: int) -> Memory:
         """Memory for one call; it is used again by the next call of this thread."""

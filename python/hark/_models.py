@@ -7,11 +7,14 @@ import os
 import tempfile
 import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Dict, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Union
 
 import numpy
 
 from . import _library as lib
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _struct(name, *fields):
@@ -28,6 +31,7 @@ _LoadOptions = _struct(
     ("description_bytes", c_size_t),
     ("vocabulary", c_char_p),
     ("vocabulary_bytes", c_size_t),
+    ("matrices", c_int),
 )
 _Info = _struct(
     "Info",
@@ -45,6 +49,7 @@ _Info = _struct(
     ("fingerprint", c_uint64),
     ("architecture", c_char_p),
     ("begin", c_int64),
+    ("matrices", c_int),
 )
 _DecodingOptions = _struct(
     "DecodingOptions",
@@ -102,6 +107,8 @@ _predictor_create = lib._declare("hark_predictor_create", c_int, c_void_p, c_voi
 _predictor_destroy = lib._declare("hark_predictor_destroy", None, POINTER(c_void_p))
 _predictor_run = lib._declare("hark_predictor_run", c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 
+_MATRICES = {None: 0, "file": 0, "f32": lib.F32, "bf16": lib.BF16, "f16": lib.F16, "int8": lib.I8}  # the words of --weights
+_MATRIX_WORDS = {kind: word for word, kind in _MATRICES.items() if kind}
 _DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
@@ -232,10 +239,13 @@ class _Decoding:
 class Model:
     """A trained model. ``info``: what it is, a dict; ``description``: its keys under ``model`` in docs/configuration.md; ``tokenizer``."""
 
-    def __init__(self, path: Union[str, os.PathLike], checkpoint: Optional[str] = None):
+    def __init__(self, path: Union[str, os.PathLike], checkpoint: Optional[str] = None, weights: Optional[str] = None):
         path = os.fspath(path)
+        if weights not in _MATRICES:
+            kind = ValueError if isinstance(weights, str) else TypeError
+            raise kind(f"load: weights is {weights!r}, expected file, f32, bf16, f16 or int8")
         self._handle, self._context = c_void_p(), lib.context()
-        options = _LoadOptions(checkpoint=checkpoint.encode() if checkpoint else None)
+        options = _LoadOptions(checkpoint=checkpoint.encode() if checkpoint else None, matrices=_MATRICES[weights])
         self._context.check(_load(self._context.handle, os.fsencode(path), byref(options), byref(self._handle)))
         self.file = _file_of(path, checkpoint)
         info = _Info()
@@ -244,6 +254,7 @@ class Model:
             name: x.decode() if isinstance(x, bytes) else x
             for name, x in [(n, getattr(info, n)) for n, *_ in info._fields_ if n != "struct_size"]
         }
+        self.info["matrices"] = _MATRIX_WORDS[info.matrices]
         self.tokenizer = Tokenizer(self)
         self._file_contents = None
 
@@ -269,7 +280,10 @@ class Model:
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
-        """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies."""
+        """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies.
+
+        They are those of the file, whatever ``weights`` the model was loaded with.
+        """
         return self._contents()[1]
 
     @property
@@ -374,14 +388,15 @@ class Model:
         try:
             numbers = numpy.empty((int(offsets[-1]) if shape.of_tokens else examples, shape.outputs), "f4")
             given = _Input(examples=examples, offsets=offsets.ctypes.data, **{"vectors" if shape.features else "tokens": data.ctypes.data})
-            context.check(_predictor_run(handle, byref(given), numbers.ctypes.data, numbers.size))
+            arguments = handle, byref(given), numbers.ctypes.data, numbers.size
+            context.complete(_predictor_run(*arguments), _predictor_run, *arguments)
         finally:
             _predictor_destroy(byref(handle))
         if shape.of_tokens and not all_rows:
             return [numbers[first:last] for first, last in zip(offsets[:-1], offsets[1:])]
         return numbers
 
-    def to_torch(self):
+    def to_torch(self) -> "torch.nn.Module":
         """The model as a torch.nn.Module with the same weights (decoders and encoders): ``module(tokens)`` gives the logits."""
         from .torch import _model
 
@@ -414,10 +429,12 @@ def flatten(tree, prefix="") -> Dict[str, object]:
     return result
 
 
-def load(path: Union[str, os.PathLike], checkpoint: Optional[str] = None) -> Model:
+def load(path: Union[str, os.PathLike], checkpoint: Optional[str] = None, *, weights: Optional[str] = None) -> Model:
     """Loads a trained model: a run's folder, a checkpoint's folder, a safetensors file of hark export or hark import, or a folder of
     Hugging Face's transformers (docs/models.md).
 
-    checkpoint: of a run, "best", "last" or "step-N"; default: best, or last. Raises FileNotFoundError, ValueError (damaged, not a model).
+    checkpoint: of a run, "best", "last" or "step-N"; default: best, or last. weights: the type in which matrices are held and multiplied,
+    "f32", "bf16", "f16" or "int8"; default: as they are stored ("file"). These are the words of --weights, with the same results. Raises
+    FileNotFoundError, ValueError (damaged, not a model, weights that it cannot have).
     """
-    return Model(path, checkpoint)
+    return Model(path, checkpoint, weights)

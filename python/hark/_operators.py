@@ -2,6 +2,7 @@
 
 import ctypes
 from ctypes import byref, c_int, c_void_p
+from typing import Any, Callable, List, Tuple
 
 import numpy
 
@@ -39,6 +40,22 @@ class Attribute:
         self.words = tuple(row.words.decode().split("|")) if row.words else ()
         self.kind = " or ".join(self.words) if self.words else _KINDS.get(row.kind, "not settable")
         self.usual = self._value_of(row.usual)
+
+    @property
+    def schema(self) -> str:
+        """The type in a schema of PyTorch: "bool", "int", "float", "str", "float[]" or "int[]"; "" for what cannot be set. What is a dict
+        is written as the text of one."""
+        if self.words or self._kind in (TEXT, STREAM, DESC, DESC_INSIDE):
+            return "str"
+        if self._kind in (DOUBLES, DOUBLE_LIST):
+            return "float[]"
+        if self._kind in (INT32_LIST, INT64_LIST):
+            return "int[]"
+        return {BOOL: "bool", DOUBLE: "float", INT: "int", INT32: "int", INT64: "int"}.get(self._kind, "")
+
+    @property
+    def is_dict(self) -> bool:
+        return self._kind in (STREAM, DESC, DESC_INSIDE)
 
     def _value_of(self, number):
         if self._kind == BOOL:
@@ -134,6 +151,28 @@ def _describe(operator: str, index: int, given):
     return tensor, array
 
 
+def describe_results(operator, shapes, attributes):
+    """([(shape, numpy type) or None of every output], the same of what is saved), without arrays. shapes: pairs (shape, hark_type) of the
+    inputs, None for absent ones."""
+    record, keep = operator._record, []
+    if not record.input_minimum <= len(shapes) <= record.input_maximum:
+        raise TypeError(f"{operator.name}: {len(shapes)} inputs, expected {record.input_minimum} to {record.input_maximum}")
+    memory = ctypes.create_string_buffer(max(record.attributes_size, 1) + 16)
+    operator._write_attributes(ctypes.addressof(memory), attributes, keep)
+    inputs = (s.Tensor * s.MAX_INPUTS)()
+    for tensor, given in zip(inputs, shapes):
+        if given is not None:
+            core._fill(tensor, given[1], (given[0], core.contiguous(given[0])))
+    context, inferred = lib.context(), s.Inferred()
+    address = ctypes.addressof(memory) if record.attributes_size else None
+    context.check(record.infer(context.handle, address, inputs, len(shapes), byref(inferred)))
+
+    def of(tensor):
+        return (tuple(tensor.shape[: tensor.rank]), lib.dtype_of(operator.name, tensor.type)) if tensor.type else None
+
+    return [of(x) for x in inferred.outputs[: record.output_count]], [of(x) for x in inferred.saved]
+
+
 def _empty(operator, tensor):
     """An array of a described tensor, whose address is stored in it; None if the tensor is absent."""
     if tensor.type == 0:
@@ -174,8 +213,21 @@ class _Run:
         self.saved = [_empty(self.operator.name, tensor) for tensor in call.saved]
         memory = self.context.workspace(inferred.forward_workspace)
         call.workspace, call.workspace_bytes = memory.address, inferred.forward_workspace
-        self.context.check(lib.operator_forward(self.context.handle, byref(call)))
+        arguments = self.context.handle, byref(call)
+        self.context.complete(lib.operator_forward(*arguments), lib.operator_forward, *arguments)
         return self.outputs[0] if len(self.outputs) == 1 else tuple(self.outputs)
+
+    def restore(self, outputs, saved) -> None:
+        """Results of an earlier forward of the same call, as numpy arrays, in place of a forward; absent ones are None."""
+        self.outputs, self.saved = list(outputs), list(saved)
+        for places, described, arrays in (
+            (self.call.outputs, self.inferred.outputs, self.outputs),
+            (self.call.saved, self.inferred.saved, self.saved),
+        ):
+            for index, array in enumerate(arrays):
+                places[index] = described[index]
+                if array is not None:
+                    places[index].data = _arrays._address(array)
 
     def backward(self, gradients, needs=None):
         """needs: a flag for each input; default: all that have gradients."""
@@ -204,7 +256,8 @@ class _Run:
             result.append(_empty(name, call.input_gradients[index]))
         memory = context.workspace(self.inferred.backward_workspace)
         call.workspace, call.workspace_bytes = memory.address, self.inferred.backward_workspace
-        context.check(lib.operator_backward(context.handle, byref(call)))
+        arguments = context.handle, byref(call)
+        context.complete(lib.operator_backward(*arguments), lib.operator_backward, *arguments)
         return tuple(result)
 
 
@@ -236,11 +289,11 @@ class Operator:
             if value is not None:
                 attribute.write(self.name, base, value, keep)
 
-    def __call__(self, *inputs, **attributes):
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         """The output, or the tuple of outputs. Inputs that the operator updates (adamw) are changed in place."""
         return _Run(self, inputs, attributes).forward()
 
-    def vjp(self, *inputs, **attributes):
+    def vjp(self, *inputs: Any, **attributes: Any) -> Tuple[Any, Callable[..., Tuple[Any, ...]]]:
         """The outputs, and a function that maps gradients of the outputs to the tuple of gradients of the inputs (None: has none)."""
         if not self.differentiable:
             raise ValueError(f"{self.name}: this operator has no gradient")
@@ -248,7 +301,7 @@ class Operator:
         outputs = run.forward()
         return outputs, lambda *gradients: run.backward(gradients)
 
-    def infer(self, *inputs, **attributes):
+    def infer(self, *inputs: Any, **attributes: Any) -> List[Tuple[Tuple[int, ...], numpy.dtype]]:
         """Shapes and types of the outputs for these inputs, without computing: [(shape, dtype), ...]."""
         outputs = _Run(self, inputs, attributes).inferred.outputs
         return [(tuple(t.shape[: t.rank]), lib.dtype_of(self.name, t.type)) for t in outputs[: self._record.output_count]]
@@ -265,7 +318,7 @@ class _Table:
             operator = Operator(table[index])
             self._all[operator.name] = operator
 
-    def names(self):
+    def names(self) -> List[str]:
         return list(self._all)
 
     def __call__(self, name: str) -> Operator:

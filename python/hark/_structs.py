@@ -35,6 +35,8 @@ class ContextOptions(c.Structure):
         ("deterministic", c.c_bool),
         ("logger", pointer),
         ("logger_user", pointer),
+        ("cancel", pointer),
+        ("cancel_user", pointer),
     ]
 
 

@@ -6,7 +6,8 @@
  *     results   the same for each result
  *     numbers   int64: seed, layer_purpose, has_query_offset, query_offset, sequences
  * Kinds: TENSOR a hark_tensor; MEMORY a pointer to bytes; WHOLE a pointer to int64, converted where the argument is int32; NUMBER an int64,
- * the first one of the argument.
+ * the first one of the argument; SIGMA the descriptor's sigma, a float or double; SIGMA_GRADIENT the result of
+ * hark_attention_sigma_gradient() after a backward that computes the gradients of query and key.
  *
  * Python checks every call when it is traced (hark/jax/_attention.py), so that what fails here are values. Work is shared with the threads
  * of XLA's own pool. A call takes a context from a list, so that several threads of a program may compute at once.
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <xla/ffi/api/c_api.h>
 
-enum { TENSOR, MEMORY, WHOLE, NUMBER };
+enum { TENSOR, MEMORY, WHOLE, NUMBER, SIGMA, SIGMA_GRADIENT };
 enum { SEED, LAYER_PURPOSE, HAS_QUERY_OFFSET, QUERY_OFFSET, SEQUENCES, NUMBERS };
 #define ALIGNMENT 64
 #define CONVERTED_MAX 5                  /* three lists of numbers, segments and the seed */
@@ -219,7 +220,14 @@ typedef struct call {
   hark_attention_args args;
   void *converted[CONVERTED_MAX];
   int converted_count;
+  bool has_sigma; /* else that of the descriptor */
+  double sigma;
+  hark_tensor sigma_gradient; /* one number, or absent */
 } call;
+
+static double real_number(const XLA_FFI_Buffer *buffer) {
+  return buffer->dtype == XLA_FFI_DataType_F64 ? *(const double *)buffer->data : (double)*(const float *)buffer->data;
+}
 
 /* Stores a buffer at its place. False: without memory, or a buffer that cannot be. */
 static bool store(call *c, const XLA_FFI_Buffer *buffer, int64_t kind, int64_t place) {
@@ -230,6 +238,16 @@ static bool store(call *c, const XLA_FFI_Buffer *buffer, int64_t kind, int64_t p
     describe(buffer, &tensor);
     memcpy(at, &tensor, sizeof tensor);
     return tensor.type != HARK_NONE;
+  }
+  if (kind == SIGMA || kind == SIGMA_GRADIENT) {
+    if (buffer->dtype != XLA_FFI_DataType_F32 && buffer->dtype != XLA_FFI_DataType_F64) return false;
+    if (kind == SIGMA_GRADIENT) {
+      describe(buffer, &c->sigma_gradient);
+    } else {
+      c->has_sigma = true;
+      c->sigma = real_number(buffer);
+    }
+    return true;
   }
   const void *data = buffer->data;
   if (kind == WHOLE || kind == NUMBER) {
@@ -270,10 +288,22 @@ static void forget(call *c) {
 
 /* ---- the calls ---- */
 
+static hark_status write_sigma_gradient(hark_context *context, const call *c) {
+  double number = 0;
+  const hark_status status =
+      hark_attention_sigma_gradient(context, c->sigma, &c->args.query, &c->args.dquery, &c->args.key, &c->args.dkey, &number);
+  if (c->sigma_gradient.type == HARK_F64)
+    *(double *)c->sigma_gradient.data = number;
+  else
+    *(float *)c->sigma_gradient.data = (float)number;
+  return status;
+}
+
 static hark_status execute(worker_set *set, const XLA_FFI_Array *desc_bytes, call *c, bool backward) {
   hark_attention_desc desc;
   memset(&desc, 0, sizeof desc);
   memcpy(&desc, desc_bytes->data, desc_bytes->size < sizeof desc ? desc_bytes->size : sizeof desc);
+  if (c->has_sigma) desc.sigma = c->sigma;
   _Alignas(16) char memory[HARK_ATTENTION_PLAN_BYTES];
   hark_attention_plan *plan;
   hark_status status = hark_attention_plan_place(set->context, &desc, memory, sizeof memory, &plan);
@@ -281,7 +311,9 @@ static hark_status execute(worker_set *set, const XLA_FFI_Array *desc_bytes, cal
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   if (!reserve(set, backward ? sizes.backward_workspace : sizes.forward_workspace)) return HARK_OUT_OF_MEMORY;
   c->args.workspace = set->workspace;
-  return backward ? hark_attention_backward(set->context, plan, &c->args) : hark_attention_forward(set->context, plan, &c->args);
+  if (!backward) return hark_attention_forward(set->context, plan, &c->args);
+  status = hark_attention_backward(set->context, plan, &c->args);
+  return status == HARK_OK && c->sigma_gradient.type != HARK_NONE ? write_sigma_gradient(set->context, c) : status;
 }
 
 static XLA_FFI_Error *of_status(const XLA_FFI_CallFrame *frame, const worker_set *set, hark_status status) {

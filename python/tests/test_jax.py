@@ -91,6 +91,18 @@ def test_bits_of_numpy(structure, dtype):
         assert numpy.array_equal(gradient, other)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_bits_of_the_gradient_of_sigma(dtype):
+    q, k, v = rows(dtype)
+    sigma = jnp.array([1.3], dtype)
+    _, vjp = hark.attention_vjp(*map(numpy.asarray, (q, k, v)), kernel="rbf", sigma=numpy.asarray(sigma))
+    out, pull = jax.vjp(lambda sigma: attention(q, k, v, kernel="rbf", sigma=sigma), sigma)
+    dout = random(*out.shape, dtype=dtype)
+    assert numpy.array_equal(pull(dout)[0], vjp(numpy.asarray(dout))["sigma"])
+    with pytest.raises(Exception, match="sigma"):
+        attention(q, k, v, kernel="rbf", sigma=-sigma).block_until_ready()
+
+
 def test_vmap_folds_and_loops():
     q, k, v = (jnp.stack([x, 2 * x, x - 1]) for x in rows())
     bias, table = random(1, H, L, L), -abs(random(H, 16))

@@ -106,6 +106,32 @@ def test_generation_is_that_of_the_command(run, options):
     assert "".join(pieces) == json.loads(done.stdout)["text"]
 
 
+@pytest.mark.parametrize("weights", ["file", "f32", "bf16", "f16", "int8"])
+@pytest.mark.parametrize("stored", ["f32", "int8"])
+def test_generation_with_compact_weights_is_that_of_the_command(run, tmp_path, weights, stored):
+    path = tmp_path / "model.safetensors"
+    subprocess.run([COMMAND, "export", run.path, "--type", stored, "--output", str(path)], check=True, capture_output=True)
+    command = [COMMAND, "generate", str(path), "--prompt", "the ", "--max-new-tokens", "60", "--seed", "4", "--json", "--weights", weights]
+    expected = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["text"]
+    model = hark.load(path, weights=weights)
+    assert model.info["matrices"] == (stored if weights == "file" else weights)
+    tokens = list(model.generate_tokens("the ", max_new_tokens=60, seed=4))
+    assert len(tokens) == 60 and model.tokenizer.decode(tokens) == expected
+
+
+def test_weights_change_the_logits_and_not_the_arrays(run):
+    models = [hark.load(run.path, weights=weights) for weights in (None, "f32", "bf16", "int8")]
+    logits = [model.logits("the old cat") for model in models]
+    assert numpy.array_equal(logits[0], logits[1])
+    for other in logits[2:]:
+        assert not numpy.array_equal(other, logits[0])
+        numpy.testing.assert_allclose(other, logits[0], atol=0.05 * abs(logits[0]).max())
+    assert all(numpy.array_equal(models[3].weights[name], array) for name, array in models[0].weights.items())
+    for wrong, kind in (("f8", ValueError), (8, TypeError)):
+        with pytest.raises(kind, match="weights"):
+            hark.load(run.path, weights=wrong)
+
+
 @pytest.mark.parametrize(
     "options",
     [

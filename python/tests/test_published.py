@@ -38,3 +38,24 @@ def test_nadaraya_watson():
     weights = rbf_kernel(QUERIES, KEYS, gamma=1 / (2 * 0.8**2))
     out = hark.attention(QUERIES[None, None], KEYS[None, None], VALUES[None, None], kernel="rbf", sigma=0.8)
     numpy.testing.assert_allclose(out[0, 0], weights @ VALUES / weights.sum(1, keepdims=True), rtol=1e-11)
+
+
+def test_gaussian_process_of_every_prefix():
+    process = GaussianProcessRegressor(RBF(1.2, "fixed"), alpha=0.3, optimizer=None)
+    out, variance = hark.attention(
+        KEYS[None, None], KEYS[None, None], VALUES[None, None], normalisation="cme", kernel="rbf", sigma=1.2, ridge=0.3, causal=True,
+        return_variance=True,
+    )  # fmt: skip
+    for last in (0, 1, 12, 29):
+        mean, deviation = process.fit(KEYS[: last + 1], VALUES[: last + 1, 1]).predict(KEYS[last : last + 1], return_std=True)
+        numpy.testing.assert_allclose(out[0, 0, last, 1], mean[0], rtol=1e-9, atol=1e-11)
+        numpy.testing.assert_allclose(variance[0, 0, last], deviation[0] ** 2, rtol=1e-9, atol=1e-11)
+
+
+def test_heads_with_their_own_ridges_and_widths():
+    ridges, widths = numpy.array([0.1, 0.9]), numpy.array([0.8, 1.7])
+    query, key, value = [numpy.stack([x, x])[None] for x in (QUERIES, KEYS, VALUES)]
+    out = hark.attention(query, key, value, normalisation="cme", kernel="rbf", sigma=widths, ridge=ridges)
+    for head in range(2):
+        regression = KernelRidge(alpha=ridges[head], kernel="rbf", gamma=1 / (2 * widths[head] ** 2)).fit(KEYS, VALUES)
+        numpy.testing.assert_allclose(out[0, head], regression.predict(QUERIES), rtol=1e-9, atol=1e-11)

@@ -3,6 +3,7 @@
  * Workspace: [ list of sequences | the algorithm's scratch ]. Nothing is allocated.
  */
 #include "attention/layer.h"
+#include "core/cancel.h"
 #include "core/floating_point.h"
 
 /* Writes the batch's sequences to the beginning of the workspace; returns their number. */
@@ -30,6 +31,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   if (backward && !requests_gradient(&args)) return HARK_OK;
   hark_floating_point before;
   hark_backend_enter(context);
+  hark_cancel_enter(context);
   hark_floating_point_hold(&before);
   hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
   if (status == HARK_OK) {
@@ -43,6 +45,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
     if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
   }
   hark_floating_point_leave(&before);
+  status = hark_cancel_leave(context, status);
   hark_backend_leave(context);
   return status;
 }

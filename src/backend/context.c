@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "backend/backend.h"
+#include "core/cancel.h"
 #include "core/parallel.h"
 #include "core/structs.h"
 #include "core/thread_count.h"
@@ -47,6 +48,7 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   if (options.threads < 1 && options.parallel == NULL)
     context->threads = hark_thread_count(context, "", context->cores.count, &context->threads_from);
   hark_status status = hark_parallel_open(context, options.parallel);
+  if (status == HARK_OK) status = hark_cancel_open(context, options.cancel, options.cancel_user);
   if (status == HARK_OK && context->backend == NULL)
     status = hark_fail(context, HARK_NO_BACKEND, "there is no backend \"%s\" in this build", options.backend);
   if (status == HARK_OK) {
@@ -55,6 +57,7 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   }
   if (status != HARK_OK) {
     if (options.logger != NULL) options.logger(options.logger_user, HARK_LOG_ERROR, context->message);
+    hark_cancel_close(context);
     hark_parallel_close(context);
     allocator.release(allocator.user, context, sizeof *context);
     return status;
@@ -68,6 +71,7 @@ void hark_context_destroy(hark_context **context) {
   hark_context *dead = *context;
   *context = NULL;
   dead->backend->close(dead, dead->backend_state);
+  hark_cancel_close(dead);
   hark_parallel_close(dead);
   const hark_allocator allocator = dead->allocator;
   allocator.release(allocator.user, dead, sizeof *dead);

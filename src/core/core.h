@@ -11,6 +11,7 @@
 #define HARK_ALIGNMENT 64 /* bytes: one cache line, one AVX-512 vector */
 
 struct hark_backend;
+struct hark_cancelling;
 
 /* Calls of operators with more than `most` rows are computed in parts of `part` rows, a multiple of 16: sums over rows are sums of those of
  * the parts. So a computation by slices of `part` rows has the same bits as one of all rows (ops/parts.h, autograd/rows.h). */
@@ -23,10 +24,11 @@ typedef struct hark_row_parts {
 struct hark_context {
   hark_allocator allocator;
   hark_parallel parallel;
-  int threads;                      /* of the default parallel */
-  const char *threads_from;         /* origin of that number (thread_count.h) */
-  hark_cores cores;                 /* on which these threads may run */
-  struct hark_threads *own_threads; /* of the default parallel; NULL: the calling thread alone */
+  int threads;                        /* of the default parallel */
+  const char *threads_from;           /* origin of that number (thread_count.h) */
+  hark_cores cores;                   /* on which these threads may run */
+  struct hark_threads *own_threads;   /* of the default parallel; NULL: the calling thread alone */
+  struct hark_cancelling *cancelling; /* whether calls may end early (cancel.h); NULL: never */
   uint64_t seed;
   bool deterministic;
   hark_logger *logger;

@@ -6,6 +6,7 @@
  * depend on its index alone. */
 #include "core/parallel.h"
 
+#include "core/cancel.h"
 #include "core/floating_point.h"
 #include "core/thread_count.h"
 #ifdef HARK_WITH_THREADS
@@ -69,12 +70,10 @@ static void run_as_its_caller(void *data, int64_t index, int worker) {
   hark_floating_point_leave(&own);
 }
 
-void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data) {
-  if (count < 1) return;
-  if (count == 1) {
-    task(data, 0, 0);
-  } else if (context->parallel.run == default_run) {
-    default_run(context, count, task, data);
+/* Of at least two pieces, with `parts` shares where the threads are the context's. */
+static void distribute(hark_context *context, int64_t count, int parts, hark_task *task, void *data) {
+  if (context->parallel.run == default_run) {
+    run_shares(context, count, parts, task, data);
   } else {
     piece_of_another piece = {.task = task, .data = data};
     hark_floating_point_get(&piece.floating_point);
@@ -82,9 +81,37 @@ void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, vo
   }
 }
 
+/* A piece of a call that may be cancelled. */
+typedef struct watched_piece {
+  struct hark_cancelling *cancelling;
+  hark_task *task;
+  void *data;
+} watched_piece;
+
+static void run_watched(void *data, int64_t index, int worker) {
+  const watched_piece *const piece = data;
+  if (!hark_cancel_ends(piece->cancelling)) piece->task(piece->data, index, worker);
+}
+
+static void run_pieces(hark_context *context, int64_t count, int parts, hark_task *task, void *data) {
+  if (!hark_cancel_watches(context)) {
+    distribute(context, count, parts, task, data);
+  } else {
+    watched_piece piece = {.cancelling = context->cancelling, .task = task, .data = data};
+    distribute(context, count, parts, run_watched, &piece);
+  }
+}
+
+void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data) {
+  if (count == 1)
+    task(data, 0, 0);
+  else if (count > 1)
+    run_pieces(context, count, 1, task, data);
+}
+
 void hark_parallel_for_equal(hark_context *context, int64_t count, hark_task *task, void *data) {
-  if (count > 1 && context->parallel.run == default_run)
-    run_shares(context, count, context->threads, task, data);
+  if (count > 1)
+    run_pieces(context, count, context->threads, task, data);
   else
     hark_parallel_for(context, count, task, data);
 }

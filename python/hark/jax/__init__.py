@@ -6,8 +6,9 @@ Works inside jit, grad, vmap, scan and checkpoint, on the CPU, through XLA's for
 """
 
 from ._attention import call as _call
+from ._operators import op
 
-__all__ = ["attention"]
+__all__ = ["attention", "op"]
 
 
 def attention(

@@ -20,8 +20,9 @@ if _native.xla_forward is None:
 jax.ffi.register_ffi_target("hark_attention_forward", jax.ffi.pycapsule(_native.xla_forward), platform="cpu")
 jax.ffi.register_ffi_target("hark_attention_backward", jax.ffi.pycapsule(_native.xla_backward), platform="cpu")
 
-TENSOR, MEMORY, WHOLE, NUMBER = range(4)  # kinds of native/xla.c
-TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma")  # of heads, without a batch dimension
+TENSOR, MEMORY, WHOLE, NUMBER, SIGMA, SIGMA_GRADIENT = range(6)  # kinds of native/xla.c
+TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma", "sigma_number")  # of heads, without a batch dimension
+# sigma_number: sigma of softmax where it is an array; a number of the descriptor, which the foreign call replaces
 _BYTES = ("mask", "query_mask")
 _KINDS = {"float32": lib.F32, "float64": lib.F64}
 _HALVES = ("float16", "bfloat16")
@@ -39,6 +40,8 @@ class Static(NamedTuple):
 
 
 def _place(name):
+    if name.endswith("sigma_number"):
+        return (SIGMA_GRADIENT if name[0] == "d" else SIGMA), 0
     if name == "seed":
         return NUMBER, s.AttentionArgs.dropout.offset + s.RandomStream.seed.offset
     return (WHOLE if name in core.HOST else TENSOR), getattr(s.AttentionArgs, name).offset
@@ -82,7 +85,7 @@ def _forward_call(static, gradients, *arrays):
 
 
 def _differentiable(static):
-    return [name for name in core.GRADIENTS if name in static.names]
+    return [name for name in (*core.GRADIENTS, "sigma_number") if name in static.names]
 
 
 def _backward_call(static, dout, out, rows, saved, *arrays):
@@ -298,17 +301,14 @@ def _check_returns(words, return_log_sum_exp, return_variance) -> None:
         raise ValueError("attention: return_variance needs normalisation 'cme'")
 
 
-def _scale_rows(words, tensors):
-    """softmax with a sigma that is an array: rows divided by it, and sigma 1, so that its gradient follows from the rows."""
-    sigma = tensors["sigma"]
+def _take_sigma(words, tensors):
+    """softmax with a sigma that is an array: (words with a sigma to be replaced, tensors without it, the array or None)."""
+    sigma = tensors.get("sigma")
     if words["normalisation"] != "softmax" or sigma is None:
-        return words, tensors
+        return words, tensors, None
     if sigma.size != 1 or words["kernel"] != "rbf":
         raise ValueError(f"attention: sigma has shape {list(sigma.shape)}; normalisation 'softmax' takes one sigma, with kernel 'rbf'")
-    inverse = 1 / sigma.reshape(1, 1, 1, 1)
-    tensors = {**tensors, "query": tensors["query"] * inverse, "key": tensors["key"] * inverse}
-    del tensors["sigma"]
-    return {**words, "sigma": 1.0}, tensors
+    return {**words, "sigma": 1.0}, {name: x for name, x in tensors.items() if name != "sigma"}, sigma.reshape(1)
 
 
 def call(words, tensors, hosts, seed, return_log_sum_exp, return_variance):
@@ -316,12 +316,12 @@ def call(words, tensors, hosts, seed, return_log_sum_exp, return_variance):
     dtype, result_type = _types(tensors["query"], tensors["key"], tensors["value"])
     _check_returns(words, return_log_sum_exp, return_variance)
     tensors = {name: _array(name, x, dtype) for name, x in tensors.items() if x is not None}
-    if "sigma" in tensors:
-        words, tensors = _scale_rows(words, tensors)
+    words, tensors, sigma = _take_sigma(words, tensors)
     numbers = _hosts(hosts, tensors["query"], tensors["key"])
     arrays = {
         **{n: tensors[n] for n in core.INPUTS if n in tensors},
         **{n: numbers[n] for n in core.HOST if n in numbers},
+        **({} if sigma is None else {"sigma_number": sigma}),
         "seed": _seed(seed),
     }
     with_rows = return_log_sum_exp or return_variance

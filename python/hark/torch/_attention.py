@@ -3,7 +3,7 @@
 import torch
 
 from .. import _attention as core
-from . import _eager, _frames, _registered
+from . import _eager, _frames, _registered, _threads
 
 _C = torch._C
 # Whether something other than eager execution looks at every operator: torch.func, fake tensors, tracing. Where PyTorch does not have these
@@ -130,6 +130,10 @@ def attention(words, tensors, hosts, seed, with_rows):
     if torch.compiler.is_compiling():
         return _general(words, tensors, hosts, seed, with_rows, True)
     try:
+        if not with_rows and hosts is _frames._NO_HOSTS:
+            frame = _frame_of_three(words, tensors)
+            if frame is not None:
+                return _eager.Three.apply(frame, words, seed, *tensors[:3]), None
         return _run(words, tensors, hosts, seed, with_rows)
     except RuntimeError as error:
         if "can't allocate memory" in str(error):
@@ -143,6 +147,33 @@ def _run(words, tensors, hosts, seed, with_rows):
         if found is not None:
             return _eager.run(found, words, tensors, _frames._NO_HOSTS, seed, with_rows)
     return _general(words, tensors, hosts, seed, with_rows, False)
+
+
+def _frame_of_three(words, tensors):
+    """The frame of query, key and value alone, of which a gradient is needed, like those of an earlier call; else None."""
+    query, key, value, *others = tensors
+    for x in others:
+        if x is not None:
+            return None
+    if not (_HAS_QUESTIONS and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
+        return None
+    if not (query.is_cpu and key.is_cpu and value.is_cpu):
+        return None
+    if not torch.is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
+        return None
+    if _C._are_functorch_transforms_active() or _C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu"):
+        return None
+    frames = _threads.context().frames
+    short = _frames.key_of_three(words, query, key, value, True)
+    try:
+        frame = frames.get(short)
+    except TypeError:  # a word without a hash is refused by the general path
+        return None
+    if frame is None:
+        frame = _frames.known(words, tensors, _frames._NO_HOSTS, True)  # of an earlier call, which was checked
+        if frame is not None and frame.is_plain:
+            _threads.context().add(short, frame)
+    return frame if frame is not None and frame.is_plain else None
 
 
 def _known(words, tensors):

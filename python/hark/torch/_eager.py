@@ -58,6 +58,60 @@ class Attention(torch.autograd.Function):
         return tuple([None if x is None else _Once.apply(x, dout, *saved) for x in gradients])
 
 
+class Three(torch.autograd.Function):
+    """out of a frame with is_plain: Attention in fewer steps. The log-sum-exp and what the library saves are one block of memory."""
+
+    @staticmethod
+    def forward(ctx, frame, words, seed, query, key, value):
+        out = torch.empty(frame.out_shape, dtype=frame.dtype)
+        kept = torch.empty(frame.kept_bytes, dtype=torch.uint8)
+        rows = kept.data_ptr()
+        frame.forward_of_three(
+            query.data_ptr(), key.data_ptr(), value.data_ptr(), seed, out.data_ptr(), rows, rows + frame.saved_at if frame.saved_at else 0
+        )
+        ctx.call = frame, words, seed, kept
+        ctx.save_for_backward(query, key, value, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, dout):
+        query, key, value, out = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                gradients = _gradients_of_three(ctx, query, key, value, out, dout)
+            return None, None, None, *[None if x is None else _Once.apply(x, dout, query, key, value, out) for x in gradients]
+        return None, None, None, *_gradients_of_three(ctx, query, key, value, out, dout)
+
+
+def _gradients_of_three(ctx, query, key, value, out, dout):
+    frame, words, seed, kept = ctx.call
+    if frame.context is not _threads.context():  # another thread, or another number of threads
+        frame = _frames.frame_of(words, (query, key, value, *_ABSENT), _frames._NO_HOSTS, True)
+    _, _, _, of_query, of_key, of_value = ctx.needs_input_grad
+    strides = dout.stride()
+    if strides[-1] != 1:
+        dout = dout.contiguous()
+        strides = dout.stride()
+    dtype = frame.dtype
+    dquery, dkey, dvalue = [torch.empty(shape, dtype=dtype) for shape in frame.shapes_of_three]
+    rows = kept.data_ptr()
+    frame.backward_of_three(
+        query.data_ptr(),
+        key.data_ptr(),
+        value.data_ptr(),
+        seed,
+        out.data_ptr(),
+        rows,
+        rows + frame.saved_at if frame.saved_at else 0,
+        dout.data_ptr(),
+        strides,
+        dquery.data_ptr(),
+        dkey.data_ptr(),
+        dvalue.data_ptr(),
+    )
+    return dquery if of_query else None, dkey if of_key else None, dvalue if of_value else None
+
+
 def _all(places, present):
     """The tuple of all tensors, None for absent ones."""
     if len(present) == 3:

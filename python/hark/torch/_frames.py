@@ -102,6 +102,16 @@ def make_frame(context, words, tensors, hosts, gradients: bool) -> core.Frame:
     frame.uses, frame.forward_only = uses, not gradients
     frame.dtype = tensors[0].dtype
     frame.out_contiguous = frame.out_strides == core.contiguous(frame.out_shape)
+    # query, key and value alone, with softmax and results of contiguous rows: the shorter path of _eager.Three
+    frame.is_plain = uses == [0, 1, 2] and not names and not frame.cme and tensors[SIGMA] is None
+    layouts = [(frame.out_shape, frame.out_strides), *[frame.gradient_layouts[name] for name in core.INPUTS[:3]]]
+    frame.is_plain = frame.is_plain and all(strides == core.contiguous(shape) for shape, strides in layouts)
+    if frame.is_plain:
+        frame.shapes_of_three = [shape for shape, _ in layouts[1:]]
+        size = tensors[0].element_size()
+        rows = -(-tensors[0].shape[:3].numel() * size // lib.WORKSPACE_ALIGNMENT) * lib.WORKSPACE_ALIGNMENT
+        frame.saved_at = rows if frame.saved_bytes else 0
+        frame.kept_bytes = rows + frame.saved_bytes
     return frame
 
 
@@ -117,6 +127,11 @@ def _key(words, tensors, hosts, gradients):
 def known(words, tensors, hosts, gradients: bool) -> Optional[core.Frame]:
     """The frame of these arguments in the calling thread's context if there is one."""
     return _threads.context().frames.get(_key(words, tensors, hosts, gradients))
+
+
+def key_of_three(words, query, key, value, gradients: bool):
+    """A shorter key of a frame of query, key and value alone."""
+    return words, query.dtype, key.dtype, value.dtype, query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), gradients
 
 
 def frame_of(words, tensors, hosts, gradients: bool) -> core.Frame:
@@ -160,14 +175,6 @@ def forward(frame, tensors, hosts, seed, with_rows):
     return out, rows, saved
 
 
-def sigma_gradient(sigma, query, dquery, key, dkey):
-    """d/dsigma of kernel rbf with softmax, as in _arrays.sigma_gradient."""
-    from .. import _arrays
-
-    number = _arrays.sigma_gradient(sigma.item(), *[x.detach().numpy() for x in (query, dquery, key, dkey)])
-    return torch.full_like(sigma, number)
-
-
 def backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, needs):
     """The gradients in the order of tensors; None where not needed. needs: a flag for each."""
     if dout.stride(-1) != 1:
@@ -192,8 +199,5 @@ def backward(frame, words, tensors, hosts, seed, out, rows, saved, dout, needs):
         pairs,
     )
     if of_sigma:
-        exp = words[KERNEL] != "rbf"
-        result[SIGMA] = (
-            torch.zeros_like(tensors[SIGMA]) if exp else sigma_gradient(tensors[SIGMA], tensors[0], result[0], tensors[1], result[1])
-        )
+        result[SIGMA] = torch.full_like(tensors[SIGMA], frame.sigma_gradient() if words[KERNEL] == "rbf" else 0)
     return result

@@ -1,23 +1,13 @@
 """Every operator of the library on PyTorch's tensors, with autograd where it is differentiable, made by walking the library's table."""
 
+from typing import Any, List
+
 import torch
 
 from .. import _operators
 from . import _threads
-
-
-def _array(operator, index, x):
-    """An array in the memory of a tensor."""
-    if x is None:
-        return None
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{operator}: input {index} is {type(x).__name__}, expected torch.Tensor or None")
-    if x.device.type != "cpu":
-        raise ValueError(f"{operator}: input {index} is on {x.device}, expected the CPU")
-    try:
-        return x.detach().numpy()
-    except TypeError:
-        raise TypeError(f"{operator}: input {index} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool") from None
+from ._registered_operators import Registered
+from ._registered_operators import array as _array
 
 
 def _tensors(outputs):
@@ -31,7 +21,7 @@ class _Function(torch.autograd.Function):
         outputs = _tensors(ctx.run.forward())
         ctx.save_for_backward(*inputs)  # so that a change of an input in place is noticed
         ctx.mark_non_differentiable(*[x for x in outputs if not x.is_floating_point()])
-        return outputs if len(outputs) > 1 else outputs[0]
+        return outputs[0] if len(outputs) == 1 else outputs
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -57,21 +47,34 @@ class Operator:
             operator.differentiable,
         )
         self.__doc__ = operator.__doc__
+        self._registered = Registered(operator)
+        self._is_updating = bool(operator._record.updates)
 
     def __repr__(self):
         return f"<hark.torch operator {self.name}: {self.formula}>"
 
-    def __call__(self, *inputs, **attributes):
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         """The output, or the tuple of outputs. Inputs that have no gradient here but require one are refused."""
+        if torch.compiler.is_compiling():
+            return self._traced(inputs, attributes)
         needs = [isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled() for x in inputs]
         wrong = [i for i, needed in enumerate(needs) if needed and i not in self.differentiable]
-        if wrong and not self._operator._record.updates:
+        if wrong and not self._is_updating:
             raise ValueError(f"{self.name}: input {wrong[0]} requires a gradient, which this operator does not have; detach() it")
-        if any(needs) and not self._operator._record.updates:
+        if any(needs) and not self._is_updating:
             return _Function.apply(self._operator, attributes, *inputs)
         run = _operators._Run(self._operator, [_array(self.name, i, x) for i, x in enumerate(inputs)], attributes, _threads.context)
         outputs = _tensors(run.forward())
-        return outputs if len(outputs) > 1 else outputs[0]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _traced(self, inputs, attributes):
+        """As __call__, through the registered operator."""
+        needed = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled()]
+        wrong = [i for i in needed if i not in self.differentiable]
+        if wrong and not self._is_updating:
+            raise ValueError(f"{self.name}: input {wrong[0]} requires a gradient, which this operator does not have; detach() it")
+        found = self._registered.call(*self._registered.arguments(inputs, attributes), len(needed) > 0 and not self._is_updating)
+        return found[0] if self._registered.outputs == 1 else found[: self._registered.outputs]
 
 
 class _Table:
@@ -80,7 +83,7 @@ class _Table:
     def __init__(self):
         self._all = {name: Operator(_operators.op(name)) for name in _operators.op.names()}
 
-    def names(self):
+    def names(self) -> List[str]:
         return list(self._all)
 
     def __call__(self, name: str) -> Operator:

@@ -1,7 +1,7 @@
 """Modules: attention with projections, learned positional kernels, rotary embeddings with learned rates."""
 
 import math
-from typing import Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from torch import nn
@@ -33,11 +33,11 @@ class PositionalKernel(nn.Module):
         """log G at distances 0 .. distances - 1: [heads, distances], of the parameters' type; -infinity where G is 0."""
         return _operators.op("positional")(self.parameters_, text=self.expression, distances=distances)
 
-    def natural(self):
+    def natural(self) -> List[Dict[str, List[float]]]:
         """The natural values as a list, one dict for each head: {"decay.l": [...], ...}."""
         return [self._kernel.natural(row.tolist()) for row in self.parameters_.detach().double()]
 
-    def plot(self, distances: int = 256, axes=None):
+    def plot(self, distances: int = 256, axes: Any = None) -> Any:
         """Draws G of every head over the distance with matplotlib; returns the axes."""
         if axes is None:
             from matplotlib import pyplot

@@ -161,6 +161,20 @@ static void first_positions(const hark_attend_values *v, const hark_attend_tenso
   *key = hark_max(-offset, 0);
 }
 
+/* [1] <- value, in the type of the tensors. */
+static hark_status create_number(hark_context *context, hark_type type, double value, hark_tensor *out) {
+  const int64_t one = 1;
+  const float rounded = (float)value;
+  HARK_TRY(hark_tensor_create(context, type, 1, &one, out));
+  return hark_tensor_write(context, out, type == HARK_F64 ? (const void *)&value : (const void *)&rounded);
+}
+
+static hark_status write_sigma_gradient(hark_context *context, double sigma, const hark_attention_args *args, hark_attend_tensors *t) {
+  double gradient;
+  HARK_TRY(hark_attention_sigma_gradient(context, sigma, &args->query, &t->dquery, &args->key, &t->dkey, &gradient));
+  return create_number(context, t->query.type, gradient, &t->dsigma);
+}
+
 static hark_status backward(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
                             hark_attention_args *args) {
   HARK_TRY(create_like(context, &t->query, &t->dquery));
@@ -183,8 +197,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dridge = t->dridge;
   args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
-  if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME)
-    HARK_TRY(hark_attend_sigma_gradient(context, v->sigma, &args->query, &args->key, t));
+  if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME) HARK_TRY(write_sigma_gradient(context, v->sigma, args, t));
   if (v->rotary == 0) return HARK_OK;
   int64_t query_first, key_first;
   first_positions(v, t, &query_first, &key_first);
@@ -246,14 +259,6 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
             ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
   return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
-}
-
-/* [1] <- value, in the type of the tensors. */
-static hark_status create_number(hark_context *context, hark_type type, double value, hark_tensor *out) {
-  const int64_t one = 1;
-  const float rounded = (float)value;
-  HARK_TRY(hark_tensor_create(context, type, 1, &one, out));
-  return hark_tensor_write(context, out, type == HARK_F64 ? (const void *)&value : (const void *)&rounded);
 }
 
 /* Ridge and sigma as inputs, so that they have gradients. */

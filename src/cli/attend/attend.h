@@ -35,9 +35,6 @@ typedef struct hark_attend_tensors {
 hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out);
 /* Writes the results that exist. */
 hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *tensors);
-/* d loss / d sigma of kernel rbf with softmax, from the rows that attention read and their gradients. */
-hark_status hark_attend_sigma_gradient(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key,
-                                       hark_attend_tensors *t);
 void hark_attend_free(hark_context *context, hark_attend_tensors *tensors);
 
 #endif

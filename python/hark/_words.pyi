@@ -1,0 +1,42 @@
+# The arguments of attention besides query, key and value, which NumPy, PyTorch and JAX share.
+from typing import Generic, Literal, Optional, Sequence, Tuple, TypeVar, Union
+
+from typing_extensions import TypedDict
+
+Array = TypeVar("Array")
+Structure = Literal["dense", "window", "hierarchical"]
+Normalisation = Literal["softmax", "cme"]
+Kernel = Literal["exp", "rbf"]
+Partition = Literal["neighbour", "sibling"]
+CoarseQuery = Literal["default", "mean", "first", "exact"]
+Interpolation = Literal["constant", "linear"]
+
+class Words(TypedDict, Generic[Array], total=False):
+    structure: Structure
+    causal: bool
+    normalisation: Normalisation
+    kernel: Kernel
+    scale: Optional[float]
+    sigma: Union[float, Array, None]
+    ridge: Union[float, Array, None]
+    ridge_power: float
+    bound: float
+    unit: bool
+    window: Optional[int]
+    hierarchy_block: int
+    partition: Partition
+    coarse_query: CoarseQuery
+    interpolation: Interpolation
+    key_lengths: Union[Sequence[int], Array, None]
+    segments: Union[Sequence[Sequence[int]], Array, None]
+    offsets: Union[Sequence[int], Array, Tuple[Array, Array], None]
+    mask: Optional[Array]
+    query_mask: Optional[Array]
+    attention_bias: Optional[Array]
+    hierarchical_bias: Optional[Array]
+    log_kernel: Optional[Array]
+    forget: Optional[Array]
+    query_offset: Optional[int]
+    dropout: float
+    seed: Union[int, Array]
+    normalization: Optional[Normalisation]

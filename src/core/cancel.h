@@ -1,0 +1,28 @@
+/* cancel.h - calls that a program may end before they are done (hark_context_options.cancel).
+ *
+ *     hark_cancel_enter(context);
+ *     status = ... work through hark_parallel_for() ...;
+ *     return hark_cancel_leave(context, status);
+ *
+ * Between the two the program is asked now and then, and after it agreed hark_parallel_for() leaves out all further pieces. So serial code
+ * between pieces must be safe with whatever is in memory that pieces fill; its results are not used. Such calls may contain each other.
+ */
+#ifndef HARK_CORE_CANCEL_H
+#define HARK_CORE_CANCEL_H
+
+#include "core/core.h"
+
+/* Sets context->cancelling; nothing if `cancel` is NULL. HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_cancel_open(hark_context *context, hark_cancel *cancel, void *user);
+void hark_cancel_close(hark_context *context);
+
+void hark_cancel_enter(hark_context *context);
+/* HARK_CANCELLED with its message if the call was cancelled, whatever `status` is; else `status`. */
+hark_status hark_cancel_leave(hark_context *context, hark_status status);
+
+/* True between enter and leave in a context that can be cancelled. */
+bool hark_cancel_watches(const hark_context *context);
+/* True if a piece is not to be computed. Asks the program if it was not asked for a while and the thread is that of the call. */
+bool hark_cancel_ends(struct hark_cancelling *cancelling);
+
+#endif
