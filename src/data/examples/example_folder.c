@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data/formats/example_format.h"
+#include "data/inputs.h"
 #include "io/files.h"
 #include "io/json_tree.h"
 #include "io/system_error.h"
@@ -105,7 +106,7 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
 hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
   *out = (hark_example_paths){.text = hark_text_empty(context)};
   if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
-  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
+  if (settings->path_count > 0 && !hark_input_is_standard(settings->paths[0]) && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
     return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
   if (settings->format == NULL || settings->format[0] == '\0')
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is not a folder with " HARK_TASK_FILE,

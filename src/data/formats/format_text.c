@@ -1,6 +1,7 @@
 /* format_text.c - one example per line, fields separated by tabs, text as bytes:
  *
  *     text    label <TAB> text
+ *             or JSON lines (json_lines.h): {"text": "...", "label": 1}
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
  *
  * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #include "data/examples/example_store.h"
-#include "data/line_reader.h"
+#include "data/json_lines.h"
 #include "io/number.h"
 
 #define LABEL_FIELD 0
@@ -50,6 +51,12 @@ static hark_status check_text(hark_context *context, const hark_line_reader *lin
   return hark_lines_check_utf8(context, lines, f.at, f.length);
 }
 
+static hark_status check_label(const hark_example_reader *reader, const hark_line_reader *lines, size_t at, int64_t label) {
+  const int32_t classes = hark_example_reader_shape(reader)->classes;
+  if (label >= 0 && label < classes) return HARK_OK;
+  return hark_lines_fail(reader->context, lines, at, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
+}
+
 static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, const layout *l) {
   hark_context *const context = reader->context;
   const int32_t classes = hark_example_reader_shape(reader)->classes;
@@ -59,8 +66,7 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   HARK_TRY(split(context, lines, l, f));
   if (!hark_number_read_whole(lines->line, f[LABEL_FIELD].length, &label))
     return hark_lines_fail(context, lines, 0, "label is not a whole number, expected 0 to %" PRId32, classes - 1);
-  if (label < 0 || label >= classes)
-    return hark_lines_fail(context, lines, 0, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
+  HARK_TRY(check_label(reader, lines, 0, label));
   for (int part = 0; part < reader->examples->format->parts; part++) {
     const field *const text = &f[l->part[part]];
     HARK_TRY(check_text(context, lines, *text));
@@ -69,13 +75,39 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   return hark_example_end(reader, (int32_t)label);
 }
 
+/* An object of JSON lines: text and label in its members. */
+static hark_status read_object(hark_example_reader *reader, const hark_line_reader *lines, const hark_json_node *object) {
+  hark_context *const context = reader->context;
+  const hark_json_node *text = NULL, *label = NULL;
+  HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->text_field, HARK_JSON_TEXT, &text));
+  HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->label_field, HARK_JSON_INTEGER, &label));
+  HARK_TRY(check_label(reader, lines, 0, label->integer));
+  if (text->bytes == 0) return hark_lines_fail(context, lines, 0, "empty text");
+  HARK_TRY(hark_example_part(reader, text->text, text->bytes));
+  return hark_example_end(reader, (int32_t)label->integer);
+}
+
+static hark_status read_json_line(hark_example_reader *reader, const hark_line_reader *lines) {
+  hark_json_tree tree;
+  bool blank = false;
+  HARK_TRY(hark_json_lines_read(reader->context, lines, &tree, &blank));
+  if (blank) return HARK_OK;
+  const hark_status status = read_object(reader, lines, tree.root);
+  hark_json_tree_free(reader->context, &tree);
+  return status;
+}
+
 static hark_status read_file(hark_example_reader *reader, const layout *l) {
+  const bool json = hark_json_lines_is(reader->path);
+  if (json && l != &text_layout)
+    return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: JSON lines are read as format text only, expected lines of %s", reader->path,
+                     l->description);
   hark_line_reader lines = {0};
   bool more = true;
-  hark_status status = hark_lines_open(reader->context, &lines, reader->path);
+  hark_status status = hark_lines_open_source(reader->context, &lines, reader->source);
   while (status == HARK_OK && more) {
     status = hark_lines_next(reader->context, &lines, &more);
-    if (status == HARK_OK && more) status = read_line(reader, &lines, l);
+    if (status == HARK_OK && more) status = json ? read_json_line(reader, &lines) : read_line(reader, &lines, l);
   }
   hark_lines_close(&lines);
   return status;
@@ -95,7 +127,7 @@ static const char *byte_name(int32_t symbol, char *text, size_t size) {
 #define BYTES .shape = {.symbols = HARK_BYTE_SYMBOLS}, .classes_are_set = true, .symbol_name = byte_name, .symbols_are = "bytes"
 
 const hark_example_format hark_example_format_text = {.name = "text",
-                                                      .summary = "one example per line: label, tab, text; a token is a byte",
+                                                      .summary = "one example per line: label, tab, text, or JSON lines; a token is a byte",
                                                       .ending = "tsv",
                                                       .parts = 1,
                                                       .target_kind = HARK_TARGET_CLASS,
