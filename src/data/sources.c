@@ -88,6 +88,14 @@ hark_status hark_sources_add_file(hark_context *context, hark_source_list *list,
   return add_file(context, path, &about, role, list);
 }
 
+hark_status hark_sources_add_folder(hark_context *context, hark_source_list *list, const char *path, int64_t bytes, hark_split role) {
+  struct stat about;
+  if (stat(path, &about) != 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  const hark_source source = {
+      .folder = true, .bytes = bytes, .device = (uint64_t)about.st_dev, .inode = (uint64_t)about.st_ino, .role = role};
+  return hark_sources_add(context, list, &source, path, strlen(path));
+}
+
 static bool has_suffix(const hark_corpus_settings *settings, const char *name) {
   const size_t length = strlen(name);
   for (int i = 0; i < settings->suffix_count; i++) {
@@ -194,7 +202,8 @@ static hark_status unpack(hark_context *context, hark_source *source, const char
 hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field) {
   if (list->unpacked) return HARK_OK;
   list->unpacked = true;
-  for (int64_t i = 0; i < list->count; i++) HARK_TRY(unpack(context, &list->items[i], field, &list->spool));
+  for (int64_t i = 0; i < list->count; i++)
+    if (!list->items[i].folder) HARK_TRY(unpack(context, &list->items[i], field, &list->spool));
   return HARK_OK;
 }
 

@@ -13,6 +13,7 @@ typedef struct hark_source {
   int64_t bytes;        /* of its contents; before hark_sources_unpack(), of the file */
   int64_t stored_bytes; /* of the file */
   bool standard;        /* standard input */
+  bool folder;          /* of examples, a file each: `bytes` is the sum of theirs */
   bool packed;          /* the contents are in a spool, from `base` on */
   int spool;
   int64_t base;
@@ -57,6 +58,9 @@ bool hark_sources_have_json_lines(const hark_source_list *list);
 HARK_MUST_CHECK hark_status hark_source_open(hark_context *context, const hark_source *source, hark_input *out);
 /* Length and checksum of the contents. */
 HARK_MUST_CHECK hark_status hark_source_summarise(hark_context *context, const hark_source *source, hark_file_summary *out);
+/* Adds a folder of `bytes` bytes of examples, whose files are found and read by their format. Copies of folders are not compared. */
+HARK_MUST_CHECK hark_status hark_sources_add_folder(hark_context *context, hark_source_list *list, const char *path, int64_t bytes,
+                                                    hark_split role);
 void hark_sources_free(hark_context *context, hark_source_list *list);
 
 /* Divides the sources into pieces, in the order of the files, a file's training piece before its validation piece. Reads a few bytes at a

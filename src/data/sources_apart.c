@@ -53,6 +53,7 @@ static hark_status check_copies(hark_context *context, file_entry *entries, int6
   for (int64_t i = 1; i < count; i++) apart = apart || entries[i].part != entries[0].part;
   if (!apart || entries[0].file->bytes == 0) return HARK_OK;
   for (int64_t i = 0; i < count; i++) {
+    if (entries[i].file->folder) return HARK_OK;
     HARK_TRY(hark_source_summarise(context, entries[i].file, &summary));
     memcpy(entries[i].sha256, summary.sha256, sizeof summary.sha256);
   }

@@ -22,6 +22,7 @@ static int begin(void **state) {
                        "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n");
   test_file_write(folder, "zip", "PK\x03\x04\x14\x00\x00\x00more bytes", 18);
   test_file_write(folder, "gz", "\x1F\x8B\x08\x00more bytes", 14);
+  test_file_write(folder, "zip", "PK\x03\x04more bytes", 14);
   (void)mkdir(test_path(folder, "reviews"), 0777);
   return 0;
 }
@@ -64,7 +65,7 @@ static void foreign_files_are_named(void **state) {
       {"train --out no --steps 1 --data pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text page", HARK_EXIT_BAD_INPUT,
        "page: is an HTML page and not the file itself: its address gave a page, expected examples of format text"},
-      {"data info --format image gz", HARK_EXIT_BAD_INPUT, "gz: is compressed with gzip, expected examples of format image"},
+      {"data info --format image zip", HARK_EXIT_BAD_INPUT, "zip: is a zip archive, expected examples of format image"},
       {"data info --format vectors pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text reviews", HARK_EXIT_BAD_INPUT,
        "reviews: is a folder, expected files of the format text (one example per line: label, tab, text"},

@@ -459,6 +459,105 @@ static void bad_examples_have_their_place(void **state) {
                  "JSON lines are read as format text only");
 }
 
+static hark_status open_quoted(const task_place *f, const char *format, const char *text, hark_examples **out) {
+  const char *const path = test_file_write_text(f->folder, "quoted.tsv", text);
+  const hark_examples_settings settings = {.format = format, .paths = &path, .path_count = 1, .quoted = true};
+  return hark_examples_open(f->context, &settings, out);
+}
+
+static void quoted_fields(void **state) {
+  const task_place *const f = *state;
+  static const char plain[] = "1\tA 1\tB\tthe \"first\"\tno \"quotes\" at the front\n0\tC\tD\t\"\tlast\n";
+  static const char quoted[] = "1\t\"A\t1\"\tB\t\"the \"\"first\"\"\"\tno \"quotes\" at the front\r\n\"0\"\tC\tD\t\"\"\"\"\t\"last\"\n";
+  const char *path = test_file_write_text(f->folder, "plain.tsv", plain);
+  hark_examples *examples = NULL, *other = NULL;
+  assert_fine(f->context, open_examples(f, "pairs", path, NULL, &examples));
+  assert_fine(f->context, open_quoted(f, "pairs", quoted, &other));
+  assert_true(hark_examples_checksum(examples) == hark_examples_checksum(other));
+  hark_examples_close(f->context, &examples);
+  hark_examples_close(f->context, &other);
+  static const struct {
+    const char *text, *message;
+  } cases[] = {{"1\t\"open\n", ":1:3: the quote of a field is not closed on its line"},
+               {"1\t\"a\"b\n", ":1:6: text after the closing quote of a field, expected a tab"},
+               {"1\t\"a\"\tb\n", ":1:6: more than 2 fields"},
+               {"1\t\"\"\n", ":1:4: empty text"},
+               {"\"1\"\n", ":1:4: 1 of 2 fields"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_failure(f->context, open_quoted(f, "text", cases[i].text, &examples), HARK_BAD_FILE, cases[i].message);
+}
+
+/* ---- folders of published data sets ---- */
+
+static int64_t count_of(const hark_examples *examples, hark_split split) { return hark_examples_count(examples, split).examples; }
+
+static void reviews_in_folders(void **state) {
+  const task_place *const f = *state;
+  hark_examples *folders = NULL, *tables = NULL;
+  char train[TEST_PATH_BYTES], test[TEST_PATH_BYTES], both[TEST_PATH_BYTES];
+  test_file_write_text(f->folder, "imdb/train/neg/0_1.txt", "bad");
+  test_file_write_text(f->folder, "imdb/train/neg/.hidden", "not read");
+  test_file_write_text(f->folder, "imdb/train/pos/0_9.txt", "good\n");
+  test_file_write_text(f->folder, "imdb/train/pos/1_8.txt", "two\nlines");
+  test_file_write_text(f->folder, "imdb/train/unsup/0_0.txt", "neither");
+  test_file_write_text(f->folder, "imdb/test/neg/0_3.txt", "worse");
+  test_file_write_text(f->folder, "imdb/test/pos/0_7.txt", "better");
+  (void)snprintf(both, sizeof both, "%s", test_path(f->folder, "imdb"));
+  (void)snprintf(train, sizeof train, "%s", test_path(f->folder, "imdb/train"));
+  (void)snprintf(test, sizeof test, "%s", test_path(f->folder, "imdb/test"));
+  assert_fine(f->context, open_examples(f, "text", both, NULL, &folders));
+  assert_int_equal(count_of(folders, HARK_SPLIT_TRAINING), 3);
+  assert_int_equal(count_of(folders, HARK_SPLIT_TEST), 2);
+  static const int32_t labels[] = {0, 1, 1}, lengths[] = {3, 4, 9};
+  for (int64_t i = 0; i < 3; i++) {
+    assert_int_equal(hark_examples_label(folders, HARK_SPLIT_TRAINING, i), labels[i]);
+    assert_int_equal(hark_examples_length(folders, HARK_SPLIT_TRAINING, i, 0), lengths[i]);
+  }
+  const char *const train_path = train, *const test_path_of = test;
+  const hark_examples_settings settings = {
+      .format = "text", .paths = &train_path, .path_count = 1, .test_paths = &test_path_of, .test_path_count = 1};
+  assert_fine(f->context, hark_examples_open(f->context, &settings, &tables)); /* one by one */
+  assert_true(hark_examples_checksum(tables) == hark_examples_checksum(folders));
+  hark_examples_close(f->context, &tables);
+  hark_examples_close(f->context, &folders);
+  test_file_write_text(f->folder, "imdb/test/pos/1_7.txt", "line\nb\xFF");
+  assert_failure(f->context, open_examples(f, "text", both, NULL, &folders), HARK_BAD_FILE, "imdb/test/pos/1_7.txt:2:2: invalid UTF-8");
+  test_file_write_text(f->folder, "imdb/test/pos/1_7.txt", "\n");
+  assert_failure(f->context, open_examples(f, "text", both, NULL, &folders), HARK_BAD_FILE, "imdb/test/pos/1_7.txt:1:1: empty text");
+  assert_failure(f->context, open_examples(f, "pairs", train, NULL, &folders), HARK_NOT_FOUND, "is a folder, expected files of the format");
+}
+
+static void batches_of_cifar(void **state) {
+  const task_place *const f = *state;
+  static const char *const names[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "test_batch.bin"};
+  enum { RECORD = 3073 };
+  unsigned char record[RECORD] = {0};
+  char folder[TEST_PATH_BYTES], name[64];
+  hark_examples *examples = NULL;
+  (void)snprintf(folder, sizeof folder, "%s", test_path(f->folder, "cifar"));
+  for (unsigned char i = 0; i < 5; i++) {
+    record[0] = i;
+    (void)snprintf(name, sizeof name, "cifar/%s", names[i]);
+    test_file_write(f->folder, name, record, RECORD);
+  }
+  assert_failure(f->context, open_examples(f, "image", folder, NULL, &examples), HARK_NOT_FOUND,
+                 "data_batch_5.bin is missing; the folder has 5 of the 6 files");
+  size_t bytes = 0;
+  record[0] = 9;
+  unsigned char *const packed = test_pack("xz", record, RECORD, &bytes);
+  if (packed != NULL)
+    test_file_write(f->folder, "cifar/data_batch_5.bin.xz", packed, bytes);
+  else
+    test_file_write(f->folder, "cifar/data_batch_5.bin", record, RECORD);
+  free(packed);
+  assert_fine(f->context, open_examples(f, "image", folder, NULL, &examples));
+  assert_int_equal(count_of(examples, HARK_SPLIT_TRAINING), 5);
+  assert_int_equal(count_of(examples, HARK_SPLIT_TEST), 1);
+  for (int32_t i = 0; i < 5; i++) assert_int_equal(hark_examples_label(examples, HARK_SPLIT_TRAINING, i), i < 4 ? i : 9);
+  assert_int_equal(hark_examples_label(examples, HARK_SPLIT_TEST, 0), 4);
+  hark_examples_close(f->context, &examples);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(contents_are_those_of_the_plain_file),
@@ -476,6 +575,9 @@ int main(void) {
       TEST(bad_json_lines_have_their_place),
       TEST(examples_in_every_form),
       TEST(bad_examples_have_their_place),
+      TEST(quoted_fields),
+      TEST(reviews_in_folders),
+      TEST(batches_of_cifar),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

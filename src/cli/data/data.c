@@ -20,6 +20,7 @@ typedef struct data_values {
   int64_t seed, threads, classes, examples[HARK_SPLIT_ALL], count, columns, scale;
   double fraction;
   int split;
+  bool quoted;
 } data_values;
 
 #define AT(field) offsetof(data_values, field)
@@ -41,6 +42,8 @@ static const hark_option options[] = {
      "info: member of JSON lines that is the text", "$1 info"},
     {"label-field", "label-field", HARK_OPTION_STRING, AT(label_field), HARK_JSON_LINES_LABEL, NULL, NULL, "NAME",
      "info: member of JSON lines that is the label", "$1 info"},
+    {"quoted", "quoted", HARK_OPTION_BOOL, AT(quoted), "false", NULL, NULL, NULL, "info: fields of text and pairs may be quoted as in CSV",
+     "$1 info"},
     {"validation-fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(fraction), "0", "[0, 1)", NULL, NULL,
      "info, picture: fraction of the training examples that are for validation", "$1 info|picture"},
     {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples",
@@ -176,7 +179,8 @@ static hark_status open_examples(hark_invocation *call, hark_examples **out) {
                                            .validation_fraction = v->fraction,
                                            .classes = (int32_t)v->classes,
                                            .text_field = v->text_field,
-                                           .label_field = v->label_field};
+                                           .label_field = v->label_field,
+                                           .quoted = v->quoted};
   return hark_examples_open(call->context, &settings, out);
 }
 

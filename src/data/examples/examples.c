@@ -222,9 +222,17 @@ static hark_status check_apart(hark_context *context, const hark_source_list *fi
   return status;
 }
 
+/* A folder with class folders is one source. */
+static hark_status find_file(hark_context *context, const char *path, hark_split split, hark_source_list *files) {
+  int64_t bytes = 0;
+  if (!hark_has_class_folders(context, path)) return hark_sources_add_file(context, files, path, split);
+  HARK_TRY(hark_class_folders_measure(context, path, &bytes));
+  return hark_sources_add_folder(context, files, path, bytes, split);
+}
+
 static hark_status find_files(hark_context *context, const hark_example_paths *all, hark_source_list *files) {
   for (int split = 0; split < HARK_SPLIT_ALL; split++)
-    for (int i = 0; i < all->count[split]; i++) HARK_TRY(hark_sources_add_file(context, files, all->paths[split][i], (hark_split)split));
+    for (int i = 0; i < all->count[split]; i++) HARK_TRY(find_file(context, all->paths[split][i], (hark_split)split, files));
   return hark_sources_unpack(context, files, NULL);
 }
 
@@ -279,6 +287,7 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
   if (format->classes_are_set) examples->shape.classes = settings->classes > 0 ? settings->classes : DEFAULT_CLASSES;
   examples->has_shape = examples->shape.symbols > 0;
   examples->length_limit = settings->length_limit > 0 ? settings->length_limit : INT64_MAX;
+  examples->quoted = settings->quoted;
   examples->text_field = field_or(settings->text_field, HARK_JSON_LINES_TEXT);
   examples->label_field = field_or(settings->label_field, HARK_JSON_LINES_LABEL);
   examples->words = examples->vocabulary = hark_text_empty(context);

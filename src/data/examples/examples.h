@@ -41,6 +41,7 @@ typedef struct hark_examples_settings {
   int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
   /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
   const char *text_field, *label_field;
+  bool quoted;          /* of text and pairs: fields may be quoted as in CSV: "a ""word""" is a "word" */
   bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
   bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */
 } hark_examples_settings;

@@ -2,7 +2,10 @@
  *
  *     text    label <TAB> text
  *             or JSON lines (json_lines.h): {"text": "...", "label": 1}
+ *             or a folder with a file per example (known_folder.h)
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
+ *
+ * With `quoted`, a field that begins with a double quote ends at the next single one, and two are one (RFC 4180), on one line.
  *
  * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
  * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
@@ -12,7 +15,9 @@
 #include <string.h>
 
 #include "data/examples/example_store.h"
+#include "data/examples/known_folder.h"
 #include "data/json_lines.h"
+#include "data/sources.h"
 #include "io/number.h"
 
 #define LABEL_FIELD 0
@@ -29,21 +34,66 @@ static const layout pairs_layout = {5, {3, 4}, "label, two names and two texts, 
 enum { FIELDS_MAX = 5 };
 
 typedef struct field {
-  size_t at, length;
+  size_t at, length; /* without quotes */
+  bool quoted;
 } field;
 
-/* Splits a line at tabs; the last field extends to its end. */
-static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, field out[FIELDS_MAX]) {
-  size_t at = 0;
-  for (int i = 0; i < l->fields; i++) {
-    const char *const from = lines->line + at;
-    const char *const tab = i + 1 < l->fields ? memchr(from, '\t', lines->length - at) : NULL;
-    if (tab == NULL && i + 1 < l->fields)
+/* Finds the quote that closes the one at `at`; two quotes are one of the text. */
+static bool find_close(const hark_line_reader *lines, size_t at, size_t *out) {
+  for (*out = at + 1; *out < lines->length; ++*out) {
+    if (lines->line[*out] != '"') continue;
+    if (*out + 1 == lines->length || lines->line[*out + 1] != '"') return true;
+    ++*out;
+  }
+  return false;
+}
+
+/* A quoted field; *end is the place after its quote. */
+static hark_status take_quoted(hark_context *context, const hark_line_reader *lines, size_t at, field *out, size_t *end) {
+  size_t close = 0;
+  if (!find_close(lines, at, &close)) return hark_lines_fail(context, lines, at, "the quote of a field is not closed on its line");
+  *out = (field){at + 1, close - at - 1, true};
+  *end = close + 1;
+  if (*end == lines->length || lines->line[*end] == '\t') return HARK_OK;
+  return hark_lines_fail(context, lines, *end, "text after the closing quote of a field, expected a tab");
+}
+
+/* A field up to the next tab, the last one up to the end of the line. */
+static void take_plain(const hark_line_reader *lines, size_t at, bool last, field *out, size_t *end) {
+  const char *const from = lines->line + at, *const tab = last ? NULL : memchr(from, '\t', lines->length - at);
+  *end = tab != NULL ? at + (size_t)(tab - from) : lines->length;
+  *out = (field){at, *end - at, false};
+}
+
+/* Splits a line at tabs. */
+static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, bool quoted, field out[FIELDS_MAX]) {
+  size_t at = 0, end = 0;
+  for (int i = 0; i < l->fields; i++, at = end + 1) {
+    const bool last = i + 1 == l->fields;
+    if (quoted && at < lines->length && lines->line[at] == '"')
+      HARK_TRY(take_quoted(context, lines, at, &out[i], &end));
+    else
+      take_plain(lines, at, last, &out[i], &end);
+    if (!last && end == lines->length)
       return hark_lines_fail(context, lines, lines->length, "%d of %d fields, expected %s", i + 1, l->fields, l->description);
-    out[i] = (field){at, tab != NULL ? (size_t)(tab - from) : lines->length - at};
-    at += out[i].length + 1;
+    if (last && end < lines->length)
+      return hark_lines_fail(context, lines, end, "more than %d fields, expected %s", l->fields, l->description);
   }
   return HARK_OK;
+}
+
+/* Adds a field as a sequence of the example; of a quoted one, two quotes are one. */
+static hark_status add_part(hark_example_reader *reader, const hark_line_reader *lines, field f) {
+  hark_text *const plain = &reader->scratch;
+  if (!f.quoted) return hark_example_part(reader, lines->line + f.at, f.length);
+  hark_text_resize(plain, f.length);
+  HARK_TRY(plain->status);
+  size_t length = 0;
+  for (size_t i = 0; i < f.length; i++) {
+    plain->data[length++] = lines->line[f.at + i];
+    if (lines->line[f.at + i] == '"') i++;
+  }
+  return hark_example_part(reader, plain->data, length);
 }
 
 static hark_status check_text(hark_context *context, const hark_line_reader *lines, field f) {
@@ -63,14 +113,14 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   field f[FIELDS_MAX];
   int64_t label;
   if (lines->length == 0) return hark_lines_fail(context, lines, 0, "empty line, expected %s", l->description);
-  HARK_TRY(split(context, lines, l, f));
-  if (!hark_number_read_whole(lines->line, f[LABEL_FIELD].length, &label))
+  HARK_TRY(split(context, lines, l, reader->examples->quoted, f));
+  if (!hark_number_read_whole(lines->line + f[LABEL_FIELD].at, f[LABEL_FIELD].length, &label))
     return hark_lines_fail(context, lines, 0, "label is not a whole number, expected 0 to %" PRId32, classes - 1);
   HARK_TRY(check_label(reader, lines, 0, label));
   for (int part = 0; part < reader->examples->format->parts; part++) {
     const field *const text = &f[l->part[part]];
     HARK_TRY(check_text(context, lines, *text));
-    HARK_TRY(hark_example_part(reader, lines->line + text->at, text->length));
+    HARK_TRY(add_part(reader, lines, *text));
   }
   return hark_example_end(reader, (int32_t)label);
 }
@@ -97,7 +147,26 @@ static hark_status read_json_line(hark_example_reader *reader, const hark_line_r
   return status;
 }
 
+/* A file in a class folder: its text, without a line end at the end. */
+static hark_status read_class_text(hark_example_reader *reader, const char *path, const hark_text *whole, int class_number) {
+  hark_line_reader place = {.path = path, .line = hark_text_get(whole), .length = whole->length, .number = 1};
+  while (place.length > 0 && (place.line[place.length - 1] == '\n' || place.line[place.length - 1] == '\r')) place.length--;
+  HARK_TRY(check_text(reader->context, &place, (field){0, place.length, false}));
+  HARK_TRY(hark_example_part(reader, place.line, place.length));
+  return hark_example_end(reader, class_number);
+}
+
+static hark_status read_class_file(void *closure, const char *path, int class_number) {
+  hark_example_reader *const reader = closure;
+  hark_text whole = hark_text_empty(reader->context);
+  HARK_TRY(hark_input_read(reader->context, path, HARK_LINE_BYTES, &whole));
+  const hark_status status = read_class_text(reader, path, &whole, class_number);
+  hark_text_free(&whole);
+  return status;
+}
+
 static hark_status read_file(hark_example_reader *reader, const layout *l) {
+  if (reader->source->folder && l == &text_layout) return hark_class_folders_read(reader->context, reader->path, read_class_file, reader);
   const bool json = hark_json_lines_is(reader->path);
   if (json && l != &text_layout)
     return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: JSON lines are read as format text only, expected lines of %s", reader->path,
