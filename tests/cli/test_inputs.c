@@ -107,7 +107,7 @@ static void what_is_refused(void **state) {
   expect("train --out none --data bad.jsonl " SMALL, HARK_EXIT_BAD_INPUT, "", "bad.jsonl:2:1: no member \"text\"");
   expect("train --out none --data bad.jsonl --text-field body " SMALL, HARK_EXIT_BAD_INPUT, "", "bad.jsonl:1:1: no member \"body\"");
   expect("data info --format text bad.jsonl", HARK_EXIT_BAD_INPUT, "", "bad.jsonl:1:1: no member \"label\"");
-  expect("train --out none --data text.txt --label-field x " SMALL, HARK_EXIT_USAGE, "", "label_field");
+  expect("train --out none --data text.txt --label-field x " SMALL, HARK_EXIT_USAGE, "", "--label-field: has no effect here");
   if (write_packed("cut.zst", "zstd", text, 3)) {
     expect("train --out none --data cut.zst " SMALL, HARK_EXIT_BAD_INPUT, "", "cut.zst: ends within its zstd data");
     assert_int_equal(test_line_count(output.err), 1);

@@ -22,7 +22,6 @@ static int begin(void **state) {
                        "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n");
   test_file_write(folder, "zip", "PK\x03\x04\x14\x00\x00\x00more bytes", 18);
   test_file_write(folder, "gz", "\x1F\x8B\x08\x00more bytes", 14);
-  test_file_write(folder, "zip", "PK\x03\x04more bytes", 14);
   (void)mkdir(test_path(folder, "reviews"), 0777);
   return 0;
 }

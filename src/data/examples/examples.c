@@ -52,6 +52,7 @@ static hark_example_entry *entries_of(const hark_examples *examples, hark_split 
 static hark_status refuse_foreign(hark_context *context, const hark_examples *examples, const hark_source *source) {
   char front[HARK_FOREIGN_BYTES];
   hark_input input;
+  if (source->folder) return HARK_OK;
   HARK_TRY(hark_source_open(context, source, &input));
   const size_t seen = (size_t)hark_min((int64_t)input.size, (int64_t)sizeof front);
   const hark_status status = hark_input_read_at(context, &input, front, seen, 0);
