@@ -558,6 +558,33 @@ static void batches_of_cifar(void **state) {
   hark_examples_close(f->context, &examples);
 }
 
+/* ---- memory ---- */
+
+static void memory_may_run_out(void **state) {
+  task_place *const f = *state;
+  static const char lines[] = "{\"text\": \"good\", \"label\": 1}\n{\"text\": \"bad\", \"label\": 0}\n";
+  char path[TEST_PATH_BYTES];
+  size_t bytes = 0;
+  unsigned char *const packed = test_pack("xz", lines, sizeof lines - 1, &bytes);
+  (void)snprintf(
+      path, sizeof path, "%s",
+      packed != NULL ? test_file_write(f->folder, "a.jsonl.xz", packed, bytes) : test_file_write_text(f->folder, "a.jsonl", lines));
+  free(packed);
+  for (int examples = 0; examples < 2; examples++) {
+    hark_status status = HARK_OUT_OF_MEMORY;
+    long fail_at = 0;
+    while (status != HARK_OK) {
+      hark_examples *opened = NULL;
+      f->memory.fail_at = f->memory.allocations + ++fail_at;
+      status = examples ? open_examples(f, "text", path, NULL, &opened) : open_corpus(f, path, NULL, "text");
+      f->memory.fail_at = 0;
+      if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(f->context));
+      hark_examples_close(f->context, &opened);
+    }
+    assert_true(fail_at > 5);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(contents_are_those_of_the_plain_file),
@@ -578,6 +605,7 @@ int main(void) {
       TEST(quoted_fields),
       TEST(reviews_in_folders),
       TEST(batches_of_cifar),
+      TEST(memory_may_run_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
