@@ -114,11 +114,34 @@ static void what_is_refused(void **state) {
   }
 }
 
+static void folders_of_reviews(void **state) {
+  (void)state;
+  static const char *const places[] = {"imdb/train/pos/", "imdb/train/neg/", "imdb/test/pos/", "imdb/test/neg/"};
+  char name[64], line[32];
+  for (int i = 0; i < 16; i++) {
+    (void)snprintf(name, sizeof name, "%s%d.txt", places[i % 4], i);
+    (void)snprintf(line, sizeof line, "%s %d", i % 2 == 0 ? "good" : "bad", i);
+    test_file_write_text(folder, name, line);
+  }
+  expect(
+      "train --out reviews --data imdb --format text --architecture encoder --layers 1 --width 8 --heads 1 --context 8 --batch 2 --steps 2 "
+      "--threads 1 --validation-fraction 0.25",
+      HARK_EXIT_DONE, "", "");
+  expect("eval reviews --part test", HARK_EXIT_DONE, "(", "");
+  char *const of_run = strdup(strstr(output.out, "accuracy"));
+  expect("eval reviews --data imdb/test", HARK_EXIT_DONE, "(", "");
+  const size_t same = strcspn(of_run, ";"); /* after it comes the time */
+  if (strncmp(strstr(output.out, "accuracy"), of_run, same) != 0) fail_msg("%s, not %s", output.out, of_run);
+  free(of_run);
+  expect("eval reviews --data imdb --part test", HARK_EXIT_DONE, "test accuracy", "");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_are_the_same_as_on_plain_text),
       cmocka_unit_test(standard_input),
       cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(folders_of_reviews),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }
