@@ -1,5 +1,5 @@
-/* test_inputs.c - compressed files and standard input: the same bytes as the plain file, cut and damaged files, limits; corpora and examples
- * of them, and of JSON lines; nothing is left in TMPDIR. */
+/* test_inputs.c - compressed files and standard input: the same bytes as the plain file, cut and damaged files, limits; corpora and
+ * examples of them, of JSON lines and of folders; nothing is left in TMPDIR. */
 #define _XOPEN_SOURCE 700 /* setrlimit, setenv */
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* test_tensor_examples.c - vectors and images in safetensors files: the same examples as in hark's own files, and files that are refused. */
+/* test_tensor_examples.c - vectors and images in safetensors files: the same examples as in hark's own files, and what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

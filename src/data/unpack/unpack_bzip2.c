@@ -1,4 +1,5 @@
-/* unpack_bzip2.c - bzip2 by libbz2. "BZh9" alone could begin a text: the mark of the first block, or of the end of an empty file, decides. */
+/* unpack_bzip2.c - bzip2 by libbz2. "BZh9" alone could begin a text: the mark of the first block, or of the end of an empty file, decides.
+ */
 #include <string.h>
 
 #include "data/unpack/unpack.h"
