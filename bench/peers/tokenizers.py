@@ -2,7 +2,9 @@
 
 Tokenizers like those of GPT-2, Llama, BERT, T5 and others are trained here on the texts of this repository and on generated lines of many
 scripts, emoji, control characters and spaces. For each of them the tokens of --lines lines and the decoded texts are compared, one by one;
-SentencePiece's own .model with SentencePiece's Python package. --speed also measures: the library with encode_batch_fast on one thread, hark
+SentencePiece's own .model with SentencePiece's Python package. The other way round, vocabularies that hark trains (own-...) are exported as
+tokenizer.json, and the library, hark from that file and hark from its own vocabulary must agree; the merges of byte-level BPE are compared with
+those that the library's trainer learns from the same texts. --speed also measures: the library with encode_batch_fast on one thread, hark
 tokenize with reading the file and printing the tokens, less its time for an empty file; the best of --repeats. The exit status is 1 where
 anything differs.
 """
@@ -13,6 +15,7 @@ import io
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -494,6 +497,55 @@ def compare(name, hark, model, folder, lines, encode, decode):
     return wrong
 
 
+# ---- vocabularies of hark ----
+
+OWN = {
+    "own-characters": ["characters"],
+    "own-bytes": ["bytes"],
+    "own-unigram": ["subwords", "--subwords", "8000", "--data.subwords.coverage", "0.98"],
+    "own-bpe": ["subwords", "--subwords", "8000", "--data.subwords.coverage", "0.98", "--data.subwords.model", "bpe"],
+    "own-bpe-plain": ["subwords", "--subwords", "8000", "--data.subwords.coverage", "0.98", "--data.subwords.model", "bpe",
+                      "--no-data.subwords.byte-fallback", "--unknown", "map"],
+    "own-byte-bpe": ["byte_bpe", "--subwords", "6000"],
+}
+
+
+def own(name, hark, folder, text):
+    """Trains a vocabulary on a text; its file, and the same as a tokenizer.json."""
+    source, run_folder, exported = folder / f"{name}.txt", folder / f"{name}-run", folder / f"{name}.json"
+    source.write_bytes(text.encode())
+    shutil.rmtree(run_folder, ignore_errors=True)
+    run(hark, "train", "--out", run_folder, "--data", source, "--steps", "1", "--layers", "1", "--heads", "1", "--width", "8", "--context", "8",
+        "--batch", "1", "--threads", "1", "--validation-fraction", "0.0001", "--tokenizer", *OWN[name], stderr=subprocess.DEVNULL)
+    run(hark, "export", run_folder, "--format", "tokenizer.json", "--output", exported)
+    return run_folder / "vocabulary.json", exported
+
+
+def compare_own(name, hark, folder, text, lines):
+    vocabulary, exported = own(name, hark, folder, text)
+    t = Tokenizer.from_file(str(exported))
+    wrong = compare(name, hark, exported, folder, lines, lambda x: t.encode(x).ids, lambda x: t.decode(x))
+    known = run(hark, "tokenize", vocabulary, folder / "lines.txt", *(["--unknown", "map"] if name != "own-bytes" else [])).decode()
+    got = [json.loads(line) for line in known.splitlines()]
+    return wrong + first_difference(name, "tokens of its own vocabulary", lines, [t.encode(x).ids for x in lines], got)
+
+
+def compare_merges(hark, folder, texts):
+    wrong = 0
+    for name, text in texts.items():
+        _, exported = own("own-byte-bpe", hark, folder, text)
+        ours = [tuple(pair) for pair in json.loads(exported.read_text(encoding="utf-8"))["model"]["merges"]]
+        t = Tokenizer(models.BPE())
+        t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        t.train_from_iterator([text], trainers.BpeTrainer(vocab_size=256 + len(ours), show_progress=False, special_tokens=[],
+                                                          initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        theirs = [tuple(pair) for pair in json.loads(t.to_str())["model"]["merges"]]
+        same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+        print(f"own-byte-bpe: {name}: {len(ours)} merges, the library {len(theirs)}, the first {same} are the same", flush=True)
+        wrong += ours != theirs
+    return wrong
+
+
 def best(repeats, call):
     seconds = []
     for _ in range(repeats):
@@ -553,6 +605,14 @@ def main():
         wrong += compare(name, a.hark, model, folder, lines, lambda x, p=p: p.encode(x), lambda x, p=p: p.decode(x))
         if a.speed:
             measure(name, a.hark, model, folder, texts, lambda x, p=p: p.encode(x, num_threads=1), a.repeats)
+    text = "\n".join(texts + lines[1::2]).replace("\0", "") + "\n"  # a vocabulary with U+0000 has no counterpart
+    for name in OWN:
+        if not only or name in only:
+            wrong += compare_own(name, a.hark, folder, text, lines)
+    if not only or "own-byte-bpe" in only:
+        code = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("src/**/*.c")))
+        prose = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
+        wrong += compare_merges(a.hark, folder, {"code": code, "prose": prose, "scripts": "\n".join(lines), "all": text})
     return 1 if wrong else 0
 
 

@@ -4,6 +4,7 @@ import ctypes
 import json
 import mmap
 import os
+import tempfile
 import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Dict, Iterator, List, Optional, Sequence, Union
@@ -84,7 +85,10 @@ _Input = _struct(
 _load = lib._declare("hark_model_load", c_int, c_void_p, c_char_p, c_void_p, POINTER(c_void_p))
 _destroy = lib._declare("hark_model_destroy", None, c_void_p, POINTER(c_void_p))
 _describe = lib._declare("hark_model_describe", c_int, c_void_p, c_void_p)
-_encode = lib._declare("hark_model_encode", c_int, c_void_p, c_void_p, c_char_p, c_size_t, c_bool, c_void_p, POINTER(c_size_t))
+_tokenize = lib._declare(
+    "hark_model_tokenize", c_int, c_void_p, c_void_p, c_char_p, c_size_t, c_bool, c_bool, c_void_p, c_size_t, POINTER(c_size_t)
+)
+_save = lib._declare("hark_model_save", c_int, c_void_p, c_void_p, c_char_p)
 _token_text = lib._declare("hark_model_token_text", c_void_p, c_void_p, c_int32, POINTER(c_size_t))
 _class_name = lib._declare("hark_model_class_name", c_char_p, c_void_p, c_int64)
 _decoding_create = lib._declare("hark_decoding_create", c_int, c_void_p, c_void_p, c_void_p, POINTER(c_void_p))
@@ -139,11 +143,13 @@ def read_safetensors(path):
 
 
 def _file_of(path: str, checkpoint: Optional[str]) -> str:
-    """The safetensors file that hark_model_load reads."""
+    """The safetensors file that hark_model_load reads; of a folder with shards the folder."""
     if os.path.isfile(path):
         return path
     if os.path.isfile(os.path.join(path, "model.safetensors")):
         return os.path.join(path, "model.safetensors")
+    if os.path.isfile(os.path.join(path, "model.safetensors.index.json")):
+        return path
     names = [checkpoint] if checkpoint else ["best", "last"]
     for name in names:
         pointer = os.path.join(path, name)
@@ -157,19 +163,26 @@ def _file_of(path: str, checkpoint: Optional[str]) -> str:
 
 
 class Tokenizer:
-    """Text and tokens of a model. ``kind``: "characters", "bytes" or "subwords"; None where the model has no vocabulary of text."""
+    """Text and tokens of a model. ``kind``: "characters", "bytes", "subwords" or "byte_bpe"; "tokenizer.json" or "tokenizer.model" of an
+    imported model; None where the model has no vocabulary of text."""
 
     def __init__(self, model: "Model"):
         self._model = model
         self.kind: Optional[str] = model.info["tokenizer"]
 
-    def encode(self, text: str, map_unknown: bool = False) -> numpy.ndarray:
-        """Tokens, int32. A character that is not in the vocabulary is the token "unknown" with map_unknown, else ValueError names it."""
+    def encode(self, text: str, map_unknown: bool = False, special: bool = False) -> numpy.ndarray:
+        """Tokens, int32. A character that is not in the vocabulary is the token "unknown" with map_unknown, else ValueError names it.
+        special: with the tokens that a tokenizer.json puts around a text."""
         if not isinstance(text, str):
             raise TypeError(f"encode: the text is {type(text).__name__}, expected str")
         data, count, context = text.encode(), c_size_t(), lib.context()
-        tokens = numpy.empty(max(len(data), 1), "i4")
-        context.check(_encode(context.handle, self._model._handle, data, len(data), map_unknown, tokens.ctypes.data, byref(count)))
+        tokens = numpy.empty(len(data) + 16, "i4")
+        for _ in range(2):  # an imported model may have more tokens than bytes
+            arguments = (data, len(data), map_unknown, special, tokens.ctypes.data, len(tokens), byref(count))
+            context.check(_tokenize(context.handle, self._model._handle, *arguments))
+            if count.value <= len(tokens):
+                break
+            tokens = numpy.empty(count.value, "i4")
         return tokens[: count.value].copy()
 
     def bytes_of(self, token: int) -> bytes:
@@ -244,8 +257,15 @@ class Model:
 
     def _contents(self):
         if self._file_contents is None:
-            self._file_contents = read_safetensors(self.file)
+            self._file_contents = self._own_contents() if self.info["reserved"] == 0 else read_safetensors(self.file)
         return self._file_contents
+
+    def _own_contents(self):
+        """Of an imported model, whose files may have the names of another program: by a file of hark."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            self._context.check(_save(self._context.handle, self._handle, os.fsencode(path)))
+            return read_safetensors(path)
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
@@ -267,7 +287,7 @@ class Model:
 
     def _tokens(self, text_or_tokens) -> numpy.ndarray:
         if isinstance(text_or_tokens, str):
-            return self.tokenizer.encode(text_or_tokens)
+            return self.tokenizer.encode(text_or_tokens, special=True)
         tokens = numpy.asarray(text_or_tokens)
         if tokens.dtype.kind not in "iu" or tokens.ndim != 1:
             raise TypeError(f"tokens are {tokens.dtype} {list(tokens.shape)}, expected a text or one dimension of whole numbers")
@@ -318,6 +338,8 @@ class Model:
     def _beginning(self, prompt) -> numpy.ndarray:
         """The tokens that are read first: of the prompt, or those of the beginning of a line."""
         begin = self.info["begin"]
+        if not len(prompt) and self.info["reserved"] == 0 and len(start := self.tokenizer.encode("", special=True)):
+            return start
         if not len(prompt):
             tokens = numpy.empty(0, "i4") if begin else self.tokenizer.encode("\n", map_unknown=True)
         else:
@@ -393,7 +415,8 @@ def flatten(tree, prefix="") -> Dict[str, object]:
 
 
 def load(path: Union[str, os.PathLike], checkpoint: Optional[str] = None) -> Model:
-    """Loads a trained model: a run's folder, a checkpoint's folder or a safetensors file of hark export.
+    """Loads a trained model: a run's folder, a checkpoint's folder, a safetensors file of hark export or hark import, or a folder of
+    Hugging Face's transformers (docs/models.md).
 
     checkpoint: of a run, "best", "last" or "step-N"; default: best, or last. Raises FileNotFoundError, ValueError (damaged, not a model).
     """

@@ -11,6 +11,7 @@
   X(train)                                                                                                                                 \
   X(generate)                                                                                                                              \
   X(export)                                                                                                                                \
+  X(import)                                                                                                                                \
   X(sweep)                                                                                                                                 \
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \

@@ -62,6 +62,7 @@ typedef struct generation {
   int64_t prompt_count;
   size_t token_bytes, list_bytes;
   int64_t trained; /* tokens of the texts that the model was trained on */
+  bool imported;   /* the model is another program's, and has its tokenizer */
   int32_t begin;   /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
 } generation;
 
@@ -80,31 +81,52 @@ static hark_status check(hark_invocation *call) {
   return hark_config_finish(call->context, call->options, call->values[1]);
 }
 
-static hark_status encode_prompt(generation *g) {
+/* Memory for the prompt and what follows it. */
+static hark_status make_token_lists(generation *g, size_t prompt_tokens) {
   hark_context *context = g->call->context;
-  const hark_config *config = g->call->values[1];
-  const bool given = g->values->prompt[0] != '\0';
-  const char *prompt = given ? g->values->prompt : g->begin != 0 ? "" : "\n";
-  const size_t bytes = strlen(prompt);
-  HARK_TRY(hark_size_multiply(context, 1 + bytes + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
+  HARK_TRY(hark_size_multiply(context, 1 + prompt_tokens + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
   for (int64_t i = 0; i < count_of(g); i++) {
     void *memory = NULL;
     HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
     g->sequences[i].tokens = memory;
     g->sequences[i].text = hark_text_empty(context);
   }
-  int32_t *const tokens = g->sequences[0].tokens;
-  size_t count = 0;
+  return HARK_OK;
+}
+
+/* Room for the tokens of a text: its bytes, or for an imported model their number. */
+static hark_status count_tokens(generation *g, const char *prompt, size_t bytes, size_t *count) {
+  *count = bytes;
+  return g->imported ? hark_model_tokenize(g->call->context, g->model, prompt, bytes, false, true, NULL, 0, count) : HARK_OK;
+}
+
+static hark_status encode_prompt(generation *g) {
+  hark_context *context = g->call->context;
+  const hark_config *config = g->call->values[1];
+  const bool given = g->values->prompt[0] != '\0';
+  const char *prompt = given ? g->values->prompt : g->begin != 0 || g->imported ? "" : "\n";
+  size_t bytes = strlen(prompt), room = 0, count = 0;
+  hark_status status = count_tokens(g, prompt, bytes, &room);
+  if (g->imported && room == 0 && status == HARK_OK) { /* no token marks the beginning of a text */
+    prompt = "\n";
+    bytes = 1;
+    status = count_tokens(g, prompt, bytes, &room);
+  }
+  if (status == HARK_OK) HARK_TRY(make_token_lists(g, room));
   const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
-  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, tokens + (g->begin != 0), &count);
+  if (status == HARK_OK)
+    status =
+        hark_model_tokenize(context, g->model, prompt, bytes, map_unknown, true, g->sequences[0].tokens + (g->begin != 0), room, &count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
+  HARK_TRY(status);
+  int32_t *const tokens = g->sequences[0].tokens;
   if (g->begin != 0) tokens[0] = g->begin;
   g->prompt_count = (int64_t)count + (g->begin != 0);
   for (int64_t i = 0; i < count_of(g); i++) {
     if (i > 0) memcpy(g->sequences[i].tokens, tokens, (size_t)g->prompt_count * sizeof *tokens);
     g->sequences[i].count = g->prompt_count;
   }
-  return status;
+  return HARK_OK;
 }
 
 static hark_status make_lists(generation *g) {
@@ -158,9 +180,11 @@ static hark_status open_model(generation *g) {
   HARK_TRY(make_lists(g));
   HARK_TRY(open_decodings(g));
   if (info.tokenizer == NULL)
-    return hark_fail(call->context, HARK_UNSUPPORTED,
-                     "%s: has no vocabulary of text (models of labelled examples have none), so it cannot continue a text", g->source);
+    return hark_fail(call->context, HARK_UNSUPPORTED, "%s: has no %s, so it cannot continue a text", g->source,
+                     info.reserved == 0 ? "tokenizer.json or tokenizer.model, only numbers of tokens"
+                                        : "vocabulary of text (models of labelled examples have none)");
   g->begin = (int32_t)info.begin;
+  g->imported = info.reserved == 0;
   return encode_prompt(g);
 }
 
@@ -408,13 +432,14 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_generate = {
     .name = "generate",
-    .arguments = "RUN|FILE",
+    .arguments = "RUN|FILE|FOLDER",
     .summary = "write text with a trained model",
     .notes =
         "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
         "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
         "  hark generate runs/book --context 1024   a longer context than in training\n"
-        "  hark generate book.safetensors           a file of hark export\n"
+        "  hark generate book.safetensors           a file of hark export or hark import\n"
+        "  hark generate Qwen2-0.5B                 a folder of another program (hark import)\n"
         "  hark generate runs/book --weights int8 --sequences 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",

@@ -12,6 +12,8 @@
 #include "io/number.h"
 #include "io/safetensors.h"
 #include "json/jsonl.h"
+#include "models/description.h"
+#include "models/foreign/foreign.h"
 #include "train/config.h"
 #include "train/config_rotary.h"
 
@@ -101,6 +103,46 @@ static hark_status show_file(hark_invocation *call, const char *path) {
   HARK_TRY(hark_safetensors_open(call->context, path, &file));
   const hark_status status = call->json ? print_file_json(call->context, path, file, &text) : print_file(call->context, path, file, &text);
   hark_safetensors_close(call->context, &file);
+  if (status == HARK_OK) return hark_command_print(call, &text);
+  hark_text_free(&text);
+  return status;
+}
+
+/* ---- models of other programs ---- */
+
+static hark_status append_foreign(hark_invocation *call, const char *path, const hark_foreign *foreign, hark_text *text) {
+  hark_text description = hark_text_empty(call->context);
+  hark_description_print(&foreign->config, &description);
+  hark_status status = description.status;
+  hark_text_append(text, call->json ? "{\"path\": " : "");
+  if (call->json)
+    hark_json_append_string(text, path);
+  else
+    hark_text_append_shown(text, path);
+  hark_text_append(text, call->json ? ", \"model_type\": \"%s\", \"description\": %s, \"files\": [" : ": model_type %s\n  %s\n",
+                   foreign->type->name, hark_text_get(&description));
+  hark_text_free(&description);
+  for (int64_t i = 0; i < foreign->shards.count && status == HARK_OK; i++) {
+    const hark_shard *const shard = &foreign->shards.list[i];
+    if (call->json && i > 0) hark_text_append(text, ", ");
+    status = call->json ? print_file_json(call->context, shard->path, shard->file, text)
+                        : print_file(call->context, shard->path, shard->file, text);
+    if (call->json && text->length > 0) hark_text_resize(text, text->length - 1); /* the end of the line */
+  }
+  if (call->json) hark_text_append(text, "]}\n");
+  return status;
+}
+
+/* The folder's configuration as hark reads it, and its tensors, whose names and shapes are compared with those of the model. */
+static hark_status show_foreign(hark_invocation *call, const char *folder) {
+  hark_foreign foreign;
+  hark_network *network = NULL;
+  hark_text text = hark_text_empty(call->context);
+  hark_status status = hark_foreign_open(call->context, folder, &foreign);
+  if (status == HARK_OK) status = hark_foreign_declare(call->context, &foreign, &network);
+  if (status == HARK_OK) status = append_foreign(call, folder, &foreign, &text);
+  hark_network_destroy(call->context, &network);
+  hark_foreign_close(call->context, &foreign);
   if (status == HARK_OK) return hark_command_print(call, &text);
   hark_text_free(&text);
   return status;
@@ -306,6 +348,9 @@ static hark_status run(hark_invocation *call) {
   if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return show_file(call, path);
   HARK_TRY(hark_path_join(call->context, path, "config.yaml", inside));
   if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_run(call, path, inside);
+  bool foreign = false;
+  HARK_TRY(hark_foreign_find(call->context, path, inside, &foreign));
+  if (foreign) return show_foreign(call, inside);
   HARK_TRY(hark_path_join(call->context, path, HARK_WEIGHTS_FILE, inside)); /* a checkpoint */
   if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_file(call, inside);
   return hark_fail(call->context, HARK_BAD_FILE, "%s: neither a run (config.yaml) nor a checkpoint (" HARK_WEIGHTS_FILE ")", path);
@@ -313,8 +358,8 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_info = {
     .name = "info",
-    .arguments = "RUN|FILE",
-    .summary = "describe the contents of a run, a checkpoint or a safetensors file",
+    .arguments = "RUN|FILE|FOLDER",
+    .summary = "describe the contents of a run, a checkpoint, a safetensors file or a model of another program",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "io/checkpoint_files.h"
+#include "models/foreign/foreign.h"
 #include "models/model.h"
 
 static const struct {
@@ -85,7 +86,9 @@ bool hark_command_names_run(hark_invocation *call) {
   hark_run run;
   const char *path = hark_options_argument(call->options, 0);
   const hark_path_kind kind = hark_path_kind_of(path);
+  bool foreign = false;
   if (kind == HARK_PATH_FILE) return false;
+  if (hark_foreign_find(call->context, path, weights, &foreign) == HARK_OK && foreign) return false;
   if (hark_run_open_reading(call->context, path, &run, checkpoint) == HARK_OK) return true;
   const bool joined = hark_path_join(call->context, path, HARK_WEIGHTS_FILE, weights) == HARK_OK;
   return !joined || hark_path_kind_of(weights) != HARK_PATH_FILE; /* neither: the error of the run is reported */

@@ -222,15 +222,19 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words are learned by an optional library. A run that has its vocabulary does not need it, and where examples have no sub-words the
+/* Sub-words and byte-level BPE are learned with optional libraries. A run that has its vocabulary does not need it, and where examples have no sub-words the
  * option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
 #endif
   const bool begins = !config->run.resume && config->train.init_from[0] == '\0';
-  const bool learns = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && !hark_config_has_examples(config) && begins;
-  if (!learns || config->data.subwords.learner != NULL) return HARK_OK;
+  const bool learns = !hark_config_has_examples(config) && begins;
+  if (learns && !hark_tokenizer_kind_available(config->data.tokenizer))
+    return hark_options_complain(call->context, call->options, "data.tokenizer",
+                                 "byte-level BPE divides text by PCRE2, and this hark was built without it (HARK_WITH_PCRE2)");
+  const bool by_library = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && config->data.subwords.model != HARK_SUBWORD_WORD_PIECE;
+  if (!learns || !by_library || config->data.subwords.learner != NULL) return HARK_OK;
   return hark_options_complain(call->context, call->options, "data.tokenizer",
                                "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");
 }

@@ -438,8 +438,8 @@ hark_status hark_decoding_choose(hark_decoding *decoding, const hark_sampling *s
   hark_sampling known = hark_sampling_default();
   HARK_TRY(hark_take_struct(context, "hark_sampling", sampling, HARK_LEAST_SAMPLING, &known, sizeof known));
   if (!decoding->has_logits) return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: there are no logits to choose from");
-  return hark_sampling_choose(context, &known, decoding->logits, config_of(decoding->model)->vocabulary, HARK_TOKEN_RESERVED, index,
-                              decoding->candidates, token);
+  return hark_sampling_choose(context, &known, decoding->logits, config_of(decoding->model)->vocabulary,
+                              config_of(decoding->model)->unreserved ? 0 : HARK_TOKEN_RESERVED, index, decoding->candidates, token);
 }
 
 hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length) {

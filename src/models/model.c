@@ -11,8 +11,11 @@
 #include "core/structs.h"
 #include "io/safetensors.h"
 #include "models/description.h"
+#include "models/foreign/foreign.h"
+#include "models/foreign/foreign_tensors.h"
 #include "models/matrices.h"
 #include "models/model_path.h"
+#include "tokenizers/pipeline/pipeline.h"
 
 #define FORMAT_VERSION "1"
 #define FORMAT_VERSION_KEY "format_version"
@@ -44,6 +47,7 @@ void hark_model_destroy(hark_context *context, hark_model **model_pointer) {
   *model_pointer = NULL;
   hark_tokenizer_destroy(context, &model->tokenizer);
   hark_example_vocabulary_destroy(context, &model->examples);
+  hark_imported_destroy(context, &model->imported);
   if (!model->borrowed) hark_network_destroy(context, &model->network);
   hark_release(context, model, sizeof *model);
 }
@@ -192,6 +196,22 @@ static hark_status read_metadata(hark_context *context, const hark_safetensors *
   return HARK_OK;
 }
 
+/* An imported model may have more rows of embeddings than tokens, for the sake of their multiple of a power of 2. */
+static hark_status check_imported(hark_context *context, const char *name, const hark_model *model) {
+  const int64_t tokens = hark_imported_size(model->imported), rows = model->network->config.vocabulary;
+  if (tokens <= rows) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " tokens, and the model's vocabulary is %" PRId64, name, tokens, rows);
+}
+
+/* The tokenizer of another program in a file's metadata; NULL: none. */
+static hark_status read_tokenizer(hark_context *context, const char *name, const char *text, hark_model *model) {
+  if (text == NULL || model->tokenizer != NULL || model->examples != NULL) return HARK_OK;
+  hark_status status = hark_imported_parse(context, HARK_TOKENIZER_KEY, text, &model->imported);
+  if (status == HARK_OK) status = check_imported(context, HARK_TOKENIZER_KEY, model);
+  if (status != HARK_OK) hark_fail_prefix(context, "%s: ", name);
+  return status;
+}
+
 /* Holds the matrices in the requested type, or else in those of the file (NULL: f32). */
 static hark_status hold(hark_context *context, const char *name, const hark_safetensors *file, hark_type matrices,
                         hark_parameters *parameters) {
@@ -208,6 +228,7 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
                         hark_model *model) {
   HARK_TRY(read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options));
+  HARK_TRY(read_tokenizer(context, name, hark_safetensors_metadata(file, HARK_TOKENIZER_KEY), model));
   hark_parameters *parameters = &model->network->parameters;
   HARK_TRY(hark_model_check_weights(context, name, file, parameters));
   HARK_TRY(hold(context, name, file, options->matrices, parameters));
@@ -232,12 +253,64 @@ static hark_status load_file(hark_context *context, hark_safetensors **file, con
   return HARK_OK;
 }
 
+/* ---- models of other programs ---- */
+
+/* tokenizer.json, or else tokenizer.model, of the folder; neither: the model has only numbers of tokens. */
+static hark_status read_foreign_tokenizer(hark_context *context, const char *folder, hark_model *model) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  char path[HARK_PATH_BYTES];
+  for (size_t i = 0; i < sizeof names / sizeof *names && model->imported == NULL; i++) {
+    hark_text text = hark_text_empty(context);
+    HARK_TRY(hark_path_join(context, folder, names[i], path));
+    if (hark_path_kind_of(path) != HARK_PATH_FILE) continue;
+    hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
+    if (status == HARK_OK) status = hark_imported_read(context, path, hark_text_get(&text), text.length, &model->imported);
+    if (status == HARK_OK) status = check_imported(context, path, model);
+    hark_text_free(&text);
+    HARK_TRY(status);
+  }
+  return HARK_OK;
+}
+
+static hark_status fill_foreign(hark_context *context, const hark_foreign *from, hark_type matrices, hark_model *model) {
+  HARK_TRY(hark_foreign_declare(context, from, &model->network));
+  HARK_TRY(read_foreign_tokenizer(context, from->folder, model));
+  hark_parameters *parameters = &model->network->parameters;
+  if (matrices == HARK_NONE)
+    HARK_TRY(hark_foreign_tensors_hold(context, from->type, &from->shards, model->network));
+  else
+    HARK_TRY(hold(context, from->folder, NULL, matrices, parameters));
+  HARK_TRY(hark_parameters_finish(context, parameters, false));
+  HARK_TRY(hark_foreign_tensors_read(context, from->type, &from->shards, model->network));
+  return take_fingerprint(context, model);
+}
+
+static hark_status load_foreign(hark_context *context, const char *folder, const hark_model_options *options, hark_model **out) {
+  const size_t before = context->memory.live_bytes;
+  hark_foreign from;
+  hark_model *model = NULL;
+  hark_status status = hark_foreign_open(context, folder, &from);
+  if (status == HARK_OK) status = new_model(context, &model);
+  if (status == HARK_OK) status = fill_foreign(context, &from, options->matrices, model);
+  hark_foreign_close(context, &from);
+  if (status != HARK_OK) {
+    hark_model_destroy(context, &model);
+    return status;
+  }
+  model->bytes = context->memory.live_bytes - before;
+  *out = model;
+  return HARK_OK;
+}
+
 hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *given, hark_model **out) {
   char name[HARK_PATH_BYTES];
   hark_model_options options;
   hark_safetensors *file = NULL;
   *out = NULL;
   HARK_TRY(take_options(context, given, &options));
+  bool foreign = false;
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (foreign) return load_foreign(context, name, &options, out);
   HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
   const size_t before = context->memory.live_bytes;
   HARK_TRY(hark_safetensors_open(context, name, &file));
@@ -309,7 +382,7 @@ hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_m
 
 /* ---- writing ---- */
 
-hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
+hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const hark_metadata_entry *words,
                              hark_type matrices, hark_file_summary *summary) {
   const hark_parameters *parameters = &network->parameters;
   hark_matrices_to_write write;
@@ -323,7 +396,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   for (int i = 0; i < parameters->note_count; i++)
     if (parameters->notes[i].text[0] != '\0')
       metadata[entries++] = (hark_metadata_entry){parameters->notes[i].key, parameters->notes[i].text};
-  if (vocabulary != NULL) metadata[entries++] = (hark_metadata_entry){HARK_VOCABULARY_KEY, vocabulary};
+  if (words != NULL) metadata[entries++] = *words;
   hark_status status = description.status;
   if (status == HARK_OK) status = hark_safetensors_write(context, path, write.tensors, write.count, metadata, entries, summary);
   hark_text_free(&description);
@@ -331,22 +404,29 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   return status;
 }
 
-static hark_status save(hark_context *context, const hark_model *model, const char *path, hark_type matrices) {
-  hark_text vocabulary = hark_text_empty(context);
+/* The model's vocabulary or tokenizer as text. */
+static hark_status print_words(hark_context *context, const hark_model *model, hark_text *out) {
   size_t bytes = 0;
   if (model->tokenizer != NULL) {
     char *text = NULL;
     HARK_TRY(hark_tokenizer_print(context, model->tokenizer, &text, &bytes));
-    hark_text_append_bytes(&vocabulary, text, bytes);
+    hark_text_append_bytes(out, text, bytes);
     hark_release(context, text, bytes);
   } else if (model->examples != NULL) {
     const char *text = hark_example_vocabulary_text(model->examples, &bytes);
-    hark_text_append_bytes(&vocabulary, text, bytes);
+    hark_text_append_bytes(out, text, bytes);
+  } else if (model->imported != NULL) {
+    hark_imported_print(model->imported, out);
   }
-  hark_status status = vocabulary.status;
-  if (status == HARK_OK)
-    status = hark_model_write(context, path, model->network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, matrices, NULL);
-  hark_text_free(&vocabulary);
+  return out->status;
+}
+
+static hark_status save(hark_context *context, const hark_model *model, const char *path, hark_type matrices) {
+  hark_text text = hark_text_empty(context);
+  hark_status status = print_words(context, model, &text);
+  const hark_metadata_entry words = {model->imported != NULL ? HARK_TOKENIZER_KEY : HARK_VOCABULARY_KEY, hark_text_get(&text)};
+  if (status == HARK_OK) status = hark_model_write(context, path, model->network, text.length > 0 ? &words : NULL, matrices, NULL);
+  hark_text_free(&text);
   return status;
 }
 
@@ -370,9 +450,11 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
   const hark_network_config *config = &model->network->config;
   const hark_model_info full = {.struct_size = sizeof full,
                                 .type = type_name,
-                                .tokenizer = model->tokenizer != NULL ? hark_tokenizer_kind_of(model->tokenizer) : NULL,
+                                .tokenizer = model->tokenizer != NULL  ? hark_tokenizer_kind_of(model->tokenizer)
+                                             : model->imported != NULL ? hark_imported_kind(model->imported)
+                                                                       : NULL,
                                 .vocabulary = config->vocabulary,
-                                .reserved = HARK_TOKEN_RESERVED,
+                                .reserved = config->unreserved ? 0 : HARK_TOKEN_RESERVED,
                                 .context = config->context,
                                 .layers = config->layers,
                                 .heads = config->heads,
@@ -389,19 +471,43 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
 
 /* ---- text ---- */
 
+/* At most `bytes` tokens, as the caller has room for. */
+static hark_status encode_imported(hark_context *context, const hark_model *model, const char *text, size_t bytes, int32_t *tokens,
+                                   size_t *count) {
+  HARK_TRY(hark_imported_encode(context, model->imported, text, bytes, false, tokens, bytes, count));
+  const size_t made = *count;
+  if (made <= bytes) return HARK_OK;
+  *count = 0;
+  return hark_fail(context, HARK_TOO_LARGE, "a text of %zu bytes has %zu tokens: hark_model_tokenize() has room for them", bytes, made);
+}
+
 hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
                               int32_t *tokens, size_t *count) {
   *count = 0;
   if (bytes <= SIZE_MAX / sizeof *tokens)
     HARK_TRY(hark_check_apart(context, "encode: tokens and text", tokens, bytes * sizeof *tokens, text, bytes, false));
   if (model->examples != NULL) return hark_example_vocabulary_encode(context, model->examples, map_unknown, text, bytes, tokens, count);
+  if (model->imported != NULL) return encode_imported(context, model, text, bytes, tokens, count);
   if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it has only numbers of tokens");
   return hark_tokenizer_encode(context, model->tokenizer, map_unknown ? HARK_UNKNOWN_IS_MAPPED : HARK_UNKNOWN_IS_ERROR, "text", text, bytes,
                                tokens, count);
 }
 
+hark_status hark_model_tokenize(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
+                                bool special, int32_t *tokens, size_t capacity, size_t *count) {
+  *count = 0;
+  if (capacity <= SIZE_MAX / sizeof *tokens)
+    HARK_TRY(hark_check_apart(context, "tokenize: tokens and text", tokens, capacity * sizeof *tokens, text, bytes, false));
+  if (model->imported != NULL) return hark_imported_encode(context, model->imported, text, bytes, special, tokens, capacity, count);
+  if (capacity < bytes)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "tokenize: room for %zu tokens, expected at least %zu for this model", capacity,
+                     bytes);
+  return hark_model_encode(context, model, text, bytes, map_unknown, tokens, count);
+}
+
 const char *hark_model_token_text(const hark_model *model, int32_t token, size_t *bytes) {
   *bytes = 0;
+  if (model->imported != NULL) return hark_imported_text(model->imported, token, bytes);
   if (model->examples != NULL) return hark_example_vocabulary_token(model->examples, token, bytes);
   return model->tokenizer != NULL ? hark_tokenizer_text(model->tokenizer, token, bytes) : "";
 }

@@ -8,12 +8,14 @@
 #include "io/safetensors.h"
 #include "models/stack.h"
 #include "tokenizers/example_vocabulary.h"
+#include "tokenizers/imported.h"
 #include "tokenizers/tokenizer.h"
 
 struct hark_model {
   hark_network *network;             /* a network of any architecture */
   hark_tokenizer *tokenizer;         /* NULL: none */
   hark_example_vocabulary *examples; /* instead of a tokenizer, for models trained on labelled examples; else NULL */
+  hark_imported *imported;           /* instead of a tokenizer, for models of other programs; else NULL */
   const struct hark_backend *backend;
   uint64_t fingerprint;
   size_t bytes;  /* of all its memory */
@@ -30,12 +32,14 @@ HARK_MUST_CHECK hark_status hark_model_mark_sentences(hark_context *context, har
 /* Refuses models that cannot continue a text; `name` names the model in messages. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
 
-#define HARK_VOCABULARY_KEY "vocabulary" /* key of the metadata: the contents of vocabulary.json */
+/* Keys of the metadata. */
+#define HARK_VOCABULARY_KEY "vocabulary" /* the contents of vocabulary.json */
+#define HARK_TOKENIZER_KEY "tokenizer"   /* or of another program's tokenizer (tokenizers/imported.h) */
 
-/* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `matrices`: as in
+/* Writes weights, the model's description and `words`, an entry with a vocabulary or a tokenizer (NULL: none), as safetensors, atomically. `matrices`: as in
  * hark_model_save_options. `summary` may be NULL. */
-HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
-                                             hark_type matrices, hark_file_summary *summary);
+HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network,
+                                             const hark_metadata_entry *words, hark_type matrices, hark_file_summary *summary);
 
 /* Whether the metadata of a file of weights agree with the note. */
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);

@@ -86,6 +86,7 @@ typedef struct hark_network_config {
   int64_t classes, parts;      /* classes to predict; sequences per example, 0: 1 */
   int64_t features, responses; /* of a real vector; numbers to predict per example */
   bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; networks do not use it */
+  bool unreserved;             /* numbers of tokens are another program's: none is reserved. Networks do not use it */
 } hark_network_config;
 
 /* Features of a head of attention. */

@@ -5,6 +5,8 @@
  *     bpe        segments are characters at first. The adjacent pair whose text is a piece with the greatest score is merged, of equal
  *                ones the first, until no pair is a piece. O(segments^2), and units are short.
  *
+ *     wordpiece  the longest piece from the beginning on, and so on. O(bytes times the longest piece).
+ *
  * Sums are in f32 and in SentencePiece's order, so that divisions agree with SentencePiece's.
  */
 #include "tokenizers/subword_search.h"
@@ -154,9 +156,38 @@ static void divide_bpe(const hark_subword_search *search, const unsigned char *t
   out->count = count;
 }
 
+/* ---- wordpiece ---- */
+
+/* The longest piece at the beginning of a text, and its bytes; -1: a character. */
+static int32_t longest_piece(const hark_subword_search *search, const unsigned char *text, int bytes, int *length) {
+  int32_t longest = -1;
+  uint32_t node = ROOT;
+  *length = character_bytes(text);
+  for (int end = 0; end < bytes;) {
+    const hark_subword_edge *edge = find_edge(search, node, text[end++]);
+    if (edge->from == 0) break;
+    node = edge->to;
+    if (search->piece[node] < 0) continue;
+    longest = search->piece[node];
+    *length = end;
+  }
+  return longest;
+}
+
+static void divide_word_piece(const hark_subword_search *search, const unsigned char *text, int bytes, hark_subword_segments *out) {
+  out->count = 0;
+  for (int at = 0, length; at < bytes; out->count++) {
+    out->piece[out->count] = longest_piece(search, text + at, bytes - at, &length);
+    at += length;
+    out->end[out->count] = (int16_t)at;
+  }
+}
+
 void hark_subword_divide(const hark_subword_search *search, const unsigned char *text, int bytes, hark_subword_segments *out) {
   if (search->model == HARK_SUBWORD_BPE)
     divide_bpe(search, text, bytes, out);
+  else if (search->model == HARK_SUBWORD_WORD_PIECE)
+    divide_word_piece(search, text, bytes, out);
   else
     divide_unigram(search, text, bytes, out);
 }

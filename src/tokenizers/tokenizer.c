@@ -19,10 +19,16 @@
 #define VOCABULARY_FORMAT_VERSION 1
 #define CHECKSUM_TEXT_BYTES 17 /* 16 digits and a zero byte */
 
-static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes, &hark_tokenizer_subwords};
+static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes, &hark_tokenizer_subwords,
+                                                   &hark_tokenizer_byte_bpe};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 static const char *const reserved_names[HARK_TOKEN_RESERVED] = {"<padding>", "<unknown>", "<begin>", "<class>", "<mask>"};
+
+bool hark_tokenizer_kind_available(int index) { return kinds[index]->available == NULL || *kinds[index]->available; }
+bool hark_tokenizer_kind_has_pieces(int index) { return kinds[index]->configure != NULL; }
+
+const char *hark_reserved_name(int32_t token) { return reserved_names[token]; }
 
 const char *hark_tokenizer_kind_name(int index) { return index >= 0 && index < KIND_COUNT ? kinds[index]->name : NULL; }
 const char *hark_tokenizer_kind_summary(int index) { return index >= 0 && index < KIND_COUNT ? kinds[index]->summary : NULL; }

@@ -1,6 +1,6 @@
 /* tokenizer.h - text to numbers and back.
  *
- * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Tokens 0 .. HARK_TOKEN_RESERVED - 1 mean the same
+ * A tokenizer is a kind (characters, bytes, subwords, byte_bpe; a table of them) with a vocabulary. Tokens 0 .. HARK_TOKEN_RESERVED - 1 mean the same
  * in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored as JSON with the run
  * that used it.
  *
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/text.h"
 #include "tokenizers/subwords.h"
 
 /* Limit on vocabulary.json. All Unicode code points, one per line, need less than 20 MiB. */
@@ -36,11 +37,15 @@ typedef enum hark_unknown { HARK_UNKNOWN_IS_ERROR, HARK_UNKNOWN_IS_MAPPED /* to 
 typedef struct hark_tokenizer hark_tokenizer;
 
 /* The kinds, in the order of the table. */
-enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS };
+enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS, HARK_TOKENIZER_BYTE_BPE };
 
 /* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of
- * words of UTF-8 text), in the order of the table; NULL from the end of the table on. Static strings. */
+ * words of UTF-8 text; "byte_bpe": pieces of words of any text), in the order of the table; NULL from the end of the table on. Static strings. */
 const char *hark_tokenizer_kind_name(int index);
+/* False where this hark lacks a library that the kind needs: vocabularies of it are neither learned nor read. */
+bool hark_tokenizer_kind_available(int index);
+/* True for kinds whose tokens are pieces of words, so that losses per word are of interest. */
+bool hark_tokenizer_kind_has_pieces(int index);
 /* One line of help on a kind. */
 const char *hark_tokenizer_kind_summary(int index);
 
@@ -78,7 +83,7 @@ HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tok
  * vocabulary can be learned from the text) and HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
-/* "characters", "bytes", "subwords". */
+/* "characters", "bytes", "subwords", "byte_bpe". */
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
 /* HARK_TOKENIZER_CHARACTERS, ... */
 int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer);
@@ -109,7 +114,7 @@ HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const h
                                                   const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
 
 /* The `*bytes` bytes that a token represents, not terminated, owned by the tokenizer. The bytes of consecutive tokens are the text. Unknown
- * is U+FFFD; other reserved tokens and numbers outside the vocabulary have no bytes. A token of the kinds bytes and subwords may be a part
+ * is U+FFFD; other reserved tokens and numbers outside the vocabulary have no bytes. A token of the kinds bytes, subwords and byte_bpe may be a part
  * of a character: hark_utf8_stream in utf8.h holds such parts back. */
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
 
@@ -117,6 +122,10 @@ const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, 
  * ", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes suffice for every name except those of long pieces, which are cut between two
  * characters. */
 const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
+
+/* Appends the vocabulary as a tokenizer.json of the Hugging Face tokenizers library, which gives the same tokens (docs/formats.md).
+ * Errors: HARK_UNSUPPORTED (a vocabulary that has no counterpart there; the message says why), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_print_json(hark_context *context, const hark_tokenizer *tokenizer, hark_text *out);
 
 /* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated; the caller frees it with hark_release().
  * Errors: HARK_OUT_OF_MEMORY. */

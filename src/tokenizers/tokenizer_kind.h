@@ -22,8 +22,9 @@ typedef struct hark_tokenizer_kind {
   const char *name;
   const char *summary;
   size_t state_bytes;
-  size_t unit_bytes; /* encode and learn leave fewer bytes of a part than this for the next part */
-  bool learns;       /* the vocabulary depends on the text */
+  size_t unit_bytes;     /* encode and learn leave fewer bytes of a part than this for the next part */
+  bool learns;           /* the vocabulary depends on the text */
+  const bool *available; /* false where this hark lacks a library that the kind needs; NULL: always there */
   /* Frees everything that the state points to. May be called at every stage of an object's life. */
   void (*close)(hark_context *context, hark_tokenizer *tokenizer);
   /* As hark_tokenizer_set_subwords; NULL when the kind has no settings. */
@@ -45,9 +46,29 @@ typedef struct hark_tokenizer_kind {
   hark_status (*read)(hark_context *context, hark_tokenizer *tokenizer, const hark_json_node *object, int64_t *members);
 } hark_tokenizer_kind;
 
+/* The pieces of a vocabulary of sub-words: piece i is token first + i. `score` belongs to the tokenizer. */
+typedef struct hark_subword_pieces {
+  hark_subword_model model;
+  bool byte_fallback;
+  int32_t first, count;
+  const float *score; /* [count] */
+} hark_subword_pieces;
+hark_subword_pieces hark_subword_pieces_of(const hark_tokenizer *tokenizer);
+
+/* A merge of byte-level BPE: two tokens become one. */
+typedef struct hark_byte_merge {
+  int32_t left, right;
+} hark_byte_merge;
+/* The merges of a vocabulary of kind byte_bpe, in order, owned by it; returns their number. */
+size_t hark_byte_merges_of(const hark_tokenizer *tokenizer, const hark_byte_merge **merges);
+
+/* "<padding>", ...: the name of a reserved token. */
+const char *hark_reserved_name(int32_t token);
+
 extern const hark_tokenizer_kind hark_tokenizer_characters;
 extern const hark_tokenizer_kind hark_tokenizer_bytes;
 extern const hark_tokenizer_kind hark_tokenizer_subwords;
+extern const hark_tokenizer_kind hark_tokenizer_byte_bpe;
 
 /* Makes room for `symbols` symbols with `text_bytes` bytes of text in all, and adds the reserved tokens. */
 HARK_MUST_CHECK hark_status hark_tokenizer_reserve(hark_context *context, hark_tokenizer *tokenizer, int32_t symbols, size_t text_bytes);

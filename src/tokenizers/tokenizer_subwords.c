@@ -27,7 +27,7 @@
 #define UNKNOWN_MARK 0x2585
 #define DELETE 0x7F
 
-static const char *const model_names[] = {"unigram", "bpe"};
+static const char *const model_names[] = {"unigram", "bpe", "wordpiece"};
 
 typedef struct subwords_state {
   hark_subword_settings settings; /* while learning */
@@ -46,6 +46,15 @@ static void subwords_close(hark_context *context, hark_tokenizer *tokenizer) {
 static bool is_control(uint32_t code) { return code < ' ' || code == DELETE; }
 
 static int32_t first_piece(const subwords_state *state) { return HARK_TOKEN_RESERVED + (state->byte_fallback ? BYTE_VALUES : 0); }
+
+hark_subword_pieces hark_subword_pieces_of(const hark_tokenizer *tokenizer) {
+  const subwords_state *state = tokenizer->state;
+  return (hark_subword_pieces){.model = state->search.model,
+                               .byte_fallback = state->byte_fallback,
+                               .first = first_piece(state),
+                               .count = (int32_t)state->search.pieces,
+                               .score = state->search.score};
+}
 
 /* Bytes of the first unit of a text; 0 when more text is needed to determine it. *result reports when it ends before invalid UTF-8. */
 static size_t unit_at(const unsigned char *text, size_t bytes, bool last, hark_utf8_result *result) {
@@ -71,12 +80,14 @@ static size_t unit_at(const unsigned char *text, size_t bytes, bool last, hark_u
 
 static hark_status subwords_configure(hark_context *context, hark_tokenizer *tokenizer, const hark_subword_settings *settings) {
   subwords_state *state = tokenizer->state;
-  if (settings->learner == NULL)
+  const bool own = settings->model == HARK_SUBWORD_WORD_PIECE;
+  if (settings->learner == NULL && !own)
     return hark_fail(context, HARK_UNSUPPORTED,
                      "a vocabulary of sub-words is learned by SentencePiece, which this hark was built without (HARK_WITH_SENTENCEPIECE)");
   if (!(settings->coverage > 0 && settings->coverage <= 1))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "coverage is %g, expected (0, 1]", settings->coverage);
   state->settings = *settings;
+  if (own) state->settings.learner = &hark_subword_word_piece;
   state->byte_fallback = settings->byte_fallback;
   return HARK_OK;
 }
@@ -212,7 +223,8 @@ static bool has_words(const hark_word_counts *words) {
 
 static hark_status run_learner(hark_context *context, const subwords_state *state, int64_t to_learn, piece_list *pieces) {
   const hark_word_counts *words = &state->words;
-  const hark_subword_job job = {.model = state->settings.model,
+  const hark_subword_job job = {.context = context,
+                                .model = state->settings.model,
                                 .pieces = (int32_t)to_learn,
                                 .others = (int32_t)(state->settings.vocabulary - to_learn),
                                 .coverage = state->settings.coverage,
@@ -359,8 +371,9 @@ static hark_status subwords_read(hark_context *context, hark_tokenizer *tokenize
   const char *name = hark_json_text(hark_json_member(object, "model"));
   *members = 3;
   int model = 0;
-  while (model < 2 && (name == NULL || strcmp(name, model_names[model]) != 0)) model++;
-  if (model == 2) return hark_fail(context, HARK_BAD_FILE, "\"model\" is missing or neither \"unigram\" nor \"bpe\"");
+  while (model < HARK_SUBWORD_MODELS && (name == NULL || strcmp(name, model_names[model]) != 0)) model++;
+  if (model == HARK_SUBWORD_MODELS)
+    return hark_fail(context, HARK_BAD_FILE, "\"model\" is missing or neither \"unigram\" nor \"bpe\" nor \"wordpiece\"");
   if (!hark_json_is(fallback, HARK_JSON_BOOLEAN)) return hark_fail(context, HARK_BAD_FILE, "\"byte_fallback\" is missing or not a boolean");
   if (!hark_json_is(pieces, HARK_JSON_LIST) || pieces->count == 0)
     return hark_fail(context, HARK_BAD_FILE, "\"pieces\" is missing, empty or not an array");
@@ -370,7 +383,7 @@ static hark_status subwords_read(hark_context *context, hark_tokenizer *tokenize
 
 const hark_tokenizer_kind hark_tokenizer_subwords = {
     .name = "subwords",
-    .summary = "pieces of words of UTF-8 text, learned by SentencePiece",
+    .summary = "pieces of words of UTF-8 text, learned by SentencePiece, or as WordPiece",
     .state_bytes = sizeof(subwords_state),
     .unit_bytes = HARK_SUBWORD_UNIT_BYTES + HARK_UTF8_MAX_BYTES,
     .learns = true,

@@ -52,8 +52,8 @@ static hark_status write_model(hark_context *context, const hark_run *run, const
   hark_text vocabulary = hark_text_empty(context);
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
   hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
-  if (status == HARK_OK)
-    status = hark_model_write(context, path, network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, HARK_NONE, summary);
+  const hark_metadata_entry words = {HARK_VOCABULARY_KEY, hark_text_get(&vocabulary)};
+  if (status == HARK_OK) status = hark_model_write(context, path, network, vocabulary.length > 0 ? &words : NULL, HARK_NONE, summary);
   hark_text_free(&vocabulary);
   return status;
 }

@@ -34,6 +34,7 @@
 #define CORPUS "data.format corpus"
 #define EXAMPLES "data.format !corpus"
 #define SUBWORDS CORPUS ", data.tokenizer subwords"
+#define PIECES CORPUS ", data.tokenizer subwords|byte_bpe"
 
 static const hark_option options[] = {
 #define MODEL_OPTION(member, flags, type, initial, range, commands, argument, help, needs, bond, stored, place)                            \
@@ -63,15 +64,16 @@ static const hark_option options[] = {
      "member of JSON lines that is the label", "data.format text|examples"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
      "fields of text and pairs may be quoted as in CSV: two double quotes in a quoted field are one", "data.format text|pairs|examples"},
-    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
-     "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text",
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe", TRAIN, NULL,
+     "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in GPT-2",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
      "text: windows begin anywhere; sentences: one per line, packed undivided into windows, where no sentence attends to another", CORPUS},
     {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
      "sentences of more tokens than context: divided, or an error that names the line", "data.unit sentences"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
-     "characters outside the vocabulary: an error that names the place, or the unknown token", CORPUS ", data.tokenizer !bytes"},
+     "characters outside the vocabulary: an error that names the place, or the unknown token",
+     CORPUS ", data.tokenizer characters|subwords"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
      "fraction of the text kept for validation", "data.validation_paths none"},
     {"data.split", "split", HARK_OPTION_ENUM, AT(data.split), "tail", "tail|per_file|files", TRAIN, NULL,
@@ -81,9 +83,11 @@ static const hark_option options[] = {
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
      "an epoch: as many tokens as the text has, or every window of stride 1 once", CORPUS ", data.unit text"},
     {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 600000]", TRAIN, "N",
-     "size of a vocabulary of sub-words, including reserved tokens and bytes", SUBWORDS},
+     "size of a vocabulary of sub-words or of byte_bpe, including reserved tokens and bytes", PIECES},
     {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
-     "how words are divided: the most likely pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)", SUBWORDS},
+     "how words are divided: the most likely pieces (arXiv 1804.10959), characters joined pair by pair (arXiv 1508.07909), or the longest "
+     "pieces from the left (arXiv 1609.08144; needs no SentencePiece)",
+     SUBWORDS},
     {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
      "characters that are not pieces become their bytes, so that no character is unknown", SUBWORDS},
     {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,

@@ -162,7 +162,7 @@ static hark_corpus_settings text_settings(const hark_config *config, const char 
                                 .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
                                 .validation_fraction = config->data.validation_fraction,
                                 .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
-                                .subwords = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS ? subwords : NULL,
+                                .subwords = hark_tokenizer_kind_has_pieces(config->data.tokenizer) ? subwords : NULL,
                                 .unknown = (hark_unknown)config->data.unknown,
                                 .cache_folder = cache};
 }

@@ -481,7 +481,7 @@ static hark_status record_validation(training_run *trainer, const validation_res
   hark_jsonl_number(&trainer->metrics, "perplexity", exp(result->loss));
   hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result->loss));
   hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result->loss));
-  if (trainer->config->data.tokenizer == HARK_TOKENIZER_SUBWORDS)
+  if (hark_tokenizer_kind_has_pieces(trainer->config->data.tokenizer))
     hark_jsonl_number(&trainer->metrics, "word_perplexity", hark_word_perplexity(&counts, result->loss));
   return end_line(trainer);
 }

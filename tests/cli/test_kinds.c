@@ -9,6 +9,7 @@
 #include "io/files.h"
 #include "support/cmocka_all.h"
 #include "support/train/command_place.h"
+#include "tokenizers/pipeline/regex.h"
 
 /* ---- the kinds ---- */
 
@@ -37,6 +38,7 @@ enum {
   SUBWORDS = 64,  /* learned by SentencePiece */
   EXAMPLES = 128, /* labelled examples */
   HEADS = 256,    /* its attention knows queries and keys alone */
+  MERGES = 1024,  /* divides text by PCRE2 */
   LACKS = 512,    /* its vocabulary may lack characters */
 };
 
@@ -52,6 +54,7 @@ static const kind kinds[] = {
     {"kernel", OF_TEXT | LACKS | CONTINUES | WINDOWS | KERNEL, SMALL TEXT "--positions none --positional decay*periodic ", "text.txt"},
     {"bytes", OF_TEXT | CONTINUES | HEADS | WINDOWS, SMALL TEXT "--tokenizer bytes ", "text.txt"},
     {"subwords", OF_TEXT | LACKS | CONTINUES | HEADS | WINDOWS | SUBWORDS, SMALL TEXT "--tokenizer subwords --subwords 282 ", "text.txt"},
+    {"byte_bpe", OF_TEXT | CONTINUES | HEADS | WINDOWS | MERGES, SMALL TEXT "--tokenizer byte_bpe --subwords 270 ", "text.txt"},
     {"sentences", OF_TEXT | LACKS | CONTINUES | HEADS, SMALL SENTENCES, "sentences.txt"},
     {"sentences-subwords", OF_TEXT | LACKS | CONTINUES | HEADS | SUBWORDS, SMALL SENTENCES "--tokenizer subwords --subwords 282 ",
      "sentences.txt"},
@@ -298,6 +301,7 @@ static void a_kind_goes_through_all_commands(void **state) {
 #ifndef HARK_WITH_SENTENCEPIECE
   if ((k->is & SUBWORDS) != 0) skip();
 #endif
+  if ((k->is & MERGES) != 0 && !hark_regex_available) skip();
   (void)snprintf(plan, sizeof plan, "config: %s/config.yaml\nout: %s.sweep\nsettings: {train.steps: 1}\n", k->name, k->name);
   (void)snprintf(words, sizeof words, "%s.plan", k->name);
   test_file_write_text(folder, words, plan);

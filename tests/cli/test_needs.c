@@ -41,7 +41,7 @@ static void options_without_effect_are_refused(void **state) {
       {"config --architecture encoder --format text --no-tie-embeddings", 1,
        "--architecture decoder or masked_encoder (currently encoder)"},
       {"config --subwords 300 --data.subwords.model unigram", 2, "it needs --tokenizer subwords (currently characters)"},
-      {"config --tokenizer bytes --unknown map", 1, "it needs --tokenizer other than bytes (currently bytes)"},
+      {"config --tokenizer bytes --unknown map", 1, "it needs --tokenizer characters or subwords (currently bytes)"},
       {"config --data.long-sentences cut", 1, "it needs --unit sentences (currently text)"},
       {"config --unit sentences --epoch windows", 1, "it needs --unit text (currently sentences)"},
       {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (currently corpus)"},

@@ -48,6 +48,7 @@ static const struct {
     {"train", "hark train --data text.txt --out json --steps 2 --json " COMMAND_TINY},
     {"generate", "hark generate run --max-new-tokens 4 --json"},
     {"export", "hark export run --output model.safetensors --json"},
+    {"import", "hark import llama --output imported.safetensors --json"},
     {"sweep", "hark sweep plan.yaml --table --json"},
     {"eval", "hark eval run --json"},
     {"verify", "hark verify run --json"},
@@ -77,6 +78,8 @@ static void expect_objects(const char *line) {
 
 static void json_is_all_there_is_on_stdout(void **state) {
   (void)state;
+  call("hark train --data text.txt --out rms --steps 1 --norm rms_norm --activation gated_silu " COMMAND_TINY, HARK_EXIT_DONE);
+  call("hark export rms --format huggingface --output llama", HARK_EXIT_DONE);
   for (int c = 0; hark_commands[c] != NULL; c++) {
     if (!hark_commands[c]->has_json) continue;
     const char *line = NULL;

@@ -55,6 +55,32 @@ static void a_tokenizer_json(void **state) {
          "--unknown: has no effect here, it needs the vocabulary of a run");
 }
 
+/* The vocabulary of a run, of its exported model and its own file, as a tokenizer.json with the same tokens. */
+static void vocabularies_are_exported(void **state) {
+  (void)state;
+  test_file_write_text(folder, "corpus.txt", "ab ba abba\nbab a\nab ba abba\nbab a\nab ba abba\n");
+  test_file_write_text(folder, "lines.txt", "abba\n\nba ab\n");
+  expect("train --out exported --data corpus.txt " SMALL, HARK_EXIT_DONE, "", "");
+  expect("export exported --output exported.safetensors", HARK_EXIT_DONE, "", "");
+  static const char *const models[] = {"exported", "exported.safetensors", "exported/vocabulary.json"};
+  for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+    char line[256];
+    (void)snprintf(line, sizeof line, "export %s --format tokenizer.json --output own-%zu.json", models[i], i);
+    expect(line, HARK_EXIT_DONE, "9 tokens of ", "");
+    (void)snprintf(line, sizeof line, "tokenize own-%zu.json lines.txt", i);
+    expect(line, HARK_EXIT_DONE, "[7, 8, 8, 7]\n[]\n[8, 7, 6, 7, 8]\n", "");
+    test_file_write_text(folder, "tokens.jsonl", output.out);
+    (void)snprintf(line, sizeof line, "detokenize own-%zu.json tokens.jsonl", i);
+    expect(line, HARK_EXIT_DONE, "abba\n\nba ab\n", "");
+  }
+  expect("export exported --format tokenizer.json --json --output own.json", HARK_EXIT_DONE, "\"tokens\": 9}", "");
+  expect("export exported --format tokenizer.json --type bf16", HARK_EXIT_USAGE, "", "--type: has no effect here, it needs --format hark");
+  expect("export own.json --format tokenizer.json", HARK_EXIT_USAGE, "", "own.json: is not a vocabulary of hark");
+  test_file_write(folder, "zero.txt", "a\0b a\0b a\0b a\0b a\0b a\0b", 23);
+  expect("train --out zero --data zero.txt " SMALL, HARK_EXIT_DONE, "", "");
+  expect("export zero --format tokenizer.json", HARK_EXIT_USAGE, "", "U+0000 is one of its symbols");
+}
+
 static void damage_is_placed(void **state) {
   (void)state;
   test_file_write_text(folder, "t.json", words);
@@ -75,6 +101,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_exported_models_and_vocabularies),
       cmocka_unit_test(a_tokenizer_json),
+      cmocka_unit_test(vocabularies_are_exported),
       cmocka_unit_test(damage_is_placed),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -247,13 +247,14 @@ static void make_tokenizer(void) {
   put_texts("tokenizer", texts, COUNT(texts));
   put("tokenizer", "zero", "a\0b", 3);
   for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL; kind++) {
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3 && hark_tokenizer_kind_available(kind); i++) {
       hark_tokenizer *tokenizer;
       char *text;
       size_t bytes, consumed;
       hark_text_fault fault;
       hark_subword_settings subwords = test_subwords(i % 2 == 0 ? HARK_SUBWORD_UNIGRAM : HARK_SUBWORD_BPE, 40);
       subwords.byte_fallback = i < 2;
+      if (kind == HARK_TOKENIZER_BYTE_BPE) subwords.vocabulary = HARK_TOKEN_RESERVED + 256 + 2;
       need(hark_tokenizer_create(context, hark_tokenizer_kind_name(kind), &tokenizer));
       need(hark_tokenizer_set_subwords(context, tokenizer, &subwords));
       need(hark_tokenizer_learn(context, tokenizer, texts[i], strlen(texts[i]) + (i == 0), true, &consumed, &fault));
@@ -273,7 +274,7 @@ static void make_tokens(void) {
   static const char text[] = "one two three\nfour five six \xc3\xa9\n";
   char folder[HARK_PATH_BYTES], source[HARK_PATH_BYTES], name[32];
   for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL; kind++) {
-    for (int division = HARK_DIVIDE_TAIL; division <= HARK_DIVIDE_EVERY_FILE; division++) {
+    for (int division = HARK_DIVIDE_TAIL; division <= HARK_DIVIDE_EVERY_FILE && hark_tokenizer_kind_available(kind); division++) {
       hark_corpus *corpus;
       snprintf(source, sizeof source, "%s", place("tokens-from", "text.txt"));
       put("tokens-from", "text.txt", text, sizeof text - 1);
@@ -285,7 +286,7 @@ static void make_tokens(void) {
                                              .division = (hark_division)division,
                                              .validation_fraction = 0.25,
                                              .tokenizer_kind = hark_tokenizer_kind_name(kind),
-                                             .subwords = kind == HARK_TOKENIZER_SUBWORDS ? &subwords : NULL,
+                                             .subwords = hark_tokenizer_kind_has_pieces(kind) ? &subwords : NULL,
                                              .cache_folder = folder};
       need(hark_corpus_open(context, &settings, &corpus));
       hark_text tokens = hark_text_empty(context);

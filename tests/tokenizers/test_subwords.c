@@ -8,6 +8,7 @@
 #include "core/core.h"
 #include "support/cmocka_all.h"
 #include "support/learner.h"
+#include "support/slow_merges.h"
 #include "support/text_files.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/utf8.h"
@@ -153,6 +154,117 @@ static void bpe_joins_the_best_neighbours_first(void **state) {
     assert_string_equal(divided, cases[i].divided);
   }
   hark_tokenizer_destroy(context, &tokenizer);
+  test_memory_context_end(context, &memory);
+}
+
+/* ---- WordPiece ---- */
+
+static hark_subword_settings word_piece(int64_t pieces) {
+  return (hark_subword_settings){
+      .model = HARK_SUBWORD_WORD_PIECE, .vocabulary = HARK_TOKEN_RESERVED + 256 + pieces, .byte_fallback = true, .coverage = 1};
+}
+
+/* Characters by code, then merges; a word is a space or none, and what follows. */
+static void slow_learn(slow_merges *s, const char *text, int texts) {
+  int symbol[128];
+  s->texts = s->words = 0;
+  for (int code = 1; code < 128; code++) {
+    if (strchr(text, code) == NULL) continue;
+    symbol[code] = s->texts;
+    (void)snprintf(s->text[s->texts++], 2, "%c", code);
+  }
+  for (const char *c = text; *c != '\0'; c++) {
+    if (c == text || *c == ' ') slow_merges_begin_word(s);
+    slow_merges_add(s, symbol[(unsigned char)*c]);
+  }
+  slow_merges_learn(s, texts);
+}
+
+static void word_pieces_follow_the_definition(void **state) {
+  (void)state;
+  static slow_merges slow;
+  static char text[SLOW_WORDS * SLOW_SYMBOLS];
+  test_memory memory;
+  hark_context *context = test_memory_context(&memory);
+  uint64_t seed = 1;
+  for (unsigned letters = 1; letters <= 10; letters += 1 + letters / 4)
+    for (unsigned longest = 2; longest + 1 < SLOW_SYMBOLS; longest += 5) {
+      slow_merges_text(&seed, text, 60, letters, longest);
+      slow_learn(&slow, text, 80);
+      const hark_subword_settings settings = word_piece(slow.texts);
+      hark_tokenizer *tokenizer = learn(context, &settings, text, strlen(text));
+      assert_true(slow.merges > 0);
+      for (int t = 0; t < slow.texts; t++) {
+        size_t bytes;
+        const char *const piece = hark_tokenizer_text(tokenizer, HARK_TOKEN_RESERVED + 256 + t, &bytes);
+        if (bytes != strlen(slow.text[t]) || memcmp(piece, slow.text[t], bytes) != 0)
+          fail_msg("piece %d is '%.*s', expected '%s'", t, (int)bytes, piece, slow.text[t]);
+      }
+      hark_tokenizer_destroy(context, &tokenizer);
+    }
+  test_memory_context_end(context, &memory);
+}
+
+static void word_pieces_are_the_longest(void **state) {
+  (void)state;
+  static const char *const pieces[] = {"a", "b", "abc", "ab", " a", " ", "bcd", "\303\251a"};
+  static const double scores[] = {0, -1, -2, -3, -4, -5, -6, -7};
+  static const struct {
+    const char *word, *divided;
+  } cases[] = {
+      {"abcd", "abc 0x64"},          {"abab", "ab ab"},  {" abcd", " a bcd"},       {"  a", "   a"},
+      {"\303\251ab", "\303\251a b"}, {"cab", "0x63 ab"}, {"\xC3\xA9", "0xc3 0xa9"},
+  };
+  test_memory memory;
+  hark_context *context = test_memory_context(&memory);
+  hark_tokenizer *tokenizer = make(context, "wordpiece", true, 8, pieces, scores);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int32_t tokens[16];
+    char divided[64] = "";
+    size_t count;
+    const char *const word = cases[i].word;
+    assert_fine(context, hark_tokenizer_encode(context, tokenizer, HARK_UNKNOWN_IS_ERROR, "word", word, strlen(word), tokens, &count));
+    for (size_t t = 0; t < count; t++) {
+      char shown[16];
+      size_t length;
+      const char *const piece = hark_tokenizer_text(tokenizer, tokens[t], &length);
+      if (tokens[t] < HARK_TOKEN_RESERVED + 256)
+        (void)snprintf(shown, sizeof shown, "0x%02x", (unsigned char)piece[0]);
+      else
+        (void)snprintf(shown, sizeof shown, "%.*s", (int)length, piece);
+      (void)snprintf(divided + strlen(divided), sizeof divided - strlen(divided), "%s%s", t > 0 ? " " : "", shown);
+    }
+    assert_string_equal(divided, cases[i].divided);
+  }
+  hark_tokenizer_destroy(context, &tokenizer);
+  test_memory_context_end(context, &memory);
+}
+
+/* The sample with all its characters, with some of them, and with pieces that the text does not give. */
+static void word_pieces_of_the_sample(void **state) {
+  (void)state;
+  test_memory memory;
+  hark_context *context = test_memory_context(&memory);
+  hark_tokenizer *tokenizer;
+  for (int rare = 0; rare < 2; rare++)
+    for (int64_t pieces = rare ? 12 : 20; pieces < (rare ? 13 : 34); pieces += 3) {
+      hark_subword_settings settings = word_piece(pieces);
+      int32_t tokens[SAMPLE_BYTES];
+      size_t count;
+      settings.coverage = rare ? 0.7 : 1;
+      tokenizer = learn(context, &settings, sample, SAMPLE_BYTES);
+      assert_int_equal(hark_tokenizer_size(tokenizer), settings.vocabulary);
+      assert_fine(context,
+                  hark_tokenizer_encode(context, tokenizer, HARK_UNKNOWN_IS_ERROR, "sample", sample, SAMPLE_BYTES, tokens, &count));
+      assert_same_text(tokenizer, tokens, count, sample, SAMPLE_BYTES);
+      hark_tokenizer_destroy(context, &tokenizer);
+    }
+  hark_subword_settings settings = word_piece(10);
+  assert_failure(context, try_learn(context, &settings, sample, SAMPLE_BYTES, &tokenizer), HARK_BAD_CONFIGURATION,
+                 "characters are pieces too");
+  settings = word_piece(6); /* " ", a, b, ab, " ab" */
+  assert_failure(context, try_learn(context, &settings, "ab ab", 5, &tokenizer), HARK_BAD_CONFIGURATION,
+                 "the text gives 266 at most (--subwords 266)");
   test_memory_context_end(context, &memory);
 }
 
@@ -327,18 +439,16 @@ static void vocabularies_survive(void **state) {
 }
 
 /* Every allocation of learning, storing and reading fails once. */
-static void memory_may_end_anywhere(void **state) {
-  (void)state;
+static void let_memory_end(const hark_subword_settings *settings) {
   for (long number = 1, reached = 1; reached; number++) {
     test_memory memory = {0};
     hark_context *context = NULL;
     assert_int_equal(test_memory_create(&memory, "reference", &context), HARK_OK);
     memory.fail_at = memory.allocations + number;
-    const hark_subword_settings settings = test_subwords(HARK_SUBWORD_UNIGRAM, 40);
     hark_tokenizer *tokenizer = NULL, *read = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    hark_status status = try_learn(context, &settings, sample, SAMPLE_BYTES, &tokenizer);
+    hark_status status = try_learn(context, settings, sample, SAMPLE_BYTES, &tokenizer);
     if (status == HARK_OK) status = hark_tokenizer_print(context, tokenizer, &text, &bytes);
     if (status == HARK_OK) status = hark_tokenizer_parse(context, text, bytes, &read);
     reached = memory.allocations >= memory.fail_at;
@@ -352,11 +462,20 @@ static void memory_may_end_anywhere(void **state) {
   }
 }
 
+static void memory_may_end_anywhere(void **state) {
+  (void)state;
+  const hark_subword_settings settings[] = {test_subwords(HARK_SUBWORD_UNIGRAM, 40), word_piece(30)};
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) let_memory_end(&settings[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(text_survives),
       cmocka_unit_test(unigram_finds_the_greatest_sum),
       cmocka_unit_test(bpe_joins_the_best_neighbours_first),
+      cmocka_unit_test(word_pieces_follow_the_definition),
+      cmocka_unit_test(word_pieces_are_the_longest),
+      cmocka_unit_test(word_pieces_of_the_sample),
       cmocka_unit_test(parts_do_not_matter),
       cmocka_unit_test(characters_that_are_no_pieces),
       cmocka_unit_test(a_learner_that_fails),

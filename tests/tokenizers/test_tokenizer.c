@@ -33,10 +33,12 @@ static void kinds_are_a_table(void **state) {
   assert_string_equal(hark_tokenizer_kind_name(0), "characters");
   assert_string_equal(hark_tokenizer_kind_name(1), "bytes");
   assert_string_equal(hark_tokenizer_kind_name(2), "subwords");
-  assert_null(hark_tokenizer_kind_name(3));
+  assert_string_equal(hark_tokenizer_kind_name(3), "byte_bpe");
+  assert_null(hark_tokenizer_kind_name(4));
   assert_null(hark_tokenizer_kind_name(-1));
   assert_true(strlen(hark_tokenizer_kind_summary(1)) > 0);
-  assert_failure(context, hark_tokenizer_create(context, "words", &tokenizer), HARK_BAD_CONFIGURATION, "characters, bytes, subwords");
+  assert_failure(context, hark_tokenizer_create(context, "words", &tokenizer), HARK_BAD_CONFIGURATION,
+                 "characters, bytes, subwords, byte_bpe");
   assert_null(tokenizer);
   test_memory_context_end(context, &memory);
 }

@@ -363,7 +363,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                                                                  : "validation",
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
-                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
+                                    .words = hark_tokenizer_kind_has_pieces(hark_tokenizer_kind_index(text->tokenizer)),
                                     .hidden = hark_architecture_of(config->model.architecture)->predicts_masked,
                                     .own = hark_config_reconstructs(config)};
     hark_text decisions = hark_text_empty(call->context);

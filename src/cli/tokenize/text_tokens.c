@@ -5,6 +5,7 @@
 
 #include "io/files.h"
 #include "io/safetensors.h"
+#include "models/model.h"
 #include "tokenizers/example_vocabulary.h"
 #include "tokenizers/utf8.h"
 #include "train/run.h"
@@ -27,13 +28,32 @@ static bool is_safetensors(const char *data, size_t bytes) {
   return bytes >= HEADER_BYTES && data[HEADER_BYTES - 1] == '{' && data[HEADER_BYTES - 2] == 0;
 }
 
+static hark_status open_pipeline(hark_context *context, const char *path, const hark_text *text, hark_text_tokens *out) {
+  HARK_TRY(hark_pipeline_read(context, path, hark_text_get(text), text->length, &out->pipeline));
+  return hark_pipeline_work_create(context, out->pipeline, &out->work);
+}
+
+/* Of an imported model. */
+static hark_status read_imported(hark_context *context, const char *path, const char *tokenizer, hark_text_tokens *out) {
+  hark_text file = hark_text_empty(context);
+  hark_status status = hark_imported_bytes(context, path, tokenizer, &file);
+  if (status == HARK_OK) status = open_pipeline(context, path, &file, out);
+  hark_text_free(&file);
+  return status;
+}
+
 static hark_status read_exported(hark_context *context, const char *path, hark_text_tokens *out) {
   hark_safetensors *file = NULL;
+  hark_status status = HARK_OK;
   HARK_TRY(hark_safetensors_open(context, path, &file));
-  const char *const vocabulary = hark_safetensors_metadata(file, "vocabulary");
-  const hark_status status = vocabulary != NULL
-                                 ? read_own(context, path, vocabulary, strlen(vocabulary), out)
-                                 : hark_fail(context, HARK_UNSUPPORTED, "%s: has no vocabulary, so that it has no tokenizer", path);
+  const char *const vocabulary = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY), *const tokenizer = hark_safetensors_metadata(
+                                                                                           file, HARK_TOKENIZER_KEY);
+  if (vocabulary != NULL)
+    status = read_own(context, path, vocabulary, strlen(vocabulary), out);
+  else if (tokenizer != NULL)
+    status = read_imported(context, path, tokenizer, out);
+  else
+    status = hark_fail(context, HARK_UNSUPPORTED, "%s: has no vocabulary, so that it has no tokenizer", path);
   hark_safetensors_close(context, &file);
   return status;
 }
@@ -42,11 +62,6 @@ static hark_status read_exported(hark_context *context, const char *path, hark_t
 static bool is_own_vocabulary(const char *text, size_t bytes) {
   static const char begin[] = "{\n \"format_version\"";
   return bytes >= sizeof begin && memcmp(text, begin, sizeof begin - 1) == 0;
-}
-
-static hark_status open_pipeline(hark_context *context, const char *path, const hark_text *text, hark_text_tokens *out) {
-  HARK_TRY(hark_pipeline_read(context, path, hark_text_get(text), text->length, &out->pipeline));
-  return hark_pipeline_work_create(context, out->pipeline, &out->work);
 }
 
 static hark_status look_at_file(hark_context *context, const char *path, bool *safetensors) {

@@ -240,6 +240,7 @@ struct hark_pipeline_work {
   hark_spans parts, more_parts; /* of decoders */
   hark_bytes pool[2];
   size_t text_bytes; /* of the text that is encoded or decoded */
+  bool apart;        /* decoding one token in the middle of a text: bytes stay as they are, and nothing is done to the text's ends */
 };
 
 /* Gives a part of a text to the component after `stage`: another pre-tokenizer, or the model. Empty parts are dropped. */

@@ -66,6 +66,7 @@ static hark_status put_bytes(hark_pipeline_work *work, hark_span text) {
 
 /* Appends bytes as UTF-8: what can be no character is U+FFFD. */
 static hark_status put_as_utf8(hark_pipeline_work *work, const char *bytes, size_t count) {
+  if (work->apart) return hark_parts_put(work, bytes, count);
   hark_utf8_stream stream = {{0}, 0};
   char out[HARK_UTF8_STREAM_BYTES];
   for (size_t i = 0; i < count; i++) HARK_TRY(hark_parts_put(work, out, hark_utf8_stream_put(&stream, (unsigned char)bytes[i], out)));
@@ -100,7 +101,7 @@ static hark_status flush_bytes(hark_pipeline_work *work, hark_bytes *run) {
   if (run->count == 0) return HARK_OK;
   const size_t begin = work->pool[1].count, count = run->count;
   run->count = 0;
-  if (is_utf8(run->data, count)) {
+  if (work->apart || is_utf8(run->data, count)) {
     HARK_TRY(hark_parts_put(work, run->data, count));
     return hark_parts_close_part(work, begin);
   }
@@ -229,8 +230,9 @@ static hark_status word_piece(const void *memory, hark_pipeline_work *work) {
     const size_t begin = work->pool[1].count;
     const bool continues =
         part.bytes >= state->prefix.count && (state->prefix.count == 0 || memcmp(part.text, state->prefix.data, state->prefix.count) == 0);
-    const size_t skip = i > 0 && continues ? state->prefix.count : 0;
-    if (i > 0 && !continues) HARK_TRY(hark_parts_put(work, " ", 1));
+    const bool follows = i > 0 || work->apart;
+    const size_t skip = follows && continues ? state->prefix.count : 0;
+    if (follows && !continues) HARK_TRY(hark_parts_put(work, " ", 1));
     HARK_TRY(hark_parts_put(work, part.text + skip, part.bytes - skip));
     HARK_TRY(hark_parts_close_part(work, begin));
   }
@@ -297,7 +299,7 @@ static hark_status metaspace(const void *memory, hark_pipeline_work *work) {
   hark_parts_begin(work);
   for (size_t i = 0; i < work->parts.count; i++) {
     const size_t begin = work->pool[1].count;
-    const bool dropped = i == 0 && state->scheme != 2; /* the marks of the first token */
+    const bool dropped = i == 0 && state->scheme != 2 && !work->apart; /* the marks of the first token */
     HARK_TRY(put_replaced(work, work->parts.data[i], span_of_bytes(&state->mark), span_of(dropped ? "" : " ")));
     HARK_TRY(hark_parts_close_part(work, begin));
   }
@@ -318,7 +320,7 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work) {
   hark_parts_begin(work);
   for (size_t i = 0; i < work->parts.count; i++) {
     const size_t begin = work->pool[1].count;
-    HARK_TRY(put_replaced(work, work->parts.data[i], span_of_bytes(memory), span_of(i + 1 < work->parts.count ? " " : "")));
+    HARK_TRY(put_replaced(work, work->parts.data[i], span_of_bytes(memory), span_of(i + 1 < work->parts.count || work->apart ? " " : "")));
     HARK_TRY(hark_parts_close_part(work, begin));
   }
   return hark_parts_end(work);
@@ -353,7 +355,7 @@ static hark_span stripped(const strip_state *state, hark_span text) {
 }
 
 static hark_status strip(const void *memory, hark_pipeline_work *work) {
-  for (size_t i = 0; i < work->parts.count; i++) work->parts.data[i] = stripped(memory, work->parts.data[i]);
+  for (size_t i = 0; i < work->parts.count && !work->apart; i++) work->parts.data[i] = stripped(memory, work->parts.data[i]);
   return HARK_OK;
 }
 static const hark_component_kind kind_strip = {

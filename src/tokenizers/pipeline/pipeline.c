@@ -284,16 +284,29 @@ static hark_status check_parts(const hark_pipeline_work *work) {
   return check_growth(work, bytes);
 }
 
-hark_status hark_pipeline_decode(hark_pipeline_work *work, const int32_t *ids, size_t count, bool special, hark_text *out) {
+/* Runs the decoders over work->parts and appends what they leave. */
+static hark_status decode_parts(hark_pipeline_work *work, hark_text *out) {
   const hark_components *const list = &work->pipeline->decoders;
-  HARK_TRY(collect(work, ids, count, special));
   for (size_t i = 0; i < list->count && work->parts.count > 0; i++) {
     HARK_TRY(list->data[i].kind->decode(list->data[i].state, work));
     HARK_TRY(check_parts(work));
   }
   for (size_t i = 0; i < work->parts.count; i++) {
-    if (i > 0 && list->count == 0) hark_text_append_bytes(out, " ", 1); /* without a decoder words are apart */
+    if ((i > 0 || work->apart) && list->count == 0) hark_text_append_bytes(out, " ", 1); /* without a decoder words are apart */
     hark_text_append_bytes(out, work->parts.data[i].text, work->parts.data[i].bytes);
   }
   return out->status;
+}
+
+hark_status hark_pipeline_decode(hark_pipeline_work *work, const int32_t *ids, size_t count, bool special, hark_text *out) {
+  HARK_TRY(collect(work, ids, count, special));
+  return decode_parts(work, out);
+}
+
+hark_status hark_pipeline_decode_apart(hark_pipeline_work *work, int32_t id, hark_text *out) {
+  HARK_TRY(collect(work, &id, 1, false));
+  work->apart = true;
+  const hark_status status = decode_parts(work, out);
+  work->apart = false;
+  return status;
 }

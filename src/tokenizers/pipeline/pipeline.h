@@ -44,5 +44,8 @@ HARK_MUST_CHECK hark_status hark_pipeline_encode(hark_pipeline_work *work, const
 /* Appends the text of tokens; without `special`, special tokens are left out. Tokens that do not exist are left out too.
  * Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_pipeline_decode(hark_pipeline_work *work, const int32_t *ids, size_t count, bool special, hark_text *out);
+/* Appends the text of one token as it is in the middle of a text: its bytes, which may be a part of a character; nothing for special tokens
+ * and numbers without a token. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_pipeline_decode_apart(hark_pipeline_work *work, int32_t id, hark_text *out);
 
 #endif

@@ -412,12 +412,15 @@ static hark_status decode(const void *memory, hark_pipeline_work *work) {
   const text_state *const state = memory;
   hark_utf8_stream stream = {{0}, 0};
   char out[HARK_UTF8_STREAM_BYTES];
-  bool beginning = true;
+  bool beginning = !work->apart;
   hark_parts_begin(work);
   for (size_t i = 0; i < work->parts.count; i++) {
     const hark_span part = work->parts.data[i];
     const int byte = hark_byte_token(part);
-    if (byte >= 0) {
+    if (byte >= 0 && work->apart) {
+      const char single = (char)byte;
+      HARK_TRY(hark_parts_put(work, &single, 1));
+    } else if (byte >= 0) {
       HARK_TRY(hark_parts_put(work, out, hark_utf8_stream_put(&stream, (unsigned char)byte, out)));
     } else {
       HARK_TRY(hark_parts_put(work, out, hark_utf8_stream_end(&stream, out)));

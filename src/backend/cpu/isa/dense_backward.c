@@ -13,93 +13,22 @@
  * group, and stores its part of dq; these parts are summed in the order of the ranges. The ranges depend on shapes alone, so the bits do
  * not depend on the number of threads. Cost: five products, one exponential per logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm
  * 4; the order of loops is ours.
+ *
+ * Operands in bf16 are in dense_backward_bf16.c, rows in float64 in dense_backward_exact.c.
  */
-#include "dense_pack.h"
-#include "dense_tile.h"
-#include "dense_words.h"
-#include "distances.h"
-
-/* Words (dense_words.h). Of a tile of queries: queries and dout by features [features / 2][lanes], and by rows [lanes / 2][padded]. Of a
- * tile of keys: pairs by features [keys][features / 2], keys by rows [keys / 2][d padded]; `tile` [keys][lanes / 2] or [keys / 2][lanes].
- */
-typedef struct backward_words {
-  float *queries, *gradients, *query_rows, *gradient_rows, *keys, *values, *key_rows, *tile;
-} backward_words;
-
-typedef struct backward_state {
-  float *queries, *query_rows;      /* [d][lanes] times scale log2(e); [lanes][d padded] times scale */
-  float *gradients, *gradient_rows; /* dout: [dv][lanes]; [lanes][dv padded] */
-  float *dquery;                    /* [d][lanes], to be multiplied by scale */
-  float *weights, *dlogits;         /* P and dS: [keys][lanes] */
-  float *clean;                     /* rows, zero if not finite */
-  float *exact_memory;              /* see hark_dense_exact */
-  backward_words words;             /* operands in bf16 */
-  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see no key; 0 for exact ones */
-  float delta[HARK_TILE_QUERIES];   /* -D */
-  float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
-  bool rows_finite; /* all queries and dout of the tile are finite */
-  hark_dense_exact exact;
-  float inverse[HARK_TILE_QUERIES];  /* of exact lanes: the factor of 2^(S - top); otherwise 1 */
-  int64_t leader[HARK_TILE_QUERIES]; /* of exact lanes */
-  const float *all_keys;             /* of the sequence, for the leaders */
-  /* rows of the tile in the caller's memory */
-  int64_t query_stride, gradient_stride;
-  /* rows of the tile of keys */
-  const float *key, *value;
-  int64_t key_stride, value_stride;
-  float *dkey, *dvalue; /* NULL: not requested */
-  int64_t dkey_stride, dvalue_stride;
-  bool dquery_requested, collects;
-  int64_t keys_left;           /* of the range, after this tile */
-  int next_queries;            /* rows of the next tile of queries, to prefetch while this tile is computed; or 0 */
-  const hark_dense_term *only; /* the only term that gathers; NULL: all that collect */
-  void *only_memory;
-} backward_state;
+#include "dense_backward.h"
 
 static size_t row_bytes(int64_t features) { return HARK_TILE_QUERIES * hark_padded(features) * sizeof(float); }
 
 static size_t clean_floats(const hark_attention_desc *desc) { return row_bytes(hark_max(desc->head_dim, desc->value_dim)) / sizeof(float); }
-
-enum { WORD_PARTS = sizeof(backward_words) / sizeof(float *) };
-
-/* Where each of them begins; returns their floats. */
-static size_t word_places(int64_t d, int64_t dv, size_t places[WORD_PARTS]) {
-  const size_t d_pad = hark_padded(d), dv_pad = hark_padded(dv);
-  const size_t floats[WORD_PARTS] = {(size_t)(d + 1) / 2 * HARK_TILE_QUERIES,
-                                     (size_t)(dv + 1) / 2 * HARK_TILE_QUERIES,
-                                     HARK_TILE_QUERIES / 2 * d_pad,
-                                     HARK_TILE_QUERIES / 2 * dv_pad,
-                                     HARK_TILE_KEYS * (size_t)hark_row_words((int)d),
-                                     HARK_TILE_KEYS * (size_t)hark_row_words((int)dv),
-                                     HARK_TILE_KEYS / 2 * d_pad,
-                                     HARK_TILE_KEYS * HARK_TILE_QUERIES / 2};
-  size_t end = 0;
-  for (int i = 0; i < WORD_PARTS; i++) {
-    places[i] = end;
-    end += floats[i];
-  }
-  return end;
-}
-
-static backward_words place_words(const hark_dense_call *call, float *memory) {
-  size_t places[WORD_PARTS];
-  (void)word_places(call->head_dim, call->value_dim, places);
-  return (backward_words){memory + places[0], memory + places[1], memory + places[2], memory + places[3],
-                          memory + places[4], memory + places[5], memory + places[6], memory + places[7]};
-}
-
-static size_t word_floats(const hark_attention_desc *desc) {
-  size_t places[WORD_PARTS];
-  return hark_dense_has_words(desc) ? word_places(desc->head_dim, desc->value_dim, places) : 0;
-}
 
 size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
   const size_t features = (size_t)(desc->head_dim * 2 + desc->value_dim) * lanes; /* queries, dquery, gradients */
   const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
   const size_t clean = clean_floats(desc) * sizeof(float);
-  return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
-         (hark_dense_exact_floats(desc, true) + word_floats(desc)) * sizeof(float);
+  return hark_align_up(sizeof(hark_dense_backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
+         (hark_dense_exact_floats(desc, true) + HARK_ISA(hark_dense_backward_word_floats)(desc)) * sizeof(float);
 }
 
 HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
@@ -113,36 +42,8 @@ HARK_PRODUCT_FUNCTION(spread_part, HARK_FINISH_SPREAD_PART)
 
 static void combine(const hark_product *p, int last) { combine_vectors(p, 0, last); }
 
-typedef void scores_function(const hark_product *p, int first, int last);
-
-/* A product over the tile's logits, in vectors in which some lane sees a key. */
-static void scores(const hark_dense_tile *tile, scores_function *run, const hark_product *product) {
-  const int last = hark_dense_vectors(tile);
-  if (hark_dense_first_vector(tile, tile->keys - 1) == 0) {
-    run(product, 0, last);
-    return;
-  }
-  for (int key = 0; key < tile->keys; key += HARK_KEY_GROUP) {
-    const int first = hark_dense_first_vector(tile, key);
-    if (first >= last) break;
-    const hark_product part = hark_product_from(product, key, (int)hark_min(HARK_KEY_GROUP, tile->keys - key));
-    run(&part, first, last);
-  }
-}
-
-/* The operands of the product of spread() from words. */
-static void take_spread_words(const hark_dense_tile *tile, const backward_state *state, const float *row_words, int key,
-                              hark_product *product) {
-  product->arithmetic = tile->call->arithmetic;
-  product->a = row_words;
-  product->b = state->words.tile + key * hark_row_words(HARK_TILE_QUERIES);
-  product->b_row = hark_row_words(HARK_TILE_QUERIES);
-  product->begin /= 2;
-  product->end = (product->end + 1) / 2;
-}
-
 /* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. row_words: the words of the rows; NULL: in f32. */
-static void spread(const hark_dense_tile *tile, const backward_state *state, const float *tile_weights, const float *rows,
+static void spread(const hark_dense_tile *tile, const hark_dense_backward_state *state, const float *tile_weights, const float *rows,
                    const float *row_words, int padded, int features, float *target, int64_t target_stride) {
   if (row_words != NULL)
     hark_word_pairs(tile->call->arithmetic, tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
@@ -160,15 +61,15 @@ static void spread(const hark_dense_tile *tile, const backward_state *state, con
                             .end = tile->queries,
                             .part = features % HARK_LANES};
     if (product.begin >= product.end) break;
-    if (row_words != NULL) take_spread_words(tile, state, row_words, key, &product);
+    if (row_words != NULL) HARK_ISA(hark_dense_backward_spread_words)(tile, state, row_words, key, &product);
     spread_vectors(&product, 0, features / HARK_LANES);
     if (product.part > 0) spread_part(&product, features / HARK_LANES, features / HARK_LANES + 1);
   }
 }
 
 /* The same if rows are not finite and entries are hidden: such rows are added separately, to keys with a weight above 0. */
-static void spread_seen(const hark_dense_tile *tile, backward_state *state, const float *tile_weights, const float *rows, int padded,
-                        int features, float *target, int64_t target_stride) {
+static void spread_seen(const hark_dense_tile *tile, hark_dense_backward_state *state, const float *tile_weights, const float *rows,
+                        int padded, int features, float *target, int64_t target_stride) {
   bool bad[HARK_TILE_QUERIES];
   hark_clean_rows(rows, padded, tile->queries, features, padded, state->clean, bad);
   spread(tile, state, tile_weights, state->clean, NULL, padded, features, target, target_stride);
@@ -181,7 +82,7 @@ static void spread_seen(const hark_dense_tile *tile, backward_state *state, cons
 }
 
 /* dquery += K' dS' if K is not finite and entries are hidden. */
-static void combine_seen(const hark_dense_tile *tile, const hark_product *product, backward_state *state) {
+static void combine_seen(const hark_dense_tile *tile, const hark_product *product, hark_dense_backward_state *state) {
   bool bad[HARK_TILE_KEYS];
   const int features = tile->call->head_dim;
   hark_product clean = *product;
@@ -204,7 +105,7 @@ typedef struct not_finite {
 } not_finite;
 
 /* Logits with their terms -> P, exactly zero if hidden; with dropout also dlogits = -P D and P o M. marks: NULL if everything is finite. */
-static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *marks) {
+static void tile_weights(const hark_dense_tile *tile, hark_dense_backward_state *state, const not_finite *marks) {
   const bool dropout = tile->call->dropout_threshold > 0, exact = state->exact.any;
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
     const int lane = m * HARK_LANES;
@@ -228,41 +129,6 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state, con
   if (dropout) HARK_ISA(hark_dense_drop)(tile, state->weights);
 }
 
-/* ---- rows whose logits are in float64 (dense_exact.c) ---- */
-
-/* Their logits minus the highest. */
-static void take_exact_logits(const hark_dense_tile *tile, backward_state *state) {
-  for (int lane = 0; lane < tile->queries; lane++) {
-    if (!state->exact.is[lane]) continue;
-    double logits[HARK_TILE_KEYS];
-    HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
-    for (int i = 0; i < tile->keys; i++) state->weights[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - state->exact.base[lane]);
-  }
-}
-
-/* rbf: removes their dS from the tile: dk[i] += scale dS (q[n] - k[i]). dS sums to zero, so dq[n] = scale sum_i dS (k[i] - c) for any c. c
- * is the key with the row's largest weight, so that no term is larger than the distances of the keys with a weight. */
-static void take_exact_gradients(const hark_dense_tile *tile, backward_state *state) {
-  const hark_dense_call *call = tile->call;
-  float *row = state->clean;
-  for (int lane = 0; lane < tile->queries; lane++) {
-    if (!state->exact.is[lane]) continue;
-    const float *query = state->exact.query + lane * state->exact.query_stride;
-    const float *leader = state->all_keys + state->leader[lane] * state->key_stride;
-    memset(row, 0, (size_t)call->head_pad * sizeof *row);
-    for (int i = 0; i < tile->keys; i++) {
-      float *dlogit = state->dlogits + i * HARK_TILE_QUERIES + lane;
-      const float *key = state->key + i * state->key_stride;
-      if (*dlogit == 0.0f) continue; /* hidden: the key may hold anything */
-      if (state->dkey != NULL)
-        hark_add_difference((float)call->scale * *dlogit, query, key, call->head_dim, state->dkey + i * state->dkey_stride);
-      if (state->dquery_requested) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
-      *dlogit = 0.0f;
-    }
-    for (int c = 0; state->dquery_requested && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
-  }
-}
-
 /* Sets dS to zero for terms that gather gradients: in vectors that were not computed because no lane sees the key, and in lanes without a
  * query. */
 static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
@@ -276,7 +142,7 @@ static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
 }
 
 /* Memory that the next tile needs: keys and values, or after the last of them the next queries' rows. */
-static void look_ahead(const hark_dense_tile *tile, const backward_state *state, hark_product_ahead *ahead) {
+static void look_ahead(const hark_dense_tile *tile, const hark_dense_backward_state *state, hark_product_ahead *ahead) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tile->sequence->item, row = hark_dense_query_row(tile) + HARK_TILE_QUERIES;
@@ -292,7 +158,7 @@ static void look_ahead(const hark_dense_tile *tile, const backward_state *state,
   }
 }
 
-static void find_not_finite(const hark_dense_tile *tile, const backward_state *state, not_finite *out) {
+static void find_not_finite(const hark_dense_tile *tile, const hark_dense_backward_state *state, not_finite *out) {
   const hark_dense_call *call = tile->call;
   for (int key = 0; key < tile->keys; key++)
     out->key[key] = !hark_rows_finite(state->value + key * state->value_stride, 0, 1, call->value_dim);
@@ -304,33 +170,7 @@ static void find_not_finite(const hark_dense_tile *tile, const backward_state *s
   }
 }
 
-/* Turns a product over features into the same from words: of queries or dout, and of the rows of a tile of keys or values. */
-static void take_score_words(const hark_dense_tile *tile, const float *left, float *right, hark_product *product) {
-  if (tile->call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_pairs(tile->call->arithmetic, product->b, product->b_row, tile->keys, product->end, right);
-  product->arithmetic = tile->call->arithmetic;
-  product->a = left;
-  product->b = right;
-  product->b_row = hark_row_words(product->end);
-  product->end = (product->end + 1) / 2;
-}
-
-/* The same for dquery. pair_limits: room for the limits. */
-static void take_sum_words(const hark_dense_tile *tile, const backward_state *state, hark_product *sum, int *pair_limits) {
-  const hark_dense_call *call = tile->call;
-  if (call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_tile(call->arithmetic, state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
-  hark_word_rows(call->arithmetic, sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
-  for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
-  if (sum->limits != NULL) sum->limits = pair_limits;
-  sum->arithmetic = call->arithmetic;
-  sum->a = state->words.tile;
-  sum->b = state->words.key_rows;
-  sum->b_step = call->head_pad;
-  sum->end = (tile->keys + 1) / 2;
-}
-
-static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
+static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *state) {
   const hark_dense_call *call = tile->call;
   hark_product product = {.a = state->queries,
                           .a_step = HARK_TILE_QUERIES,
@@ -344,18 +184,18 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
                           .start = state->start,
                           .diagonal = hark_dense_diagonal(tile)};
   look_ahead(tile, state, product.ahead);
-  take_score_words(tile, state->words.queries, state->words.keys, &product);
+  HARK_ISA(hark_dense_backward_score_words)(tile, state->words.queries, state->words.keys, &product);
   bool hidden = false;
   if (tile->general || state->exact.any || !state->rows_finite) {
-    scores(tile, scores_store, &product);
+    hark_dense_scores(tile, scores_store, &product);
     hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees no key */
-    if (state->exact.any) take_exact_logits(tile, state);
+    if (state->exact.any) HARK_ISA(hark_dense_backward_exact_logits)(tile, state);
     not_finite marks;
     const bool finite = state->rows_finite && hark_rows_finite(state->value, state->value_stride, tile->keys, call->value_dim);
     if (!finite) find_not_finite(tile, state, &marks);
     tile_weights(tile, state, finite ? NULL : &marks);
   } else {
-    scores(tile, scores_exp2, &product);
+    hark_dense_scores(tile, scores_exp2, &product);
   }
   const bool careful = hidden && !state->rows_finite;
   if (state->dvalue != NULL) {
@@ -377,8 +217,8 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   product.times = state->weights;
   product.end = call->value_dim;
   product.start = call->dropout_threshold > 0 ? state->zero : state->delta;
-  take_score_words(tile, state->words.gradients, state->words.values, &product);
-  scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
+  HARK_ISA(hark_dense_backward_score_words)(tile, state->words.gradients, state->words.values, &product);
+  hark_dense_scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
   if (state->collects) {
     zero_unseen(tile, state->dlogits);
     if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);
@@ -386,7 +226,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
       if (call->terms[i]->collects != NULL && call->terms[i]->collects(call) && call->terms[i] != &HARK_ISA(hark_dense_rbf))
         call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
   }
-  if (call->rbf && state->exact.any && state->only == NULL) take_exact_gradients(tile, state);
+  if (call->rbf && state->exact.any && state->only == NULL) HARK_ISA(hark_dense_backward_exact_gradients)(tile, state);
   for (int i = 0; i < call->term_count && state->only == NULL && state->dkey != NULL; i++) /* the columns of ordinary rows */
     if (call->terms[i] == &HARK_ISA(hark_dense_rbf)) call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
   if (state->dkey != NULL) {
@@ -415,14 +255,13 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     if (!hark_rows_finite(state->key, state->key_stride, tile->keys, call->head_dim))
       combine_seen(tile, &sum, state);
     else {
-      take_sum_words(tile, state, &sum, pair_limits);
+      HARK_ISA(hark_dense_backward_sum_words)(tile, state, &sum, pair_limits);
       combine(&sum, hark_dense_vectors(tile));
     }
   }
 }
 
-/* Packs a tile of queries with -log_sum_exp. */
-static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
+void HARK_ISA(hark_dense_backward_pack_scores)(const hark_dense_tile *tile, hark_dense_backward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
@@ -440,20 +279,8 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
     vf_store(state->start + lane, vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
 }
 
-/* The words of a tile of queries and its dout. */
-static void pack_words(const hark_dense_tile *tile, const backward_state *state) {
-  const hark_dense_call *call = tile->call;
-  const int lanes = hark_dense_vectors(tile) * HARK_LANES;
-  hark_word_rows(call->arithmetic, state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
-  hark_word_rows(call->arithmetic, state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
-  hark_word_rows(call->arithmetic, state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad,
-                 state->words.query_rows);
-  hark_word_rows(call->arithmetic, state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad,
-                 state->words.gradient_rows);
-}
-
 /* The same with its gradients, -D, and the data of its exact rows. */
-static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
+static void pack_queries(const hark_dense_tile *tile, hark_dense_backward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
@@ -461,12 +288,12 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const float *query = hark_dense_row(&args->query, item, tile->head, row);
   const float *gradient = hark_dense_row(&args->dout, item, tile->head, row);
   const float *out = hark_dense_row(&args->out, item, tile->head, row);
-  pack_scores(tile, state);
+  HARK_ISA(hark_dense_backward_pack_scores)(tile, state);
   state->gradient_stride = args->dout.stride[2];
   hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
   hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
   hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
-  if (call->arithmetic != HARK_ADD_NUMBERS) pack_words(tile, state);
+  if (call->arithmetic != HARK_ADD_NUMBERS) HARK_ISA(hark_dense_backward_pack_words)(tile, state);
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->delta[lane] = 0.0f;
     if (lane >= tile->queries) continue;
@@ -480,17 +307,7 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
                        hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv) &&
                        hark_rows_finite(state->delta, 0, 1, HARK_TILE_QUERIES);
-  if (call->exact_rows == NULL) return;
-  const hark_dense_exact_row *rows = hark_dense_exact_rows(call, tile->sequence, tile->head) + tile->query;
-  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->inverse[lane] = 1.0f;
-  for (int lane = 0; lane < tile->queries; lane++) {
-    if (rows[lane].leader < 0) continue;
-    state->exact.any = state->exact.is[lane] = true;
-    state->exact.base[lane] = rows[lane].top;
-    state->inverse[lane] = (float)(1.0 / rows[lane].sum);
-    state->leader[lane] = rows[lane].leader;
-    state->start[lane] = 0.0f; /* its logits will be replaced */
-  }
+  if (call->exact_rows != NULL) HARK_ISA(hark_dense_backward_take_exact_rows)(tile, state);
 }
 
 static float *partial_tile(const hark_dense_call *call, int64_t chunk, int64_t sequence, int64_t head, int64_t tile) {
@@ -511,8 +328,8 @@ static void zero_rows(float *rows, int64_t stride, int64_t count, int features) 
   for (int64_t r = 0; r < count; r++) memset(rows + r * stride, 0, (size_t)features * sizeof *rows);
 }
 
-static backward_state *open_state(const hark_dense_call *call, void *memory) {
-  backward_state *state = memory;
+hark_dense_backward_state *HARK_ISA(hark_dense_backward_open)(const hark_dense_call *call, void *memory) {
+  hark_dense_backward_state *state = memory;
   memset(state, 0, sizeof *state);
   state->queries = (float *)(void *)((char *)memory + hark_align_up(sizeof *state));
   state->dquery = state->queries + (size_t)call->head_dim * HARK_TILE_QUERIES;
@@ -523,7 +340,8 @@ static backward_state *open_state(const hark_dense_call *call, void *memory) {
   state->dlogits = state->weights + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->exact_memory = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->clean = state->exact_memory + hark_dense_exact_floats(call->desc, true);
-  if (call->arithmetic != HARK_ADD_NUMBERS) state->words = place_words(call, state->clean + clean_floats(call->desc));
+  if (call->arithmetic != HARK_ADD_NUMBERS)
+    state->words = HARK_ISA(hark_dense_backward_place_words)(call, state->clean + clean_floats(call->desc));
   state->key_stride = call->args->key.stride[2];
   state->value_stride = call->args->value.stride[2];
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;
@@ -534,7 +352,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
                                          void *memory) {
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   const hark_attention_args *args = call->args;
-  backward_state *state = open_state(call, memory);
+  hark_dense_backward_state *state = HARK_ISA(hark_dense_backward_open)(call, memory);
   state->dquery_requested = args->dquery.data != NULL;
   for (int i = 0; i < call->term_count; i++)
     state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
@@ -603,7 +421,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   from = hark_max(from, key_from);
   to = hark_min(to, key_to);
   if (from >= to) return;
-  backward_state *state = open_state(call, memory);
+  hark_dense_backward_state *state = HARK_ISA(hark_dense_backward_open)(call, memory);
   state->collects = true;
   state->only = term;
   state->only_memory = term_memory;
@@ -619,109 +437,6 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
     HARK_ISA(hark_dense_start_tile)(&tile);
     visit_tile(&tile, state);
   }
-}
-
-/* ---- the exact rows, computed first ---- */
-
-/* State of a row while its keys are visited. */
-typedef struct exact_sum {
-  double top, sum; /* sum of 2^(S - top) */
-  int64_t leader;
-  bool requested, number;
-} exact_sum;
-
-/* The same exponentials as in tile_weights(), so that the row's weights sum to one. */
-static void add_exact(const double *logits, int keys, int64_t first, exact_sum *row) {
-  double top = row->top;
-  for (int i = 0; i < keys; i++) {
-    if (isnan(logits[i])) row->number = false;
-    if (!(logits[i] > top)) continue;
-    top = logits[i];
-    row->leader = first + i;
-  }
-  if (top == -INFINITY) return;
-  double sum = row->top == -INFINITY ? 0.0 : row->sum * exp2(row->top - top);
-  float powers[HARK_TILE_KEYS];
-  vf part = vf_zero();
-  for (int i = 0; i < HARK_TILE_KEYS; i++) powers[i] = i < keys ? (float)(logits[i] - top) : -INFINITY;
-  for (int i = 0; i < keys; i += HARK_LANES) part = part + vf_exp2(vf_load(powers + i));
-  sum += (double)vf_sum(part);
-  row->top = top;
-  row->sum = sum;
-}
-
-/* Visits the keys that a tile of queries sees: `summing` for the exact rows, otherwise (rbf) to find them. */
-static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summing, exact_sum *rows) {
-  const hark_dense_call *call = tile->call;
-  bool any = false;
-  int64_t from, to;
-  HARK_ISA(hark_dense_visible_keys)(call, tile->sequence, tile->query, tile->queries, &from, &to);
-  for (tile->key = from; tile->key < to; tile->key += HARK_TILE_KEYS) {
-    tile->keys = (int)hark_min(HARK_TILE_KEYS, to - tile->key);
-    tile->shift = tile->query + tile->sequence->offset - tile->key;
-    if (!summing && !HARK_ISA(hark_dense_exact_possible)(tile, &state->exact)) continue;
-    state->key = state->all_keys + tile->key * state->key_stride;
-    HARK_ISA(hark_dense_start_tile)(tile);
-    double logits[HARK_TILE_KEYS];
-    for (int lane = 0; summing && lane < tile->queries; lane++) {
-      if (!rows[lane].requested) continue;
-      HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
-      add_exact(logits, tile->keys, tile->key, &rows[lane]);
-    }
-    if (summing) continue;
-    const hark_product product = {.a = state->queries,
-                                  .a_step = HARK_TILE_QUERIES,
-                                  .b = state->key,
-                                  .b_row = state->key_stride,
-                                  .b_step = 1,
-                                  .c = state->weights,
-                                  .c_row = HARK_TILE_QUERIES,
-                                  .rows = tile->keys,
-                                  .end = call->head_dim,
-                                  .start = state->start,
-                                  .diagonal = hark_dense_diagonal(tile)};
-    bool found[HARK_TILE_QUERIES];
-    scores(tile, scores_store, &product);
-    (void)HARK_ISA(hark_dense_finish_logits)(tile);
-    if (!HARK_ISA(hark_dense_exact_find)(tile, &state->exact, NULL, found)) continue;
-    for (int lane = 0; lane < tile->queries; lane++) rows[lane].requested = rows[lane].requested || (found[lane] && rows[lane].number);
-    any = true;
-  }
-  return any;
-}
-
-void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
-  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
-  const int64_t query = index * HARK_TILE_QUERIES;
-  hark_dense_exact_row *known = hark_dense_exact_rows(call, sequence, head) + query;
-  const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head) + query;
-  backward_state *state = open_state(call, memory);
-  hark_dense_tile tile = {
-      .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .logits = state->weights};
-  tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query);
-  exact_sum rows[HARK_TILE_QUERIES];
-  bool any = false;
-  for (int lane = 0; lane < tile.queries; lane++) {
-    known[lane].leader = -1;
-    rows[lane] = (exact_sum){.top = -INFINITY, .leader = -1, .number = isfinite(log_sum_exp[lane])};
-    rows[lane].requested = hark_dense_is_far(log_sum_exp[lane]);
-    any = any || rows[lane].requested;
-  }
-  if (sequence->key_count == 0 || !(any || call->rbf)) return;
-  pack_scores(&tile, state);
-  for (int lane = 0; call->rbf && lane < tile.queries; lane++) {
-    /* log_sum_exp is rounded, and so are |q|^2 and its difference if q is far from zero: such rows are exact whatever their keys are. */
-    const float root = state->exact.root[lane];
-    rows[lane].requested = rows[lane].requested || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
-    any = any || rows[lane].requested;
-  }
-  state->all_keys = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
-  if (call->rbf) any = visit_exact(&tile, state, false, rows) || any;
-  if (!any) return;
-  (void)visit_exact(&tile, state, true, rows);
-  for (int lane = 0; lane < tile.queries; lane++)
-    if (rows[lane].requested && rows[lane].number && rows[lane].leader >= 0)
-      known[lane] = (hark_dense_exact_row){rows[lane].top, rows[lane].sum, rows[lane].leader};
 }
 
 void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {

@@ -1,0 +1,278 @@
+/* foreign_write.c - see foreign_write.h.
+ *
+ * A type describes a model if its config.json, read again, is the model's configuration: every option that has an effect is compared. So an
+ * option that a type has no key for is refused without a list of such options.
+ */
+#include "models/foreign/foreign_write.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/checkpoint_files.h"
+#include "models/foreign/foreign.h"
+#include "models/foreign/foreign_keys.h"
+#include "models/foreign/foreign_tensors.h"
+#include "models/matrices.h"
+#include "models/model_options.h"
+
+/* ---- the type of a model ---- */
+
+static bool same_lists(const hark_model_list *list, const hark_network_config *a, const hark_network_config *b) {
+  const int32_t count = hark_model_list_count(list, a);
+  if (hark_model_list_count(list, b) != count) return false;
+  for (int32_t i = 0; i < count; i++)
+    if (hark_model_list_number(list, a, i) != hark_model_list_number(list, b, i)) return false;
+  return true;
+}
+
+static bool same_layers(const hark_layer_choice *a, const hark_layer_choice *b, int64_t layers) {
+  for (int64_t i = 0; i < layers; i++)
+    if (hark_layer_choice_of(a, i) != hark_layer_choice_of(b, i)) return false;
+  return true;
+}
+
+static bool same_values(const hark_model_option *row, const hark_network_config *a, const hark_network_config *b) {
+  const void *const x = hark_model_option_value(row, a), *const y = hark_model_option_value(row, b);
+  if (hark_model_option_is_default(row, a) && hark_model_option_is_default(row, b)) return true;
+  switch (row->option.type) {
+    case HARK_OPTION_BOOL: return *(const bool *)x == *(const bool *)y;
+    case HARK_OPTION_INT: return *(const int64_t *)x == *(const int64_t *)y;
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: return *(const double *)x == *(const double *)y;
+    case HARK_OPTION_STRING: return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
+    case HARK_OPTION_ENUM: return *(const int *)x == *(const int *)y;
+    case HARK_OPTION_LIST: return same_lists(hark_model_list_of(row->option.name), a, b);
+    case HARK_OPTION_LAYERS: return same_layers(x, y, a->layers);
+  }
+  return false;
+}
+
+/* A configuration in which derived values are in their places, so that two of one model are equal. */
+static hark_network_config settled(const hark_network_config *config) {
+  hark_network_config out = *config;
+  if (out.positional == NULL) out.positional = "";
+  if (out.attention_width == 0) out.attention_width = out.width;
+  if (out.rotary.original_context == 0) out.rotary.original_context = out.context;
+  return out;
+}
+
+/* The first option in which the configurations differ, and how many do; NULL: none. What only training uses is not compared. */
+static const char *difference(const hark_network_config *model, const hark_network_config *other, int *count) {
+  const hark_network_config a = settled(model), b = settled(other);
+  const hark_model_option *row;
+  const char *first = NULL;
+  *count = 0;
+  for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++) {
+    const bool compared = row->fact ? strcmp(row->option.name, HARK_MODEL_PREFIX "vocabulary") == 0 : row->stored != HARK_STORED_NEVER;
+    if (!compared || (!hark_model_option_has_effect(row, &a) && !hark_model_option_has_effect(row, &b)) || same_values(row, &a, &b))
+      continue;
+    if (first == NULL) first = row->option.name;
+    ++*count;
+  }
+  return first;
+}
+
+static const char *type_word(hark_type type) { return type == HARK_BF16 ? "bfloat16" : type == HARK_F16 ? "float16" : "float32"; }
+
+/* The config.json of a type, and the first option in which it differs from the model when it is read again; NULL: none. */
+static hark_status try_type(hark_context *context, const hark_foreign_type *type, const hark_network_config *config, hark_type matrices,
+                            hark_text *text, const char **option, int *count) {
+  const hark_foreign_type *read = NULL;
+  hark_network_config again;
+  hark_foreign_keys_write(type, config, type_word(matrices), text);
+  HARK_TRY(text->status);
+  const hark_status status = hark_foreign_keys_read(context, HARK_FOREIGN_CONFIG_FILE, hark_text_get(text), text->length, &read, &again);
+  if (status == HARK_OUT_OF_MEMORY) return status;
+  *option = difference(config, &again, count);
+  if (status != HARK_OK && *option == NULL) *option = "model";
+  return HARK_OK;
+}
+
+/* Finds the type that describes the model, and its config.json; the caller frees the text. */
+static hark_status choose_type(hark_context *context, const hark_network_config *config, hark_type matrices, const hark_foreign_type **out,
+                               hark_text *text) {
+  const hark_foreign_type *type, *nearest = NULL;
+  const char *missing = NULL, *option = NULL;
+  int least = 0, count = 0;
+  for (int i = 0; (type = hark_foreign_type_at(i)) != NULL; i++) {
+    hark_text_resize(text, 0);
+    HARK_TRY(try_type(context, type, config, matrices, text, &option, &count));
+    *out = type;
+    if (option == NULL) return HARK_OK;
+    if (nearest != NULL && count >= least) continue;
+    nearest = type;
+    missing = option;
+    least = count;
+  }
+  return hark_fail(context, HARK_UNSUPPORTED, "%s has no counterpart in model_type %s, the nearest one: the model cannot be written for it",
+                   missing, nearest->name);
+}
+
+/* ---- tensors ---- */
+
+typedef struct tensor_list {
+  const hark_parameters *parameters;
+  hark_matrices_to_write write; /* tensors in the order of the parameters */
+  hark_named_tensor *tensors;
+  char (*names)[HARK_PARAMETER_NAME_BYTES];
+  hark_tensor *joined; /* tensors made here; absent where a parameter is a whole tensor */
+  int32_t count;
+  size_t bytes;
+} tensor_list;
+
+static hark_status open_list(hark_context *context, const char *path, const hark_parameters *parameters, hark_type matrices,
+                             tensor_list *out) {
+  void *memory = NULL;
+  *out = (tensor_list){.parameters = parameters};
+  const size_t each = sizeof *out->tensors + sizeof *out->names + sizeof *out->joined;
+  HARK_TRY(hark_allocate_zero(context, (size_t)parameters->count * each, &memory));
+  out->bytes = (size_t)parameters->count * each;
+  out->joined = memory;
+  out->tensors = (hark_named_tensor *)(void *)(out->joined + parameters->count);
+  out->names = (void *)(out->tensors + parameters->count);
+  return hark_matrices_to_write_open(context, path, parameters, matrices, &out->write);
+}
+
+static void close_list(hark_context *context, tensor_list *list) {
+  for (int32_t i = 0; i < list->count; i++) hark_tensor_destroy(context, &list->joined[i]);
+  if (list->write.converted != NULL) hark_matrices_to_write_close(context, &list->write);
+  hark_release(context, list->joined, list->bytes);
+}
+
+/* Copies rows [rows, columns] of elements to `first` of a whole of `rows_in_all` rows, stored by columns if it is transposed. */
+static void place_part(const char *part, size_t element, int64_t rows, int64_t columns, int64_t first, int64_t rows_in_all, bool transposed,
+                       char *all) {
+  if (!transposed) {
+    memcpy(all + (size_t)(first * columns) * element, part, (size_t)(rows * columns) * element);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < columns; c++)
+      memcpy(all + (size_t)(c * rows_in_all + first + r) * element, part + (size_t)(r * columns + c) * element, element);
+}
+
+/* The parts of a group in host memory: `all` has room for the whole, `part` for the largest of them. */
+static hark_status gather(hark_context *context, const hark_foreign_group *group, const tensor_list *list, char *all, char *part) {
+  const int64_t rows_in_all = group->transposed ? group->shape[1] : group->shape[0];
+  int64_t first = 0;
+  for (int i = 0; i < group->count; i++) {
+    const hark_parameter *const parameter = group->parts[i];
+    const hark_tensor *const tensor = list->write.tensors[parameter - list->parameters->list].tensor;
+    const int64_t rows = parameter->spec.shape[0], columns = rows > 0 ? parameter->count / rows : 0;
+    HARK_TRY(hark_tensor_read(context, tensor, part));
+    place_part(part, hark_type_bytes(tensor->type), rows, columns, first, rows_in_all, group->transposed, all);
+    first += rows;
+  }
+  return HARK_OK;
+}
+
+static hark_status join(hark_context *context, const hark_foreign_group *group, const tensor_list *list, hark_tensor *out) {
+  const hark_type type = list->write.tensors[group->parts[0] - list->parameters->list].tensor->type;
+  void *memory = NULL;
+  HARK_TRY(hark_tensor_create(context, type, group->rank, group->shape, out));
+  const size_t bytes = (size_t)hark_tensor_count(out) * hark_type_bytes(type);
+  HARK_TRY(hark_allocate(context, 2 * bytes, &memory));
+  hark_status status = gather(context, group, list, memory, (char *)memory + bytes);
+  if (status == HARK_OK) status = hark_tensor_write(context, out, memory);
+  hark_release(context, memory, 2 * bytes);
+  return status;
+}
+
+static hark_status add_group(hark_context *context, const hark_foreign_group *group, void *user) {
+  tensor_list *const list = user;
+  const hark_named_tensor *const whole = &list->write.tensors[group->parts[0] - list->parameters->list];
+  const int32_t at = list->count++;
+  const bool joined = group->count > 1 || group->transposed;
+  (void)snprintf(list->names[at], sizeof list->names[at], "%s", group->name);
+  if (joined) HARK_TRY(join(context, group, list, &list->joined[at]));
+  list->tensors[at] =
+      (hark_named_tensor){.name = list->names[at], .tensor = joined ? &list->joined[at] : whole->tensor, .stored = whole->stored};
+  return HARK_OK;
+}
+
+static hark_status write_tensors(hark_context *context, const hark_foreign_type *type, const hark_network *network, const char *path,
+                                 hark_type matrices) {
+  static const hark_metadata_entry metadata[] = {{"format", "pt"}};
+  tensor_list list;
+  hark_status status = open_list(context, path, &network->parameters, matrices, &list);
+  if (status == HARK_OK) status = hark_foreign_tensors_visit(context, type, network, add_group, &list);
+  if (status == HARK_OK) status = hark_safetensors_write(context, path, list.tensors, list.count, metadata, 1, NULL);
+  close_list(context, &list);
+  return status;
+}
+
+/* ---- the folder ---- */
+
+static const char *const own_names[] = {HARK_FOREIGN_CONFIG_FILE, HARK_WEIGHTS_FILE, "tokenizer.json", "tokenizer.model"};
+#define OWN_NAMES (sizeof own_names / sizeof *own_names)
+
+static bool is_own_name(const char *name) {
+  for (size_t i = 0; i < OWN_NAMES; i++)
+    if (strcmp(own_names[i], name) == 0) return true;
+  return false;
+}
+
+/* Refuses a folder with files of others, which the export would be mixed with. */
+static hark_status check_folder(hark_context *context, const char *folder) {
+  hark_names names = {0};
+  char shown[HARK_SHOWN_BYTES];
+  hark_status status = HARK_OK;
+  if (hark_path_kind_of(folder) == HARK_PATH_NONE) return HARK_OK;
+  if (hark_path_kind_of(folder) != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_FILE, "%s: is not a folder", folder);
+  HARK_TRY(hark_folder_clean(context, folder));
+  HARK_TRY(hark_folder_list(context, folder, &names));
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++)
+    if (!is_own_name(names.items[i]))
+      status = hark_fail(context, HARK_BAD_FILE, "%s: contains %s, expected a new or empty folder", folder,
+                         hark_text_shown(names.items[i], shown));
+  hark_names_free(context, &names);
+  return status;
+}
+
+/* Removes what an earlier export left, its configuration first. */
+static hark_status clear_folder(hark_context *context, const char *folder) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_folder_make(context, folder));
+  for (size_t i = 0; i < OWN_NAMES; i++) {
+    HARK_TRY(hark_path_join(context, folder, own_names[i], path));
+    HARK_TRY(hark_file_remove(context, path));
+  }
+  return HARK_OK;
+}
+
+static hark_status write_tokenizer(hark_context *context, const hark_model *model, const char *folder) {
+  char path[HARK_PATH_BYTES];
+  size_t bytes = 0;
+  if (model->imported == NULL) return HARK_OK;
+  HARK_TRY(hark_path_join(context, folder, hark_imported_kind(model->imported), path));
+  const void *const data = hark_imported_file(model->imported, &bytes);
+  return hark_file_write(context, path, data, bytes);
+}
+
+static hark_status write_folder(hark_context *context, const hark_model *model, const hark_foreign_type *type, const hark_text *config,
+                                const char *folder, hark_type matrices) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(clear_folder(context, folder));
+  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
+  HARK_TRY(write_tensors(context, type, model->network, path, matrices));
+  HARK_TRY(write_tokenizer(context, model, folder));
+  HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
+  return hark_file_write(context, path, hark_text_get(config), config->length);
+}
+
+hark_status hark_foreign_export(hark_context *context, const hark_model *model, const char *folder, hark_type matrices, const char **type) {
+  const hark_type held = hark_matrices_type(&model->network->parameters), numbers = matrices != HARK_NONE ? matrices : held;
+  const hark_foreign_type *chosen = NULL;
+  hark_text config = hark_text_empty(context);
+  *type = NULL;
+  if (numbers == HARK_I8)
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: matrices of integers have no counterpart there, expected f32, bf16 or f16", folder);
+  hark_status status = choose_type(context, &model->network->config, numbers, &chosen, &config);
+  if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) hark_fail_prefix(context, "%s: ", folder);
+  if (status == HARK_OK) status = check_folder(context, folder);
+  if (status == HARK_OK) status = write_folder(context, model, chosen, &config, folder, matrices);
+  hark_text_free(&config);
+  if (status == HARK_OK) *type = chosen->name;
+  return status;
+}
