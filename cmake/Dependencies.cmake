@@ -1,7 +1,7 @@
 # What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and if requested threads,
-# oneDNN, PCRE2 and utf8proc), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
+# oneDNN, PCRE2, utf8proc, zlib, liblzma, libzstd and libbz2), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
 # programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
-# HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
+# HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_ZLIB, HARK_WITH_LZMA, HARK_WITH_ZSTD, HARK_WITH_BZIP2, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_BUILD_TESTS STREQUAL ON)
   find_package(PkgConfig REQUIRED)
@@ -85,8 +85,8 @@ if(NOT HARK_WITH_THREADS STREQUAL OFF)
   endif()
 endif()
 
-# What tokenizers of others need (src/tokenizers/pipeline). hark_text_library(NAME MODULE PACKAGE): NAME_FOUND, and HARK_NAME_USED. The library for
-# programs that embed models does without.
+# What tokenizers of others (src/tokenizers/pipeline) and compressed data (src/data/unpack) need. hark_text_library(NAME MODULE PACKAGE): NAME_FOUND, and
+# HARK_NAME_USED. The library for programs that embed models does without.
 function(hark_text_library name module package)
   set(HARK_${name}_USED OFF PARENT_SCOPE)
   if(NOT HARK_TRAIN OR HARK_WITH_${name} STREQUAL OFF)
@@ -103,6 +103,25 @@ function(hark_text_library name module package)
 endfunction()
 hark_text_library(PCRE2 libpcre2-8 libpcre2-dev)
 hark_text_library(UTF8PROC libutf8proc libutf8proc-dev)
+hark_text_library(ZLIB zlib zlib1g-dev)
+hark_text_library(LZMA liblzma liblzma-dev)
+hark_text_library(ZSTD libzstd libzstd-dev)
+
+# bzip2 comes without a file for pkg-config.
+set(HARK_BZIP2_USED OFF)
+if(HARK_TRAIN AND NOT HARK_WITH_BZIP2 STREQUAL OFF)
+  find_path(HARK_BZIP2_INCLUDE bzlib.h)
+  find_library(HARK_BZIP2_LIBRARY bz2)
+  mark_as_advanced(HARK_BZIP2_INCLUDE HARK_BZIP2_LIBRARY)
+  if(HARK_BZIP2_INCLUDE AND HARK_BZIP2_LIBRARY)
+    set(HARK_BZIP2_USED ON)
+    target_include_directories(hark_dependencies SYSTEM INTERFACE ${HARK_BZIP2_INCLUDE})
+    target_link_libraries(hark_dependencies INTERFACE ${HARK_BZIP2_LIBRARY})
+    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_BZIP2=1)
+  elseif(HARK_WITH_BZIP2 STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_BZIP2=ON, but bzlib.h or libbz2 was not found (Debian: libbz2-dev)")
+  endif()
+endif()
 
 # SentencePiece is C++: its shim is compiled, and C++ looked for, only where the trainer is built and the library is there.
 set(HARK_SENTENCEPIECE_USED OFF)

@@ -22,6 +22,10 @@ g++|g++|compiles the one file of C++: learning of sub-words
 libsentencepiece-dev|package|learning of sub-words (SentencePiece)
 libpcre2-dev|package|regular expressions of tokenizer.json (PCRE2)
 libutf8proc-dev|package|Unicode normal forms for tokenizer.json (utf8proc)
+zlib1g-dev|package|data compressed with gzip (zlib)
+liblzma-dev|package|data compressed with xz (liblzma)
+libzstd-dev|package|data compressed with zstd (libzstd)
+libbz2-dev|package|data compressed with bzip2 (libbz2)
 libgsl-dev|package|closed forms of hark lab (GSL)'
 CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/threads.h"
 #include "core/line.h"
+#include "data/inputs.h"
 #include "io/temporary.h"
 #include "json/json.h"
 #include "train/data_place.h"
@@ -246,6 +247,18 @@ static hark_status find_data(hark_invocation *call, const hark_config *config, h
                    "%.300s: not the data that this run was trained on so far: they were larger or smaller", config->data.paths.items[0]);
 }
 
+/* A run reads its data again when it is resumed or evaluated. */
+static hark_status refuse_standard_input(hark_invocation *call, const hark_config *config) {
+  const hark_string_list *const lists[] = {&config->data.paths, &config->data.validation_paths, &config->data.test_paths};
+  static const char *const names[] = {"data.paths", "data.validation_paths", "data.test_paths"};
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+    for (int64_t i = 0; i < lists[l]->count; i++)
+      if (hark_input_is_standard(lists[l]->items[i]))
+        HARK_TRY(hark_options_complain(call->context, call->options, names[l],
+                                       "standard input cannot be read again when the run is resumed or evaluated, expected a file"));
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
   train_values *values = call->values[VALUES_TRAIN];
@@ -261,6 +274,7 @@ static hark_status check(hark_invocation *call) {
   if (config->data.paths.count == 0 && !may_have_text)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
                                    hark_config_has_examples(config) ? "examples" : "text"));
+  HARK_TRY(refuse_standard_input(call, config));
   HARK_TRY(find_learner(call, config));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   HARK_TRY(hark_options_require_utf8(call->context, call->options));

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
 #include "cli/threads.h"
+#include "data/unpack/unpack.h"
 #include "json/json.h"
 
 #ifdef HARK_WITH_ONEDNN
@@ -58,6 +59,16 @@ static void append_instruction_sets(hark_text *text, bool json) {
   }
 }
 
+static void append_compressions(hark_text *text, bool json) {
+  bool first = true;
+  for (int i = 0; hark_packings[i] != NULL; i++) {
+    if (hark_packings[i]->state_bytes == 0) continue;
+    append_name(text, json, first, hark_packings[i]->name);
+    first = false;
+  }
+  if (first && !json) hark_text_append(text, "none");
+}
+
 static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, NULL, 0, 0, false));
   hark_context *const context = call->context;
@@ -72,10 +83,12 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
   hark_text_append(&text, "%s", answer[ONEDNN]);
-  hark_text_append(
-      &text,
-      json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\nthreads: ",
-      answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
+  hark_text_append(&text,
+                   json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\n",
+                   answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
+  hark_text_append(&text, json ? "\"compressed_data\": [" : "compressed data: ");
+  append_compressions(&text, json);
+  hark_text_append(&text, json ? "], " : "\nthreads: ");
   if (json) {
     hark_thread_members(context, &text);
   } else {

@@ -5,20 +5,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/files.h"
+#include "data/sources.h"
 #include "tokenizers/utf8.h"
 
 #define PART_BYTES ((size_t)1 << 18)
 #define WHAT_BYTES 256
 
 hark_status hark_lines_open(hark_context *context, hark_line_reader *lines, const char *path) {
-  *lines = (hark_line_reader){.path = path, .descriptor = -1, .buffer = hark_text_empty(context)};
-  return hark_file_open(context, path, &lines->descriptor, &lines->size);
+  *lines = (hark_line_reader){.path = path, .buffer = hark_text_empty(context)};
+  HARK_TRY(hark_input_open(context, path, &lines->spool, &lines->input));
+  lines->path = lines->input.path;
+  return HARK_OK;
+}
+
+hark_status hark_lines_open_source(hark_context *context, hark_line_reader *lines, const hark_source *source) {
+  *lines = (hark_line_reader){.path = source->path, .buffer = hark_text_empty(context)};
+  return hark_source_open(context, source, &lines->input);
 }
 
 void hark_lines_close(hark_line_reader *lines) {
   if (lines->path == NULL) return; /* was never opened */
-  hark_file_close(&lines->descriptor);
+  hark_input_close(&lines->input);
+  hark_spool_close(&lines->spool);
   hark_text_free(&lines->buffer);
 }
 
@@ -26,13 +34,13 @@ void hark_lines_close(hark_line_reader *lines) {
 static hark_status fill(hark_context *context, hark_line_reader *lines) {
   hark_text *const buffer = &lines->buffer;
   const size_t left = buffer->length - lines->used;
-  const size_t part = (size_t)hark_min((int64_t)PART_BYTES, (int64_t)(lines->size - lines->offset));
+  const size_t part = (size_t)hark_min((int64_t)PART_BYTES, (int64_t)(lines->input.size - lines->offset));
   if (left > 0) memmove(buffer->data, buffer->data + lines->used, left);
   lines->used = 0;
   buffer->length = left;
   hark_text_resize(buffer, left + part);
   HARK_TRY(buffer->status);
-  HARK_TRY(hark_file_read_at(context, lines->descriptor, lines->path, buffer->data + left, part, lines->offset));
+  HARK_TRY(hark_input_read_at(context, &lines->input, buffer->data + left, part, lines->offset));
   lines->offset += part;
   return HARK_OK;
 }
@@ -57,7 +65,7 @@ hark_status hark_lines_next(hark_context *context, hark_line_reader *lines, bool
       take(lines, (size_t)(end - from), (size_t)(end - from) + 1);
       return HARK_OK;
     }
-    if (lines->offset == lines->size) {
+    if (lines->offset == lines->input.size) {
       *more = there > 0;
       if (there > 0) take(lines, there, there);
       return HARK_OK;

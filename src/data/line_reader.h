@@ -2,8 +2,10 @@
 #ifndef HARK_DATA_LINE_READER_H
 #define HARK_DATA_LINE_READER_H
 
-#include "io/text.h"
+#include "data/inputs.h"
 #include "tokenizers/tokenizer.h"
+
+struct hark_source;
 
 #define HARK_LINE_BYTES ((size_t)1 << 28) /* maximum length of a line */
 
@@ -13,8 +15,9 @@
  * "), until the next call; the line begins at byte `at` of the file. */
 typedef struct hark_line_reader {
   const char *path;
-  int descriptor;
-  uint64_t size, offset; /* of the file; of the first byte after those in `buffer` */
+  hark_spool spool; /* of hark_lines_open() */
+  hark_input input;
+  uint64_t offset; /* of the first byte after those in `buffer` */
   hark_text buffer;
   size_t used; /* bytes of `buffer` before the next line */
   const char *line;
@@ -22,8 +25,11 @@ typedef struct hark_line_reader {
   int64_t number, at;
 } hark_line_reader;
 
-/* The path is borrowed until hark_lines_close(), which is called after a failure too. Errors: those of hark_file_open. */
+/* A file, compressed or not, or standard input ("-"). The path is borrowed until hark_lines_close(), which is called after a failure too.
+ * Errors: those of hark_input_open. */
 HARK_MUST_CHECK hark_status hark_lines_open(hark_context *context, hark_line_reader *lines, const char *path);
+/* The contents of a source that was unpacked (sources.h). */
+HARK_MUST_CHECK hark_status hark_lines_open_source(hark_context *context, hark_line_reader *lines, const struct hark_source *source);
 void hark_lines_close(hark_line_reader *lines);
 /* Reads the next line; *more is false after the last one. A line end at the end of the file does not begin another line.
  * Errors: HARK_BAD_FILE (a line of more than HARK_LINE_BYTES, a file that became shorter), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */

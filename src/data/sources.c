@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "core/checksum.h"
+#include "data/json_lines.h"
 #include "io/files.h"
 #include "io/system_error.h"
 #include "tokenizers/utf8.h"
@@ -39,6 +41,7 @@ static hark_status grow(hark_context *context, void **items, int64_t count, int6
 void hark_sources_free(hark_context *context, hark_source_list *list) {
   for (int64_t i = 0; i < list->count; i++) hark_release(context, list->items[i].path, list->items[i].path_bytes);
   hark_release(context, list->items, (size_t)list->capacity * sizeof *list->items);
+  hark_spool_close(&list->spool);
   *list = (hark_source_list){0};
 }
 
@@ -62,6 +65,7 @@ hark_status hark_sources_add(hark_context *context, hark_source_list *list, cons
 
 static hark_status add_file(hark_context *context, const char *path, const struct stat *about, hark_split role, hark_source_list *list) {
   const hark_source source = {.bytes = about->st_size,
+                              .stored_bytes = about->st_size,
                               .modified_seconds = about->st_mtim.tv_sec,
                               .modified_nanoseconds = about->st_mtim.tv_nsec,
                               .device = (uint64_t)about->st_dev,
@@ -70,11 +74,26 @@ static hark_status add_file(hark_context *context, const char *path, const struc
   return hark_sources_add(context, list, &source, path, strlen(path));
 }
 
+/* Its time is now, so that the contents are compared where they were recorded. */
+static hark_status add_standard(hark_context *context, hark_split role, hark_source_list *list) {
+  const hark_source source = {.standard = true, .role = role, .modified_seconds = (int64_t)time(NULL)};
+  return hark_sources_add(context, list, &source, HARK_STANDARD_INPUT_NAME, strlen(HARK_STANDARD_INPUT_NAME));
+}
+
 hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role) {
   struct stat about;
+  if (hark_input_is_standard(path)) return add_standard(context, role, list);
   if (stat(path, &about) != 0) return hark_system_fail(context, errno, path, "cannot be opened");
   if (!S_ISREG(about.st_mode)) return hark_fail(context, HARK_BAD_FILE, "%s: is not a file", path);
   return add_file(context, path, &about, role, list);
+}
+
+hark_status hark_sources_add_folder(hark_context *context, hark_source_list *list, const char *path, int64_t bytes, hark_split role) {
+  struct stat about;
+  if (stat(path, &about) != 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  const hark_source source = {
+      .folder = true, .bytes = bytes, .device = (uint64_t)about.st_dev, .inode = (uint64_t)about.st_ino, .role = role};
+  return hark_sources_add(context, list, &source, path, strlen(path));
 }
 
 static bool has_suffix(const hark_corpus_settings *settings, const char *name) {
@@ -123,6 +142,7 @@ static hark_status add_path(hark_context *context, const hark_corpus_settings *s
   char path[PATH_MAX];
   struct stat about;
   if (given == NULL || given[0] == '\0') return hark_fail(context, HARK_BAD_CONFIGURATION, "a path of the text is empty");
+  if (hark_input_is_standard(given)) return add_standard(context, role, list);
   if (realpath(given, path) == NULL || stat(path, &about) != 0) return hark_system_fail(context, errno, given, "text cannot be opened");
   if (S_ISREG(about.st_mode)) return add_file(context, path, &about, role, list);
   if (!S_ISDIR(about.st_mode)) return hark_fail(context, HARK_BAD_FILE, "%s: neither a file nor a folder", given);
@@ -150,17 +170,86 @@ hark_status hark_sources_find(hark_context *context, const hark_corpus_settings 
   return settings->validation_path_count > 0 ? check_apart(context, out) : HARK_OK;
 }
 
+/* ---- contents ---- */
+
+bool hark_sources_have_json_lines(const hark_source_list *list) {
+  for (int64_t i = 0; i < list->count; i++)
+    if (hark_json_lines_is(list->items[i].path)) return true;
+  return false;
+}
+
+/* Puts the contents of a source into the spool unless they are the bytes of the file. */
+static hark_status unpack(hark_context *context, hark_source *source, const char *field, hark_spool *spool) {
+  hark_input input;
+  const int64_t base = (int64_t)spool->bytes;
+  const char *const path = source->standard ? HARK_STANDARD_INPUT : source->path;
+  if (field != NULL && hark_json_lines_is(path)) {
+    HARK_TRY(hark_json_lines_text(context, path, field, spool));
+    source->packed = true;
+  } else {
+    HARK_TRY(hark_input_open(context, path, spool, &input));
+    source->packed = input.packed;
+    hark_input_close(&input);
+  }
+  if (!source->packed) return HARK_OK;
+  source->spool = spool->descriptor;
+  source->base = base;
+  source->bytes = (int64_t)spool->bytes - base;
+  if (source->standard) source->stored_bytes = source->bytes;
+  return HARK_OK;
+}
+
+hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field) {
+  if (list->unpacked) return HARK_OK;
+  list->unpacked = true;
+  for (int64_t i = 0; i < list->count; i++)
+    if (!list->items[i].folder) HARK_TRY(unpack(context, &list->items[i], field, &list->spool));
+  return HARK_OK;
+}
+
+hark_status hark_source_open(hark_context *context, const hark_source *source, hark_input *out) {
+  *out = (hark_input){.path = source->path, .descriptor = -1, .packed = source->packed};
+  if (!source->packed) return hark_file_open(context, source->path, &out->descriptor, &out->size);
+  out->descriptor = source->spool;
+  out->base = (uint64_t)source->base;
+  out->size = (uint64_t)source->bytes;
+  return HARK_OK;
+}
+
+static hark_status sum_input(hark_context *context, const hark_input *input, hark_file_summary *out) {
+  unsigned char part[4096];
+  hark_sha256 hash;
+  hark_sha256_begin(&hash);
+  for (out->bytes = 0; out->bytes < input->size;) {
+    const size_t bytes = (size_t)hark_min((int64_t)sizeof part, (int64_t)(input->size - out->bytes));
+    HARK_TRY(hark_input_read_at(context, input, part, bytes, out->bytes));
+    hark_sha256_add(&hash, part, bytes);
+    out->bytes += bytes;
+  }
+  hark_sha256_end(&hash, out->sha256);
+  return HARK_OK;
+}
+
+hark_status hark_source_summarise(hark_context *context, const hark_source *source, hark_file_summary *out) {
+  hark_input input;
+  HARK_TRY(hark_source_open(context, source, &input));
+  const hark_status status = sum_input(context, &input, out);
+  hark_input_close(&input);
+  return status;
+}
+
+/* ---- division ---- */
+
 /* First boundary between characters at or after `at`. In text that is not UTF-8 any place is accepted. */
 static hark_status next_character(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
   *out = at;
   if (at <= 0 || at >= source->bytes) return HARK_OK;
   unsigned char bytes[HARK_UTF8_MAX_BYTES - 1];
   const int64_t count = hark_min((int64_t)sizeof bytes, source->bytes - at);
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(context, source->path, &file, &size));
-  const hark_status status = hark_file_read_at(context, file, source->path, bytes, (size_t)count, (uint64_t)at);
-  hark_file_close(&file);
+  hark_input input;
+  HARK_TRY(hark_source_open(context, source, &input));
+  const hark_status status = hark_input_read_at(context, &input, bytes, (size_t)count, (uint64_t)at);
+  hark_input_close(&input);
   if (status != HARK_OK) return status;
   for (int64_t i = 0; i < count && !hark_utf8_is_lead(bytes[i]); i++) *out = at + i + 1;
   return HARK_OK;
@@ -169,20 +258,19 @@ static hark_status next_character(hark_context *context, const hark_source *sour
 /* First beginning of a line at or after `at`. */
 static hark_status next_line(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
   char bytes[4096];
-  int file;
-  uint64_t size;
+  hark_input input;
   *out = at;
   if (at <= 0 || at >= source->bytes) return HARK_OK;
-  HARK_TRY(hark_file_open(context, source->path, &file, &size));
+  HARK_TRY(hark_source_open(context, source, &input));
   hark_status status = HARK_OK;
   for (int64_t from = at - 1; from < source->bytes && status == HARK_OK; from += (int64_t)sizeof bytes) {
     const int64_t count = hark_min((int64_t)sizeof bytes, source->bytes - from);
-    status = hark_file_read_at(context, file, source->path, bytes, (size_t)count, (uint64_t)from);
+    status = hark_input_read_at(context, &input, bytes, (size_t)count, (uint64_t)from);
     const char *end = status == HARK_OK ? memchr(bytes, '\n', (size_t)count) : NULL;
     *out = end != NULL ? from + (end - bytes) + 1 : source->bytes;
     if (end != NULL) break;
   }
-  hark_file_close(&file);
+  hark_input_close(&input);
   return status;
 }
 
@@ -223,52 +311,52 @@ hark_status hark_sources_divide(hark_context *context, const hark_corpus_setting
 }
 
 /* Finds line and column by reading the file again: faults are rare, and counting lines would slow down every file. */
-static hark_status fail_at(hark_context *context, const hark_source *source, int file, int64_t at, const char *what, const char *more) {
+static hark_status fail_at(hark_context *context, const hark_input *input, int64_t at, const char *what, const char *more) {
   char buffer[4096];
   hark_text_place place = HARK_TEXT_BEGINNING;
   while (place.byte < at) {
     const size_t bytes = (size_t)hark_min((int64_t)sizeof buffer, at - place.byte);
-    HARK_TRY(hark_file_read_at(context, file, source->path, buffer, bytes, (uint64_t)place.byte));
+    HARK_TRY(hark_input_read_at(context, input, buffer, bytes, (uint64_t)place.byte));
     hark_text_place_advance(&place, buffer, bytes);
   }
-  return hark_text_fail(context, source->path, &place, what, more);
+  return hark_text_fail(context, input->path, &place, what, more);
 }
 
-static hark_status read_parts(hark_context *context, const hark_source *source, int file, int64_t from, int64_t to, char *buffer,
-                              size_t buffer_bytes, hark_part_function *function, void *closure) {
+static hark_status read_parts(hark_context *context, const hark_input *input, int64_t from, int64_t to, char *buffer, size_t buffer_bytes,
+                              hark_part_function *function, void *closure) {
   int64_t at = from; /* of buffer[0] in the file */
   size_t held = 0;   /* bytes in the buffer that were not consumed */
   while (at + (int64_t)held < to) {
     const size_t bytes = (size_t)hark_min((int64_t)(buffer_bytes - held), to - at - (int64_t)held);
-    HARK_TRY(hark_file_read_at(context, file, source->path, buffer + held, bytes, (uint64_t)at + held));
+    HARK_TRY(hark_input_read_at(context, input, buffer + held, bytes, (uint64_t)at + held));
     held += bytes;
     size_t consumed = 0;
     hark_text_fault fault = {0};
     const hark_status status = function(closure, buffer, held, at + (int64_t)held == to, &consumed, &fault);
-    if (status == HARK_BAD_FILE) return fail_at(context, source, file, at + (int64_t)fault.at, fault.what, fault.more);
+    if (status == HARK_BAD_FILE) return fail_at(context, input, at + (int64_t)fault.at, fault.what, fault.more);
     if (status != HARK_OK) return status;
     held -= consumed;
     memmove(buffer, buffer + consumed, held);
     at += (int64_t)consumed;
-    if (held == buffer_bytes) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: a symbol is longer than %zu bytes", source->path, held);
+    if (held == buffer_bytes) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: a symbol is longer than %zu bytes", input->path, held);
   }
   return HARK_OK;
 }
 
 hark_status hark_source_read(hark_context *context, const hark_source *source, int64_t from, int64_t to, void *buffer, size_t buffer_bytes,
                              hark_part_function *function, void *closure) {
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(context, source->path, &file, &size));
-  const hark_status status = read_parts(context, source, file, from, to, buffer, buffer_bytes, function, closure);
-  hark_file_close(&file);
+  hark_input input;
+  HARK_TRY(hark_source_open(context, source, &input));
+  const hark_status status = read_parts(context, &input, from, to, buffer, buffer_bytes, function, closure);
+  hark_input_close(&input);
   return status;
 }
 
 hark_status hark_source_check_unchanged(hark_context *context, const hark_source *source) {
   struct stat about;
+  if (source->standard) return HARK_OK;
   if (stat(source->path, &about) != 0) return hark_system_fail(context, errno, source->path, "cannot be examined");
-  if (about.st_size != source->bytes || about.st_mtim.tv_sec != source->modified_seconds ||
+  if (about.st_size != source->stored_bytes || about.st_mtim.tv_sec != source->modified_seconds ||
       about.st_mtim.tv_nsec != source->modified_nanoseconds)
     return hark_fail(context, HARK_IO_ERROR, "%s: changed while it was read", source->path);
   return HARK_OK;

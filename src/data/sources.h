@@ -4,11 +4,19 @@
 
 #include "core/core.h"
 #include "data/corpora/corpus.h"
+#include "data/inputs.h"
+#include "io/files.h"
 
 typedef struct hark_source {
-  char *path; /* absolute, without symbolic links */
+  char *path; /* absolute, without symbolic links; HARK_STANDARD_INPUT_NAME */
   size_t path_bytes;
-  int64_t bytes;
+  int64_t bytes;        /* of its contents; before hark_sources_unpack(), of the file */
+  int64_t stored_bytes; /* of the file */
+  bool standard;        /* standard input */
+  bool folder;          /* of examples, a file each: `bytes` is the sum of theirs */
+  bool packed;          /* the contents are in a spool, from `base` on */
+  int spool;
+  int64_t base;
   int64_t modified_seconds, modified_nanoseconds;
   uint64_t device, inode;
   uint64_t checksum; /* of the contents; known after they were read */
@@ -18,6 +26,8 @@ typedef struct hark_source {
 typedef struct hark_source_list {
   hark_source *items;
   int64_t count, capacity;
+  bool unpacked;
+  hark_spool spool;
 } hark_source_list;
 
 /* Bytes [from, to) of a source, in one split. */
@@ -37,8 +47,20 @@ HARK_MUST_CHECK hark_status hark_sources_find(hark_context *context, const hark_
 /* Adds a source with a copy of `path`; path and path_bytes of `about` are ignored. */
 HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_list *list, const hark_source *about, const char *path,
                                              size_t path_length);
-/* Adds a file, with its path as given. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
+/* Adds a file, with its path as given, or standard input. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role);
+/* Unpacks compressed files, standard input and, where `field` is not NULL, the texts of JSON lines (json_lines.h): from then on `bytes` and
+ * reading are those of the contents. A second call does nothing. Errors: those of hark_input_open() and hark_json_lines_text(). */
+HARK_MUST_CHECK hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field);
+/* Whether one of the sources is a file of JSON lines, by its name. */
+bool hark_sources_have_json_lines(const hark_source_list *list);
+/* Opens the contents of a source that was unpacked; hark_input_close() closes it. */
+HARK_MUST_CHECK hark_status hark_source_open(hark_context *context, const hark_source *source, hark_input *out);
+/* Length and checksum of the contents. */
+HARK_MUST_CHECK hark_status hark_source_summarise(hark_context *context, const hark_source *source, hark_file_summary *out);
+/* Adds a folder of `bytes` bytes of examples, whose files are found and read by their format. Copies of folders are not compared. */
+HARK_MUST_CHECK hark_status hark_sources_add_folder(hark_context *context, hark_source_list *list, const char *path, int64_t bytes,
+                                                    hark_split role);
 void hark_sources_free(hark_context *context, hark_source_list *list);
 
 /* Divides the sources into pieces, in the order of the files, a file's training piece before its validation piece. Reads a few bytes at a

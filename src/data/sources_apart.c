@@ -53,7 +53,8 @@ static hark_status check_copies(hark_context *context, file_entry *entries, int6
   for (int64_t i = 1; i < count; i++) apart = apart || entries[i].part != entries[0].part;
   if (!apart || entries[0].file->bytes == 0) return HARK_OK;
   for (int64_t i = 0; i < count; i++) {
-    HARK_TRY(hark_file_summarise(context, entries[i].file->path, &summary));
+    if (entries[i].file->folder) return HARK_OK;
+    HARK_TRY(hark_source_summarise(context, entries[i].file, &summary));
     memcpy(entries[i].sha256, summary.sha256, sizeof summary.sha256);
   }
   qsort(entries, (size_t)count, sizeof *entries, by_contents);

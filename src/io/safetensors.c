@@ -48,8 +48,9 @@ static const size_t type_count = sizeof types / sizeof types[0];
 struct hark_safetensors {
   size_t block_bytes; /* of this struct and all below, one piece of memory */
   int descriptor;     /* -1: in memory */
+  bool borrowed;      /* the descriptor is the caller's */
   const char *memory;
-  uint64_t size;
+  uint64_t base, size; /* of the file in its descriptor */
   const char *path;
   hark_stored_tensor *tensors;
   const hark_stored_tensor **by_name;
@@ -82,8 +83,9 @@ static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) { return h
 /* ---- header ---- */
 
 static hark_status read_bytes(hark_context *context, const hark_safetensors *file, void *data, size_t bytes, uint64_t offset) {
-  if (file->descriptor >= 0) return hark_file_read_at(context, file->descriptor, file->path, data, bytes, offset);
+  if (file->descriptor >= 0 && !file->borrowed) return hark_file_read_at(context, file->descriptor, file->path, data, bytes, offset);
   if (offset > file->size || bytes > file->size - offset) return hark_fail(context, HARK_BAD_FILE, "%s: ends too early", file->path);
+  if (file->descriptor >= 0) return hark_file_read_at(context, file->descriptor, file->path, data, bytes, file->base + offset);
   if (bytes > 0) memcpy(data, file->memory + offset, bytes);
   return HARK_OK;
 }
@@ -369,9 +371,16 @@ hark_status hark_safetensors_open_memory(hark_context *context, const char *name
   return open_source(context, &source, out);
 }
 
+hark_status hark_safetensors_open_part(hark_context *context, const char *name, int descriptor, uint64_t base, uint64_t bytes,
+                                       hark_safetensors **out) {
+  const hark_safetensors source = {.path = name, .descriptor = descriptor, .borrowed = true, .base = base, .size = bytes};
+  *out = NULL;
+  return open_source(context, &source, out);
+}
+
 void hark_safetensors_close(hark_context *context, hark_safetensors **file) {
   if (*file == NULL) return;
-  hark_file_close(&(*file)->descriptor);
+  if (!(*file)->borrowed) hark_file_close(&(*file)->descriptor);
   hark_release(context, *file, (*file)->block_bytes);
   *file = NULL;
 }

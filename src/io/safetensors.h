@@ -35,6 +35,9 @@ HARK_MUST_CHECK hark_status hark_safetensors_open(hark_context *context, const c
 /* The same for a file in memory, which must outlive it; messages call it `name`. */
 HARK_MUST_CHECK hark_status hark_safetensors_open_memory(hark_context *context, const char *name, const void *data, size_t bytes,
                                                          hark_safetensors **out);
+/* The same for bytes [base, base + bytes) of an open file, which stays open and must outlive it; offsets are those in the part. */
+HARK_MUST_CHECK hark_status hark_safetensors_open_part(hark_context *context, const char *name, int descriptor, uint64_t base,
+                                                       uint64_t bytes, hark_safetensors **out);
 void hark_safetensors_close(hark_context *context, hark_safetensors **file);
 
 /* The tensors in the order of their bytes in the file. */

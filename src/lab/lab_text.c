@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "io/files.h"
+#include "data/inputs.h"
 
 #define BYTES_LIMIT ((size_t)1 << 30)
 #define HELD_OUT_PART 10
@@ -51,7 +51,7 @@ hark_status hark_lab_text_read(hark_lab *lab, const char *path, int64_t least, h
   hark_status status = HARK_OK;
   *out = (hark_lab_text){0};
   if (path[0] != 0)
-    status = hark_file_read(lab->context, path, BYTES_LIMIT, &text);
+    status = hark_input_read(lab->context, path, BYTES_LIMIT, &text);
   else
     own_words(&text);
   if (status == HARK_OK) status = text.status;

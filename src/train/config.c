@@ -10,6 +10,7 @@
 
 #include "core/thread_count.h"
 #include "data/formats/example_format.h"
+#include "data/json_lines.h"
 #include "io/number.h"
 #include "io/words.h"
 #include "models/model_rules.h"
@@ -44,7 +45,7 @@ static const hark_option options[] = {
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, DATA, NULL,
      "corpus: text; otherwise labelled examples: a folder of hark data make (examples), or files of a format", NULL},
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
-     "text: files, or folders of files; or files of examples; may be repeated", NULL},
+     "text: files, or folders of files; or files of examples; compressed or not; may be repeated; eval: - is standard input", NULL},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
      "text or examples for validation; none: a part of those for training", NULL},
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end",
@@ -56,6 +57,13 @@ static const hark_option options[] = {
      EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
      "number of classes, for formats whose files do not state it; 0: 2", EXAMPLES},
+    {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "NAME",
+     "member of JSON lines (.jsonl, .ndjson) that is the text; empty: such a file is text like any other",
+     "data.format corpus|text|examples"},
+    {"data.label_field", "label-field", HARK_OPTION_STRING, AT(data.label_field), HARK_JSON_LINES_LABEL, NULL, DATA, "NAME",
+     "member of JSON lines that is the label", "data.format text|examples"},
+    {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
+     "fields of text and pairs may be quoted as in CSV: two double quotes in a quoted field are one", "data.format text|pairs|examples"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe", TRAIN, NULL,
      "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in GPT-2",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},

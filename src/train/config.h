@@ -43,6 +43,8 @@ typedef struct hark_config {
     int format; /* hark_data_format, or a format of examples */
     hark_string_list paths, validation_paths, test_paths;
     int64_t length_limit, example_limit, classes;
+    const char *text_field, *label_field;
+    bool quoted;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
     struct {
       int64_t vocabulary;

@@ -25,6 +25,9 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .validation_fraction = config->data.validation_fraction,
                                            .length_limit = config->data.length_limit,
                                            .classes = (int32_t)config->data.classes,
+                                           .quoted = config->data.quoted,
+                                           .text_field = config->data.text_field,
+                                           .label_field = config->data.label_field,
                                            .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
                                            .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
   return hark_examples_open(context, &settings, out);

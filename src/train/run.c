@@ -157,6 +157,7 @@ static hark_corpus_settings text_settings(const hark_config *config, const char 
                                 .path_count = (int)config->data.paths.count,
                                 .validation_paths = config->data.validation_paths.items,
                                 .validation_path_count = (int)config->data.validation_paths.count,
+                                .json_field = config->data.text_field[0] != '\0' ? config->data.text_field : NULL,
                                 .unit = (hark_text_unit)config->data.unit,
                                 .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
                                 .validation_fraction = config->data.validation_fraction,
@@ -172,6 +173,7 @@ hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *
   const hark_corpus_settings settings = text_settings(config, "", &subwords);
   hark_source_list sources = {0};
   hark_status status = hark_sources_find(context, &settings, &sources);
+  if (status == HARK_OK) status = hark_sources_unpack(context, &sources, settings.json_field);
   if (status == HARK_OK) status = hark_sources_check_apart(context, &settings, &sources);
   if (status == HARK_OK) status = hark_corpus_learn(context, &settings, &sources, out);
   hark_sources_free(context, &sources);

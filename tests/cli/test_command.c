@@ -112,8 +112,8 @@ static void config_reads_what_it_prints(void **state) {
 
 static void version_tells_the_build(void **state) {
   (void)state;
-  static const char *const keys[] = {"version", "backends",      "backend", "instruction_sets", "instruction_set",
-                                     "onednn",  "sentencepiece", "threads", "compiler"};
+  static const char *const keys[] = {"version", "backends",      "backend",         "instruction_sets", "instruction_set",
+                                     "onednn",  "sentencepiece", "compressed_data", "threads",          "compiler"};
   expect("--version", HARK_EXIT_DONE, "hark ", "");
   expect("version --json", HARK_EXIT_DONE, "", "");
   json_t *const object = command_json(&output);

@@ -64,7 +64,7 @@ static void foreign_files_are_named(void **state) {
       {"train --out no --steps 1 --data pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text page", HARK_EXIT_BAD_INPUT,
        "page: is an HTML page and not the file itself: its address gave a page, expected examples of format text"},
-      {"data info --format image gz", HARK_EXIT_BAD_INPUT, "gz: is compressed with gzip, expected examples of format image"},
+      {"data info --format image zip", HARK_EXIT_BAD_INPUT, "zip: is a zip archive, expected examples of format image"},
       {"data info --format vectors pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text reviews", HARK_EXIT_BAD_INPUT,
        "reviews: is a folder, expected files of the format text (one example per line: label, tab, text"},

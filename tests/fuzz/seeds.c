@@ -305,6 +305,55 @@ static void make_tokens(void) {
 
 /* ---- labelled examples ---- */
 
+/* A safetensors file by hand: a header and zeros. */
+static void put_tensors(const char *name, const char *header, size_t data) {
+  unsigned char bytes[512] = {0};
+  const size_t length = strlen(header);
+  FUZZ_CHECK(8 + length + data <= sizeof bytes, "too little room");
+  bytes[0] = (unsigned char)length;
+  memcpy(bytes + 8, header, length);
+  put("examples", name, bytes, 8 + length + data);
+}
+
+static void make_tensor_examples(void) {
+  put_tensors("tensor-vectors",
+              "{\"tokens\":{\"dtype\":\"F32\",\"shape\":[2,3,2],\"data_offsets\":[0,48]},"
+              "\"targets\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[48,56]}}",
+              56);
+  put_tensors("tensor-images",
+              "{\"__metadata__\":{\"classes\":\"3\"},\"labels\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+              "\"images\":{\"dtype\":\"U8\",\"shape\":[2,2,3],\"data_offsets\":[8,20]}}",
+              20);
+}
+
+/* "a text" and a line end, compressed by the programs of these names. */
+static void make_unpack(void) {
+  static const unsigned char gzip[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x4b, 0x54, 0x28, 0x49,
+                                       0xad, 0x28, 0xe1, 0x02, 0x00, 0x23, 0xb0, 0xcf, 0x46, 0x07, 0x00, 0x00, 0x00};
+  static const unsigned char xz[] = {0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21, 0x01,
+                                     0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x06, 0x61, 0x20, 0x74, 0x65, 0x78,
+                                     0x74, 0x0a, 0x00, 0x00, 0xdf, 0xd2, 0x06, 0x5f, 0x64, 0x94, 0x5a, 0x13, 0x00, 0x01, 0x1f, 0x07,
+                                     0x16, 0x2e, 0xb8, 0x73, 0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a};
+  static const unsigned char zstd[] = {0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0x39, 0x00, 0x00, 0x61,
+                                       0x20, 0x74, 0x65, 0x78, 0x74, 0x0a, 0xf4, 0xe8, 0x1d, 0x00};
+  static const unsigned char bzip2[] = {0x42, 0x5a, 0x68, 0x39, 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, 0x7d, 0xc2, 0x78, 0xb1, 0x00, 0x00,
+                                        0x01, 0x51, 0x80, 0x00, 0x10, 0x40, 0x00, 0x22, 0x00, 0x04, 0x40, 0x20, 0x00, 0x21, 0x80, 0x0c,
+                                        0x02, 0xc6, 0xf5, 0xdc, 0x5d, 0xc9, 0x14, 0xe1, 0x42, 0x41, 0xf7, 0x09, 0xe2, 0xc4};
+  put("unpack", "gzip", gzip, sizeof gzip);
+  put("unpack", "xz", xz, sizeof xz);
+  put("unpack", "zstd", zstd, sizeof zstd);
+  put("unpack", "bzip2", bzip2, sizeof bzip2);
+}
+
+static void make_json_lines(void) {
+  static const char *const texts[] = {
+      "{\"text\": \"good\", \"label\": 1}\n{\"label\": 0, \"text\": \"b\\u00e4d\\n\"}\r\n",
+      "\n{\"text\": \"\"}\n[]\n",
+      "{\"text\": 1}",
+  };
+  put_texts("json_lines", texts, COUNT(texts));
+}
+
 /* By the generators, and by hand. */
 static void make_examples(void) {
   static const char *const texts[] = {
@@ -327,6 +376,7 @@ static void make_examples(void) {
   put("examples", "images", images, sizeof images);
   put("examples", "vectors", vectors, sizeof vectors);
   put("examples", "cifar", records, (size_t)2 * 3073);
+  make_tensor_examples();
   free(records);
 }
 
@@ -403,6 +453,8 @@ int main(int count, char **words) {
   make_pipeline();
   make_tokens();
   make_examples();
+  make_unpack();
+  make_json_lines();
   make_number();
   make_positional();
   hark_context_destroy(&context);

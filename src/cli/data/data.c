@@ -9,16 +9,18 @@
 #include "core/thread_count.h"
 #include "data/examples/example_folder.h"
 #include "data/formats/example_format.h"
+#include "data/json_lines.h"
 #include "data/tasks/make.h"
 #include "io/files.h"
 #include "io/temporary.h"
 #include "io/words.h"
 
 typedef struct data_values {
-  const char *out, *format;
+  const char *out, *format, *text_field, *label_field;
   int64_t seed, threads, classes, examples[HARK_SPLIT_ALL], count, columns, scale;
   double fraction;
   int split;
+  bool quoted;
 } data_values;
 
 #define AT(field) offsetof(data_values, field)
@@ -36,6 +38,12 @@ static const hark_option options[] = {
     {"format", "format", HARK_OPTION_STRING, AT(format), "", NULL, NULL, "NAME",
      "info, picture: format of the files; a folder of hark data make states its own", "$1 info|picture"},
     {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2", "$1 info"},
+    {"text-field", "text-field", HARK_OPTION_STRING, AT(text_field), HARK_JSON_LINES_TEXT, NULL, NULL, "NAME",
+     "info: member of JSON lines that is the text", "$1 info"},
+    {"label-field", "label-field", HARK_OPTION_STRING, AT(label_field), HARK_JSON_LINES_LABEL, NULL, NULL, "NAME",
+     "info: member of JSON lines that is the label", "$1 info"},
+    {"quoted", "quoted", HARK_OPTION_BOOL, AT(quoted), "false", NULL, NULL, NULL, "info: fields of text and pairs may be quoted as in CSV",
+     "$1 info"},
     {"validation-fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(fraction), "0", "[0, 1)", NULL, NULL,
      "info, picture: fraction of the training examples that are for validation", "$1 info|picture"},
     {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples",
@@ -165,8 +173,14 @@ static hark_status open_examples(hark_invocation *call, hark_examples **out) {
   *out = NULL;
   if (count > PATHS) return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%d paths, expected at most %d", count, PATHS);
   for (int i = 0; i < count; i++) paths[i] = hark_options_argument(call->options, i + 1);
-  const hark_examples_settings settings = {
-      .format = v->format, .paths = paths, .path_count = count, .validation_fraction = v->fraction, .classes = (int32_t)v->classes};
+  const hark_examples_settings settings = {.format = v->format,
+                                           .paths = paths,
+                                           .path_count = count,
+                                           .validation_fraction = v->fraction,
+                                           .classes = (int32_t)v->classes,
+                                           .text_field = v->text_field,
+                                           .label_field = v->label_field,
+                                           .quoted = v->quoted};
   return hark_examples_open(call->context, &settings, out);
 }
 
@@ -216,7 +230,7 @@ const hark_command hark_command_data = {
         "  hark data make pathfinder --size 32 --out pathfinder   images of two discs and dashed paths\n"
         "  hark data make recall --length 512 --pairs 16 --out recall\n"
         "  hark data info listops\n"
-        "  hark data info --format text reviews.tsv\n"
+        "  hark data info --format text reviews.tsv.gz            compressed files are unpacked; - is standard input\n"
         "  hark data picture pathfinder --out sheet.svg\n"
         "\n"
         "  Tasks:" HARK_TASK_GENERATORS(TASK_NAME) "\n"

@@ -6,6 +6,7 @@
 
 #include "cli/ahca_text.h"
 #include "cli/progress.h"
+#include "data/examples/known_folder.h"
 #include "io/files.h"
 #include "json/json.h"
 #include "train/material.h"
@@ -180,8 +181,9 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   HARK_TRY(hark_material_examples(call->context, config, own ? HARK_DATA_MEASURED : HARK_DATA_GIVEN, &m->examples));
   HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
   if (own) HARK_TRY(check_recorded(call, config, opened, m->examples));
-  const bool folder = other_data && hark_path_kind_of(config->data.paths.items[0]) == HARK_PATH_FOLDER;
-  if (folder) HARK_TRY(check_split(call, config->data.paths.items[0], *split, m));
+  const char *const first = config->data.paths.count > 0 ? config->data.paths.items[0] : "";
+  const bool folder = other_data && hark_path_kind_of(first) == HARK_PATH_FOLDER && !hark_has_class_folders(call->context, first);
+  if (folder) HARK_TRY(check_split(call, first, *split, m));
   m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
   if (m->whole) *split = HARK_SPLIT_TRAINING;
   hark_example_batches_settings settings = hark_example_settings(config, *split, true);

@@ -73,6 +73,7 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
   sum = hark_checksum_number(sum, (uint64_t)settings->unit);
   sum = hark_checksum_number(sum, (uint64_t)settings->division);
   sum = hark_checksum_number(sum, settings->division == HARK_DIVIDE_FILES ? 0 : fraction);
+  if (settings->json_field != NULL && hark_sources_have_json_lines(sources)) sum = hark_checksum_text(sum, settings->json_field);
   for (int64_t i = 0; i < sources->count; i++) {
     sum = hark_checksum_text(sum, sources->items[i].path);
     sum = hark_checksum_number(sum, (uint64_t)sources->items[i].role);
@@ -84,12 +85,14 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
 
 /* *same: whether the source `now` has the contents that it had when the file was made. */
 static hark_status compare_source(hark_context *context, const hark_corpus_settings *settings, const hark_token_file_info *info,
-                                  const hark_source *then, const hark_source *now, bool *same) {
-  *same = then->bytes == now->bytes && strcmp(then->path, now->path) == 0;
+                                  const hark_source *then, hark_source_list *sources, const hark_source *now, bool *same) {
+  if (now->standard) HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
+  *same = then->stored_bytes == now->stored_bytes && strcmp(then->path, now->path) == 0;
   if (!*same) return HARK_OK;
   if (then->modified_seconds == now->modified_seconds && then->modified_nanoseconds == now->modified_nanoseconds &&
       now->modified_seconds + TIME_GRAIN_SECONDS < info->made_seconds)
     return HARK_OK;
+  HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
   const size_t buffer_bytes = hark_corpus_part_bytes(settings);
   void *buffer;
   uint64_t checksum = 0;
@@ -136,13 +139,13 @@ static void reset(hark_context *context, hark_corpus *corpus) {
   corpus->tokenizer = NULL;
 }
 
-static hark_status open_if_unchanged(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
+static hark_status open_if_unchanged(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                      hark_corpus *corpus, bool *usable) {
   *usable = false;
   HARK_TRY(open_file(context, corpus));
   bool same = corpus->sources.count == sources->count;
   for (int64_t i = 0; i < sources->count && same; i++)
-    HARK_TRY(compare_source(context, settings, &corpus->info, &corpus->sources.items[i], &sources->items[i], &same));
+    HARK_TRY(compare_source(context, settings, &corpus->info, &corpus->sources.items[i], sources, &sources->items[i], &same));
   if (!same) return HARK_OK;
   HARK_TRY(open_tokenizer(context, settings->tokenizer, corpus));
   *usable = true;
@@ -151,7 +154,7 @@ static hark_status open_if_unchanged(hark_context *context, const hark_corpus_se
 
 /* Tries the cache file for a vocabulary (0: learned from the text). A missing, changed or damaged file is not used; this is not a
  * failure. */
-static hark_status try_cache(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources, const char *kind,
+static hark_status try_cache(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources, const char *kind,
                              uint64_t vocabulary, hark_corpus *corpus) {
   HARK_TRY(cache_path(context, settings, sources, kind, vocabulary, corpus->path));
   hark_path_kind found;
@@ -203,6 +206,12 @@ static hark_status build_elsewhere(hark_context *context, const hark_corpus_sett
   return status;
 }
 
+static hark_status check_not_empty(hark_context *context, const hark_source_list *sources) {
+  for (int64_t i = 0; i < sources->count; i++)
+    if (sources->items[i].bytes > 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: is empty, and there is no other text", sources->items[0].path);
+}
+
 static hark_status open_or_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                  hark_corpus *corpus) {
   for (int i = 0; i < settings->path_count; i++)
@@ -211,15 +220,18 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
                        "%s: a folder of labelled examples, expected --format examples (each of its files can be read as text)",
                        settings->paths[i]);
   HARK_TRY(hark_sources_find(context, settings, sources));
-  if (!settings->known) HARK_TRY(hark_sources_check_apart(context, settings, sources));
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < sources->count; i++) bytes += sources->items[i].bytes;
-  if (bytes == 0) return hark_fail(context, HARK_BAD_FILE, "%s: is empty, and there is no other text", sources->items[0].path);
+  if (!settings->known) {
+    HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
+    HARK_TRY(hark_sources_check_apart(context, settings, sources));
+    HARK_TRY(check_not_empty(context, sources));
+  }
   const char *kind = hark_corpus_kind(settings);
   HARK_TRY(try_cache(context, settings, sources, kind, 0, corpus));
   if (!corpus->was_cached && settings->tokenizer != NULL)
     HARK_TRY(try_cache(context, settings, sources, kind, hark_tokenizer_checksum(settings->tokenizer), corpus));
   if (corpus->was_cached) return HARK_OK;
+  HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
+  HARK_TRY(check_not_empty(context, sources));
   const hark_tokenizer *tokenizer = settings->tokenizer;
   hark_tokenizer *learned = NULL;
   if (tokenizer == NULL) {

@@ -34,12 +34,15 @@ typedef enum hark_text_unit {
 
 /* The text, and how to read it. Zero it and fill what applies. Everything is borrowed for the call only, except `tokenizer`. */
 typedef struct hark_corpus_settings {
-  const char *const *paths; /* files and folders, in this order; a folder means all files below it, sorted by path */
+  /* files (compressed or not: data/inputs.h), folders, and "-" for standard input, in this order; a folder means all files below it, sorted
+   * by path */
+  const char *const *paths;
   int path_count;
   const char *const *validation_paths; /* HARK_DIVIDE_FILES only */
   int validation_path_count;
   const char *const *suffixes; /* endings of the text files in folders (".txt"); none: every file whose name does not begin with a dot */
   int suffix_count;
+  const char *json_field; /* of JSON lines (files named .jsonl or .ndjson), the member that contains the text; NULL: read as they are */
   hark_text_unit unit;
   hark_division division;
   double validation_fraction;            /* [0, 1); 0: no validation. Boundaries move up to the first byte of the next character or line */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "data/inputs.h"
+#include "data/json_lines.h"
 #include "data/permutation.h"
 #include "io/files.h"
 #include "tokenizers/tokenizer.h"
@@ -89,8 +91,12 @@ static hark_status fail_long(const packer *p, int64_t positions) {
     HARK_TRY(hark_corpus_read(context, p->s->corpus, split, at, count, tokens));
     for (int64_t i = 0; i < count; i++) number += tokens[i] == HARK_TOKEN_BEGIN;
   }
+  if (hark_path_kind_of(document.path) != HARK_PATH_FILE || hark_json_lines_is(document.path)) /* its lines are those of texts in it */
+    return hark_fail(context, HARK_BAD_FILE,
+                     "%s: a sentence has %" PRId64 " tokens, model.context has room for %" PRId64 "; data.long_sentences cut divides it",
+                     document.path, positions, p->s->settings.context);
   hark_text text = hark_text_empty(context);
-  const hark_status status = hark_file_read(context, document.path, SIZE_MAX / 2, &text);
+  const hark_status status = hark_input_read(context, document.path, SIZE_MAX / 2, &text);
   if (status == HARK_OK) line = find_line(hark_text_get(&text), text.length, document.byte_offset, number);
   hark_text_free(&text);
   HARK_TRY(status);

@@ -128,7 +128,7 @@ hark_status hark_token_file_write_index(hark_context *context, hark_writer *writ
   info->source_count = sources->count;
   for (int64_t i = 0; i < sources->count; i++) {
     const hark_source *source = &sources->items[i];
-    unsigned char *at = put(record, (uint64_t)source->bytes, 8);
+    unsigned char *at = put(record, (uint64_t)source->stored_bytes, 8);
     at = put(at, (uint64_t)source->modified_seconds, 8);
     at = put(at, (uint64_t)source->modified_nanoseconds, 8);
     at = put(at, source->checksum, 8);
@@ -246,6 +246,7 @@ hark_status hark_token_file_sources(hark_context *context, const char *path, con
   for (int64_t i = 0; i < info->source_count; i++) {
     if (end - at < HARK_TOKEN_FILE_DOCUMENT_BYTES) break;
     const hark_source about = {.bytes = (int64_t)get(at, 8),
+                               .stored_bytes = (int64_t)get(at, 8),
                                .modified_seconds = (int64_t)get(at + 8, 8),
                                .modified_nanoseconds = (int64_t)get(at + 16, 8),
                                .checksum = get(at + 24, 8)};

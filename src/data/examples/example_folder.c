@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data/formats/example_format.h"
+#include "data/inputs.h"
 #include "io/files.h"
 #include "io/json_tree.h"
 #include "io/system_error.h"
@@ -36,7 +37,7 @@ static hark_status check_size(hark_context *context, const char *path, const cha
 
 /* Reads the required members: "format", and in "files" a member for each split. at[split] is 0 where a split is missing. */
 static hark_status read_members(hark_context *context, const char *folder, const hark_json_node *root, hark_text *text,
-                                size_t at[HARK_SPLIT_ALL]) {
+                                hark_folder_files *found) {
   const hark_json_node *const version = hark_json_member(root, "format_version"), *const files = hark_json_member(root, "files");
   const char *const format = hark_json_text(hark_json_member(root, "format"));
   size_t first;
@@ -54,13 +55,14 @@ static hark_status read_members(hark_context *context, const char *folder, const
                        hark_example_split_names[split]);
     HARK_TRY(hark_path_join(context, folder, name, path));
     HARK_TRY(check_size(context, path, name, hark_json_member(member, "bytes")));
-    HARK_TRY(keep(text, path, &at[split]));
+    HARK_TRY(keep(text, path, &found->at[split][0]));
+    found->count[split] = 1;
   }
-  if (at[HARK_SPLIT_TRAINING] == 0) return hark_fail(context, HARK_BAD_FILE, "\"files\" has no \"training\"");
+  if (found->count[HARK_SPLIT_TRAINING] == 0) return hark_fail(context, HARK_BAD_FILE, "\"files\" has no \"training\"");
   return HARK_OK;
 }
 
-static hark_status read_task(hark_context *context, const char *folder, hark_text *text, size_t at[HARK_SPLIT_ALL]) {
+static hark_status read_task(hark_context *context, const char *folder, hark_text *text, hark_folder_files *found) {
   char path[HARK_PATH_BYTES];
   hark_text json = hark_text_empty(context);
   hark_json_tree tree;
@@ -69,43 +71,63 @@ static hark_status read_task(hark_context *context, const char *folder, hark_tex
   hark_status status = hark_json_tree_parse(context, path, hark_text_get(&json), json.length, &tree);
   hark_text_free(&json);
   if (status != HARK_OK) return status;
-  status = read_members(context, folder, tree.root, text, at);
+  status = read_members(context, folder, tree.root, text, found);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "%s: ", path);
   hark_json_tree_free(context, &tree);
   return status;
 }
 
+static hark_status fail_unknown_folder(hark_context *context, const char *folder, const hark_example_format *format) {
+  return hark_fail(context, HARK_NOT_FOUND,
+                   "%s: is a folder, expected files of the format %s (%s); folders of hark data make, with " HARK_TASK_FILE
+                   ", of CIFAR-10 (image) and of IMDb's reviews (text) can be read",
+                   folder, format->name, format->summary);
+}
+
+/* Sets the paths, which are in the text. */
+static void point_to(const hark_folder_files *found, hark_example_paths *out) {
+  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
+    for (int i = 0; i < found->count[split]; i++) out->own[split][i] = hark_text_get(&out->text) + found->at[split][i];
+    out->paths[split] = out->own[split];
+    out->count[split] = found->count[split];
+  }
+}
+
 static hark_status find_in_folder(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
   const char *const folder = settings->paths[0];
-  size_t at[HARK_SPLIT_ALL] = {0};
+  hark_folder_files found = {0};
   if (settings->path_count > 1 || settings->validation_path_count > 0 || settings->test_path_count > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has the files of every split, expected no other paths", folder);
   char task[HARK_PATH_BYTES];
   HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
   const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
-  if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE)
-    return hark_fail(
-        context, HARK_NOT_FOUND,
-        "%s: is a folder, expected files of the format %s (%s); only folders of hark data make can be read, with " HARK_TASK_FILE, folder,
-        format->name, format->summary);
-  HARK_TRY(read_task(context, folder, &out->text, at));
+  if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE) {
+    HARK_TRY(hark_known_folder_find(context, format->name, folder, &out->text, &found));
+    if (found.count[HARK_SPLIT_TRAINING] == 0) return fail_unknown_folder(context, folder, format);
+    out->format = settings->format;
+    point_to(&found, out);
+    return HARK_OK;
+  }
+  HARK_TRY(read_task(context, folder, &out->text, &found));
   out->format = hark_text_get(&out->text);
   if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files have the format %s, the requested one is %s", folder, out->format,
                      settings->format);
-  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
-    if (at[split] == 0) continue;
-    out->own[split] = hark_text_get(&out->text) + at[split];
-    out->paths[split] = &out->own[split];
-    out->count[split] = 1;
-  }
+  point_to(&found, out);
   return HARK_OK;
+}
+
+/* A path that is read as one file: a file, standard input, or a folder with class folders for format text. */
+static bool is_one(hark_context *context, const hark_examples_settings *settings, const char *path) {
+  if (hark_input_is_standard(path) || hark_path_kind_of(path) == HARK_PATH_FILE) return true;
+  return settings->format != NULL && strcmp(settings->format, "text") == 0 && hark_has_class_folders(context, path);
 }
 
 hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
   *out = (hark_example_paths){.text = hark_text_empty(context)};
-  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
-  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
+  const char *const first = settings->path_count > 0 ? settings->paths[0] : HARK_STANDARD_INPUT;
+  if (!is_one(context, settings, first) && hark_path_kind_of(first) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
+  if (!is_one(context, settings, first) && hark_path_kind_of(first) == HARK_PATH_NONE)
     return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
   if (settings->format == NULL || settings->format[0] == '\0')
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is not a folder with " HARK_TASK_FILE,

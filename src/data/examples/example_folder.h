@@ -1,12 +1,13 @@
 /* example_folder.h - finds the files of examples from their settings: files that are named, or those of a folder that `hark data make`
- * wrote.
+ * wrote, or of a published data set (known_folder.h).
  *
- * Such a folder contains task.json with the format and the file of each split (docs/tasks.md).
+ * A folder of `hark data make` contains task.json with the format and the file of each split (docs/tasks.md).
  */
 #ifndef HARK_DATA_EXAMPLES_EXAMPLE_FOLDER_H
 #define HARK_DATA_EXAMPLES_EXAMPLE_FOLDER_H
 
 #include "data/examples/examples.h"
+#include "data/examples/known_folder.h"
 #include "io/text.h"
 
 #define HARK_TASK_FILE "task.json"
@@ -22,7 +23,7 @@ typedef struct hark_example_paths {
   int count[HARK_SPLIT_ALL];
   /* Memory of this struct, used when the paths are a folder's. */
   hark_text text;
-  const char *own[HARK_SPLIT_ALL];
+  const char *own[HARK_SPLIT_ALL][HARK_FOLDER_FILES];
 } hark_example_paths;
 
 /* Strings of the settings are borrowed. The caller frees *out, after a failure too, and must not move the struct.

@@ -9,9 +9,9 @@
 #include "core/checksum.h"
 #include "data/examples/example_folder.h"
 #include "data/examples/example_store.h"
+#include "data/json_lines.h"
 #include "data/permutation.h"
 #include "data/sources_apart.h"
-#include "io/files.h"
 #include "io/foreign.h"
 #include "io/json_write.h"
 
@@ -49,39 +49,42 @@ static hark_status fail_unknown_format(hark_context *context, const char *name) 
 
 static hark_example_entry *entries_of(const hark_examples *examples, hark_split split) { return examples->entries[split].items; }
 
-static hark_status reserve_symbols(hark_context *context, hark_examples *examples, const hark_example_paths *all) {
+static hark_status refuse_foreign(hark_context *context, const hark_examples *examples, const hark_source *source) {
+  char front[HARK_FOREIGN_BYTES];
+  hark_input input;
+  if (source->folder) return HARK_OK;
+  HARK_TRY(hark_source_open(context, source, &input));
+  const size_t seen = (size_t)hark_min((int64_t)input.size, (int64_t)sizeof front);
+  const hark_status status = hark_input_read_at(context, &input, front, seen, 0);
+  hark_input_close(&input);
+  HARK_TRY(status);
+  const char *const foreign = hark_foreign_file(front, seen);
+  if (foreign == NULL) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: is %s, expected examples of format %s", source->path, foreign, examples->format->name);
+}
+
+static hark_status reserve_symbols(hark_context *context, hark_examples *examples, const hark_source_list *files) {
   uint64_t bytes = 0;
-  for (int split = 0; split < HARK_SPLIT_ALL; split++)
-    for (int i = 0; i < all->count[split]; i++) {
-      int file;
-      uint64_t size;
-      HARK_TRY(hark_file_open(context, all->paths[split][i], &file, &size));
-      char front[HARK_FOREIGN_BYTES];
-      const size_t seen = (size_t)hark_min((int64_t)size, (int64_t)sizeof front);
-      const hark_status status = hark_file_read_at(context, file, all->paths[split][i], front, seen, 0);
-      hark_file_close(&file);
-      HARK_TRY(status);
-      const char *const foreign = hark_foreign_file(front, seen);
-      if (foreign != NULL)
-        return hark_fail(context, HARK_BAD_FILE, "%s: is %s, expected examples of format %s", all->paths[split][i], foreign,
-                         examples->format->name);
-      bytes += size;
-    }
+  for (int64_t i = 0; i < files->count; i++) {
+    HARK_TRY(refuse_foreign(context, examples, &files->items[i]));
+    bytes += (uint64_t)files->items[i].bytes;
+  }
   if (bytes > INT64_MAX) return hark_fail(context, HARK_TOO_LARGE, "examples of %" PRIu64 " bytes", bytes);
   examples->symbols_at_most = examples->format->symbols_at_most(bytes);
   return examples->has_shape ? hark_example_reserve(context, &examples->symbols, examples->symbols_at_most) : HARK_OK;
 }
 
-static hark_status read_files(hark_context *context, hark_examples *examples, const hark_example_paths *all) {
-  for (int split = 0; split < HARK_SPLIT_ALL; split++)
-    for (int i = 0; i < all->count[split]; i++) {
-      hark_example_reader reader = {context, examples, (hark_split)split, all->paths[split][i], hark_text_empty(context)};
-      const int64_t before = examples->entries[split].count;
-      const hark_status status = examples->format->read(&reader);
-      hark_text_free(&reader.scratch);
-      HARK_TRY(status);
-      if (examples->entries[split].count == before) return hark_fail(context, HARK_BAD_FILE, "%s: holds no example", all->paths[split][i]);
-    }
+static hark_status read_files(hark_context *context, hark_examples *examples, const hark_source_list *files) {
+  for (int64_t i = 0; i < files->count; i++) {
+    const hark_source *const file = &files->items[i];
+    const hark_split split = file->role;
+    hark_example_reader reader = {context, examples, split, file->path, file, hark_text_empty(context)};
+    const int64_t before = examples->entries[split].count;
+    const hark_status status = examples->format->read(&reader);
+    hark_text_free(&reader.scratch);
+    HARK_TRY(status);
+    if (examples->entries[split].count == before) return hark_fail(context, HARK_BAD_FILE, "%s: holds no example", file->path);
+  }
   return HARK_OK;
 }
 
@@ -208,20 +211,40 @@ static hark_status make_class_names(hark_context *context, hark_examples *exampl
 }
 
 /* Refuses copies of training files in other splits and, where validation examples are taken from training files, also among these. */
-static hark_status check_apart(hark_context *context, const hark_example_paths *all, bool divides) {
-  hark_source_list files = {0};
-  hark_status status = HARK_OK;
-  for (int split = 0; split < HARK_SPLIT_ALL; split++)
-    for (int i = 0; i < all->count[split] && status == HARK_OK; i++)
-      status = hark_sources_add_file(context, &files, all->paths[split][i], (hark_split)split);
-  const size_t bytes = (size_t)files.count * sizeof(int64_t);
+static hark_status check_apart(hark_context *context, const hark_source_list *files, bool divides) {
+  const size_t bytes = (size_t)files->count * sizeof(int64_t);
   void *memory = NULL;
-  if (status == HARK_OK) status = hark_allocate_zero(context, bytes, &memory);
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
   int64_t *const parts = memory;
-  for (int64_t i = 0; i < files.count && status == HARK_OK; i++)
-    parts[i] = divides && files.items[i].role == HARK_SPLIT_TRAINING ? HARK_SPLIT_ALL + i : (int64_t)files.items[i].role;
-  if (status == HARK_OK) status = hark_files_check_apart(context, files.items, parts, files.count, "");
+  for (int64_t i = 0; i < files->count; i++)
+    parts[i] = divides && files->items[i].role == HARK_SPLIT_TRAINING ? HARK_SPLIT_ALL + i : (int64_t)files->items[i].role;
+  const hark_status status = hark_files_check_apart(context, files->items, parts, files->count, "");
   hark_release(context, memory, bytes);
+  return status;
+}
+
+/* A folder with class folders is one source. */
+static hark_status find_file(hark_context *context, const char *path, hark_split split, hark_source_list *files) {
+  int64_t bytes = 0;
+  if (!hark_has_class_folders(context, path)) return hark_sources_add_file(context, files, path, split);
+  HARK_TRY(hark_class_folders_measure(context, path, &bytes));
+  return hark_sources_add_folder(context, files, path, bytes, split);
+}
+
+static hark_status find_files(hark_context *context, const hark_example_paths *all, hark_source_list *files) {
+  for (int split = 0; split < HARK_SPLIT_ALL; split++)
+    for (int i = 0; i < all->count[split]; i++) HARK_TRY(find_file(context, all->paths[split][i], (hark_split)split, files));
+  return hark_sources_unpack(context, files, NULL);
+}
+
+/* Reads the files, which are needed only for this. */
+static hark_status read_all(hark_context *context, const hark_examples_settings *settings, const hark_example_paths *paths, bool divides,
+                            hark_examples *examples) {
+  hark_source_list files = {0};
+  hark_status status = find_files(context, paths, &files);
+  if (status == HARK_OK && !settings->known) status = check_apart(context, &files, divides);
+  if (status == HARK_OK) status = reserve_symbols(context, examples, &files);
+  if (status == HARK_OK) status = read_files(context, examples, &files);
   hark_sources_free(context, &files);
   return status;
 }
@@ -229,9 +252,7 @@ static hark_status check_apart(hark_context *context, const hark_example_paths *
 static hark_status fill(hark_context *context, const hark_examples_settings *settings, const hark_example_paths *paths,
                         hark_examples *examples) {
   const bool divides = paths->count[HARK_SPLIT_VALIDATION] == 0 && settings->validation_fraction > 0;
-  if (!settings->known) HARK_TRY(check_apart(context, paths, divides));
-  HARK_TRY(reserve_symbols(context, examples, paths));
-  HARK_TRY(read_files(context, examples, paths));
+  HARK_TRY(read_all(context, settings, paths, divides, examples));
   HARK_TRY(make_class_names(context, examples));
   if (divides) HARK_TRY(divide(context, examples, settings->validation_fraction));
   if (settings->teaches_classes && paths->count[HARK_SPLIT_TRAINING] > 0)
@@ -254,6 +275,8 @@ static hark_status check_settings(hark_context *context, const hark_examples_set
   return HARK_OK;
 }
 
+static const char *field_or(const char *given, const char *usual) { return given != NULL && given[0] != '\0' ? given : usual; }
+
 static hark_status create(hark_context *context, const hark_examples_settings *settings, const hark_example_format *format,
                           hark_examples **out) {
   hark_examples *examples;
@@ -265,6 +288,9 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
   if (format->classes_are_set) examples->shape.classes = settings->classes > 0 ? settings->classes : DEFAULT_CLASSES;
   examples->has_shape = examples->shape.symbols > 0;
   examples->length_limit = settings->length_limit > 0 ? settings->length_limit : INT64_MAX;
+  examples->quoted = settings->quoted;
+  examples->text_field = field_or(settings->text_field, HARK_JSON_LINES_TEXT);
+  examples->label_field = field_or(settings->label_field, HARK_JSON_LINES_LABEL);
   examples->words = examples->vocabulary = hark_text_empty(context);
   examples->symbols.item_bytes = 1;
   examples->aims.item_bytes = sizeof(hark_example_aim);

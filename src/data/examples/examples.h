@@ -26,7 +26,9 @@ typedef enum hark_example_target_kind {
 /* The files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */
 typedef struct hark_examples_settings {
   const char *format; /* "listops", ...; NULL or "": the format in task.json, where paths[0] is a folder that `hark data make` wrote */
-  const char *const *paths; /* of training: files, in this order; or one such folder, which contains all three splits */
+  /* of training: files, compressed or not (data/inputs.h), or "-" for standard input, in this order; or one such folder, which contains all
+   * three splits */
+  const char *const *paths;
   int path_count;
   const char *const *validation_paths;
   int validation_path_count;
@@ -37,6 +39,9 @@ typedef struct hark_examples_settings {
   double validation_fraction;
   int64_t length_limit; /* longer sequences are cut to their first length_limit tokens; 0: no limit */
   int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
+  /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
+  const char *text_field, *label_field;
+  bool quoted;          /* of text and pairs: fields may be quoted as in CSV: "a ""word""" is a "word" */
   bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
   bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */
 } hark_examples_settings;

@@ -40,7 +40,8 @@ typedef struct hark_example_reader {
   struct hark_examples *examples;
   hark_split split;
   const char *path;
-  hark_text scratch; /* the format's own; freed by the store */
+  const struct hark_source *source; /* the file, unpacked */
+  hark_text scratch;                /* the format's own; freed by the store */
 } hark_example_reader;
 
 typedef struct hark_example_format {

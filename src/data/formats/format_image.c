@@ -9,6 +9,7 @@
 
 #include "data/formats/image_file.h"
 #include "data/formats/little_endian.h"
+#include "data/formats/tensor_examples.h"
 #include "io/files.h"
 
 #define CIFAR_SIDE 32
@@ -19,7 +20,7 @@ enum { CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE, CIFAR_BYTES = 1 + 3 * CIFAR_PIXEL
 
 /* Records of a file, read many at a time. */
 typedef struct records {
-  int file;
+  const hark_input *file;
   uint64_t at;                     /* of the next record */
   size_t record_bytes, room, left; /* of a record; of the buffer; unused records in it */
   const unsigned char *next;
@@ -29,7 +30,7 @@ typedef struct records {
 static hark_status next_record(hark_example_reader *reader, records *r, const unsigned char **out) {
   if (r->left == 0) {
     const size_t count = (size_t)hark_min((int64_t)(r->room / r->record_bytes), r->to_read);
-    HARK_TRY(hark_file_read_at(reader->context, r->file, reader->path, reader->scratch.data, count * r->record_bytes, r->at));
+    HARK_TRY(hark_input_read_at(reader->context, r->file, reader->scratch.data, count * r->record_bytes, r->at));
     r->next = (const unsigned char *)reader->scratch.data;
     r->left = count;
     r->to_read -= (int64_t)count;
@@ -74,7 +75,8 @@ static hark_status use_planes(hark_example_reader *reader, const unsigned char *
   return hark_example_part(reader, grey, CIFAR_PIXELS);
 }
 
-static hark_status read_cifar_records(hark_example_reader *reader, int file, uint64_t size) {
+static hark_status read_cifar_records(hark_example_reader *reader, const hark_input *file) {
+  const uint64_t size = file->size;
   records r = {.file = file, .record_bytes = CIFAR_BYTES};
   if (size == 0 || size % CIFAR_BYTES != 0)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, expected a multiple of %d, the bytes of a CIFAR-10 record",
@@ -100,17 +102,20 @@ static hark_status use_pixels(hark_example_reader *reader, const unsigned char *
   return hark_example_part(reader, pixels, count);
 }
 
-static hark_status read_own_records(hark_example_reader *reader, int file, uint64_t size) {
+static hark_status read_own_records(hark_example_reader *reader, const hark_input *file) {
+  const uint64_t size = file->size;
   unsigned char header[HARK_IMAGE_HEADER_BYTES];
   hark_example_shape shape = {.symbols = GREY_SYMBOLS};
   int32_t version;
-  bool same;
+  bool same, tensors = false;
+  HARK_TRY(hark_tensor_examples_are(reader, file, &tensors));
+  if (tensors) return hark_tensor_examples_read_images(reader, file);
   if (size < sizeof header)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
-  HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
+  HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
   if (memcmp(header, HARK_IMAGE_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": not a file of hark's images",
-                     reader->path);
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": nor is it a safetensors file: not a file of images", reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_IMAGE_VERSION, HARK_IMAGE_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, HEIGHT, "height", 1, HARK_IMAGE_SIDE_MAX, &shape.height));
   HARK_TRY(hark_header_number(reader, header, WIDTH, "width", 1, HARK_IMAGE_SIDE_MAX, &shape.width));

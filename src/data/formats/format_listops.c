@@ -126,7 +126,7 @@ static hark_status read_lines(hark_example_reader *reader, hark_line_reader *lin
 static hark_status read_file(hark_example_reader *reader) {
   hark_line_reader lines = {0};
   hark_text stack = hark_text_empty(reader->context);
-  hark_status status = hark_lines_open(reader->context, &lines, reader->path);
+  hark_status status = hark_lines_open_source(reader->context, &lines, reader->source);
   if (status == HARK_OK) status = read_lines(reader, &lines, &stack);
   hark_lines_close(&lines);
   hark_text_free(&stack);

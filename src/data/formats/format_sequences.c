@@ -178,7 +178,7 @@ static hark_status read_lines(source *s) {
 static hark_status read_file(hark_example_reader *reader) {
   hark_context *const context = reader->context;
   source s = {.reader = reader, .words = hark_text_empty(context)};
-  hark_status status = hark_lines_open(context, &s.lines, reader->path);
+  hark_status status = hark_lines_open_source(context, &s.lines, reader->source);
   if (status == HARK_OK) status = read_lines(&s);
   hark_lines_close(&s.lines);
   hark_text_free(&s.words);

@@ -1,7 +1,11 @@
 /* format_text.c - one example per line, fields separated by tabs, text as bytes:
  *
  *     text    label <TAB> text
+ *             or JSON lines (json_lines.h): {"text": "...", "label": 1}
+ *             or a folder with a file per example (known_folder.h)
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
+ *
+ * With `quoted`, a field that begins with a double quote ends at the next single one, and two are one (RFC 4180), on one line.
  *
  * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
  * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
@@ -11,7 +15,9 @@
 #include <string.h>
 
 #include "data/examples/example_store.h"
-#include "data/line_reader.h"
+#include "data/examples/known_folder.h"
+#include "data/json_lines.h"
+#include "data/sources.h"
 #include "io/number.h"
 
 #define LABEL_FIELD 0
@@ -28,26 +34,77 @@ static const layout pairs_layout = {5, {3, 4}, "label, two names and two texts, 
 enum { FIELDS_MAX = 5 };
 
 typedef struct field {
-  size_t at, length;
+  size_t at, length; /* without quotes */
+  bool quoted;
 } field;
 
-/* Splits a line at tabs; the last field extends to its end. */
-static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, field out[FIELDS_MAX]) {
-  size_t at = 0;
-  for (int i = 0; i < l->fields; i++) {
-    const char *const from = lines->line + at;
-    const char *const tab = i + 1 < l->fields ? memchr(from, '\t', lines->length - at) : NULL;
-    if (tab == NULL && i + 1 < l->fields)
+/* Finds the quote that closes the one at `at`; two quotes are one of the text. */
+static bool find_close(const hark_line_reader *lines, size_t at, size_t *out) {
+  for (*out = at + 1; *out < lines->length; ++*out) {
+    if (lines->line[*out] != '"') continue;
+    if (*out + 1 == lines->length || lines->line[*out + 1] != '"') return true;
+    ++*out;
+  }
+  return false;
+}
+
+/* A quoted field; *end is the place after its quote. */
+static hark_status take_quoted(hark_context *context, const hark_line_reader *lines, size_t at, field *out, size_t *end) {
+  size_t close = 0;
+  if (!find_close(lines, at, &close)) return hark_lines_fail(context, lines, at, "the quote of a field is not closed on its line");
+  *out = (field){at + 1, close - at - 1, true};
+  *end = close + 1;
+  if (*end == lines->length || lines->line[*end] == '\t') return HARK_OK;
+  return hark_lines_fail(context, lines, *end, "text after the closing quote of a field, expected a tab");
+}
+
+/* A field up to the next tab, the last one up to the end of the line. */
+static void take_plain(const hark_line_reader *lines, size_t at, bool last, field *out, size_t *end) {
+  const char *const from = lines->line + at, *const tab = last ? NULL : memchr(from, '\t', lines->length - at);
+  *end = tab != NULL ? at + (size_t)(tab - from) : lines->length;
+  *out = (field){at, *end - at, false};
+}
+
+/* Splits a line at tabs. */
+static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, bool quoted, field out[FIELDS_MAX]) {
+  size_t at = 0, end = 0;
+  for (int i = 0; i < l->fields; i++, at = end + 1) {
+    const bool last = i + 1 == l->fields;
+    if (quoted && at < lines->length && lines->line[at] == '"')
+      HARK_TRY(take_quoted(context, lines, at, &out[i], &end));
+    else
+      take_plain(lines, at, last, &out[i], &end);
+    if (!last && end == lines->length)
       return hark_lines_fail(context, lines, lines->length, "%d of %d fields, expected %s", i + 1, l->fields, l->description);
-    out[i] = (field){at, tab != NULL ? (size_t)(tab - from) : lines->length - at};
-    at += out[i].length + 1;
+    if (last && end < lines->length)
+      return hark_lines_fail(context, lines, end, "more than %d fields, expected %s", l->fields, l->description);
   }
   return HARK_OK;
+}
+
+/* Adds a field as a sequence of the example; of a quoted one, two quotes are one. */
+static hark_status add_part(hark_example_reader *reader, const hark_line_reader *lines, field f) {
+  hark_text *const plain = &reader->scratch;
+  if (!f.quoted) return hark_example_part(reader, lines->line + f.at, f.length);
+  hark_text_resize(plain, f.length);
+  HARK_TRY(plain->status);
+  size_t length = 0;
+  for (size_t i = 0; i < f.length; i++) {
+    plain->data[length++] = lines->line[f.at + i];
+    if (lines->line[f.at + i] == '"') i++;
+  }
+  return hark_example_part(reader, plain->data, length);
 }
 
 static hark_status check_text(hark_context *context, const hark_line_reader *lines, field f) {
   if (f.length == 0) return hark_lines_fail(context, lines, f.at, "empty text");
   return hark_lines_check_utf8(context, lines, f.at, f.length);
+}
+
+static hark_status check_label(const hark_example_reader *reader, const hark_line_reader *lines, size_t at, int64_t label) {
+  const int32_t classes = hark_example_reader_shape(reader)->classes;
+  if (label >= 0 && label < classes) return HARK_OK;
+  return hark_lines_fail(reader->context, lines, at, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
 }
 
 static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, const layout *l) {
@@ -56,26 +113,70 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   field f[FIELDS_MAX];
   int64_t label;
   if (lines->length == 0) return hark_lines_fail(context, lines, 0, "empty line, expected %s", l->description);
-  HARK_TRY(split(context, lines, l, f));
-  if (!hark_number_read_whole(lines->line, f[LABEL_FIELD].length, &label))
+  HARK_TRY(split(context, lines, l, reader->examples->quoted, f));
+  if (!hark_number_read_whole(lines->line + f[LABEL_FIELD].at, f[LABEL_FIELD].length, &label))
     return hark_lines_fail(context, lines, 0, "label is not a whole number, expected 0 to %" PRId32, classes - 1);
-  if (label < 0 || label >= classes)
-    return hark_lines_fail(context, lines, 0, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
+  HARK_TRY(check_label(reader, lines, 0, label));
   for (int part = 0; part < reader->examples->format->parts; part++) {
     const field *const text = &f[l->part[part]];
     HARK_TRY(check_text(context, lines, *text));
-    HARK_TRY(hark_example_part(reader, lines->line + text->at, text->length));
+    HARK_TRY(add_part(reader, lines, *text));
   }
   return hark_example_end(reader, (int32_t)label);
 }
 
+/* An object of JSON lines: text and label in its members. */
+static hark_status read_object(hark_example_reader *reader, const hark_line_reader *lines, const hark_json_node *object) {
+  hark_context *const context = reader->context;
+  const hark_json_node *text = NULL, *label = NULL;
+  HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->text_field, HARK_JSON_TEXT, &text));
+  HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->label_field, HARK_JSON_INTEGER, &label));
+  HARK_TRY(check_label(reader, lines, 0, label->integer));
+  if (text->bytes == 0) return hark_lines_fail(context, lines, 0, "empty text");
+  HARK_TRY(hark_example_part(reader, text->text, text->bytes));
+  return hark_example_end(reader, (int32_t)label->integer);
+}
+
+static hark_status read_json_line(hark_example_reader *reader, const hark_line_reader *lines) {
+  hark_json_tree tree;
+  bool blank = false;
+  HARK_TRY(hark_json_lines_read(reader->context, lines, &tree, &blank));
+  if (blank) return HARK_OK;
+  const hark_status status = read_object(reader, lines, tree.root);
+  hark_json_tree_free(reader->context, &tree);
+  return status;
+}
+
+/* A file in a class folder: its text, without a line end at the end. */
+static hark_status read_class_text(hark_example_reader *reader, const char *path, const hark_text *whole, int class_number) {
+  hark_line_reader place = {.path = path, .line = hark_text_get(whole), .length = whole->length, .number = 1};
+  while (place.length > 0 && (place.line[place.length - 1] == '\n' || place.line[place.length - 1] == '\r')) place.length--;
+  HARK_TRY(check_text(reader->context, &place, (field){0, place.length, false}));
+  HARK_TRY(hark_example_part(reader, place.line, place.length));
+  return hark_example_end(reader, class_number);
+}
+
+static hark_status read_class_file(void *closure, const char *path, int class_number) {
+  hark_example_reader *const reader = closure;
+  hark_text whole = hark_text_empty(reader->context);
+  HARK_TRY(hark_input_read(reader->context, path, HARK_LINE_BYTES, &whole));
+  const hark_status status = read_class_text(reader, path, &whole, class_number);
+  hark_text_free(&whole);
+  return status;
+}
+
 static hark_status read_file(hark_example_reader *reader, const layout *l) {
+  if (reader->source->folder && l == &text_layout) return hark_class_folders_read(reader->context, reader->path, read_class_file, reader);
+  const bool json = hark_json_lines_is(reader->path);
+  if (json && l != &text_layout)
+    return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: JSON lines are read as format text only, expected lines of %s", reader->path,
+                     l->description);
   hark_line_reader lines = {0};
   bool more = true;
-  hark_status status = hark_lines_open(reader->context, &lines, reader->path);
+  hark_status status = hark_lines_open_source(reader->context, &lines, reader->source);
   while (status == HARK_OK && more) {
     status = hark_lines_next(reader->context, &lines, &more);
-    if (status == HARK_OK && more) status = read_line(reader, &lines, l);
+    if (status == HARK_OK && more) status = json ? read_json_line(reader, &lines) : read_line(reader, &lines, l);
   }
   hark_lines_close(&lines);
   return status;
@@ -95,7 +196,7 @@ static const char *byte_name(int32_t symbol, char *text, size_t size) {
 #define BYTES .shape = {.symbols = HARK_BYTE_SYMBOLS}, .classes_are_set = true, .symbol_name = byte_name, .symbols_are = "bytes"
 
 const hark_example_format hark_example_format_text = {.name = "text",
-                                                      .summary = "one example per line: label, tab, text; a token is a byte",
+                                                      .summary = "one example per line: label, tab, text, or JSON lines; a token is a byte",
                                                       .ending = "tsv",
                                                       .parts = 1,
                                                       .target_kind = HARK_TARGET_CLASS,

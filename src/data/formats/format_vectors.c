@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/formats/little_endian.h"
+#include "data/formats/tensor_examples.h"
 #include "data/formats/vector_file.h"
 #include "io/files.h"
 
@@ -31,7 +32,7 @@ static hark_status check_numbers(const hark_example_reader *reader, const float 
 }
 
 /* Reads records one by one: they may be large, and reading takes little time. */
-static hark_status read_records(hark_example_reader *reader, int file, int32_t length, uint64_t count) {
+static hark_status read_records(hark_example_reader *reader, const hark_input *file, int32_t length, uint64_t count) {
   const hark_example_shape *const shape = hark_example_reader_shape(reader);
   const size_t numbers = hark_vectors_record(length, shape->features, shape->responses), bytes = numbers * sizeof(float);
   if (count == 0) return HARK_OK; /* otherwise a record is not larger than the file */
@@ -40,7 +41,7 @@ static hark_status read_records(hark_example_reader *reader, int file, int32_t l
   float *const record = (float *)(void *)reader->scratch.data;
   for (uint64_t i = 0; i < count; i++) {
     const uint64_t at = HARK_VECTORS_HEADER_BYTES + i * bytes;
-    HARK_TRY(hark_file_read_at(reader->context, file, reader->path, reader->scratch.data, bytes, at));
+    HARK_TRY(hark_input_read_at(reader->context, file, reader->scratch.data, bytes, at));
     HARK_TRY(check_numbers(reader, record, numbers, at));
     HARK_TRY(hark_example_vectors(reader, record, (size_t)length, record + (size_t)length * (size_t)shape->features));
     HARK_TRY(hark_example_end(reader, HARK_TARGET_IGNORED));
@@ -48,16 +49,20 @@ static hark_status read_records(hark_example_reader *reader, int file, int32_t l
   return HARK_OK;
 }
 
-static hark_status read_open(hark_example_reader *reader, int file, uint64_t size) {
+static hark_status read_open(hark_example_reader *reader, const hark_input *file) {
+  const uint64_t size = file->size;
   unsigned char header[HARK_VECTORS_HEADER_BYTES];
   hark_example_shape shape = {.symbols = 1};
   int32_t version, length;
-  bool same;
+  bool same, tensors = false;
+  HARK_TRY(hark_tensor_examples_are(reader, file, &tensors));
+  if (tensors) return hark_tensor_examples_read_vectors(reader, file);
   if (size < sizeof header)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
-  HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
+  HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
   if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": not a file of vectors",
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": nor is it a safetensors file: not a file of vectors",
                      reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));

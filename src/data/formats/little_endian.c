@@ -3,14 +3,13 @@
 
 #include <inttypes.h>
 
-#include "io/files.h"
+#include "data/sources.h"
 
 hark_status hark_read_binary(hark_example_reader *reader, hark_open_reader *read) {
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(reader->context, reader->path, &file, &size));
-  const hark_status status = read(reader, file, size);
-  hark_file_close(&file);
+  hark_input file;
+  HARK_TRY(hark_source_open(reader->context, reader->source, &file));
+  const hark_status status = read(reader, &file);
+  hark_input_close(&file);
   return status;
 }
 

@@ -3,6 +3,7 @@
 #define HARK_DATA_FORMATS_LITTLE_ENDIAN_H
 
 #include "data/formats/example_format.h"
+#include "data/inputs.h"
 
 static inline void hark_number_put(unsigned char *to, uint64_t number, int bytes) {
   for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(number >> (8 * i));
@@ -15,7 +16,7 @@ static inline uint64_t hark_number_get(const unsigned char *from, int bytes) {
 }
 
 /* Opens the reader's file, calls `read`, and closes the file. */
-typedef hark_status hark_open_reader(hark_example_reader *reader, int file, uint64_t size);
+typedef hark_status hark_open_reader(hark_example_reader *reader, const hark_input *file);
 HARK_MUST_CHECK hark_status hark_read_binary(hark_example_reader *reader, hark_open_reader *read);
 
 /* The u32 at an offset of a file's header. `what` names it in the message. Errors: HARK_BAD_FILE when it is outside [low, high]. */
