@@ -12,6 +12,7 @@
   X(generate)                                                                                                                              \
   X(export)                                                                                                                                \
   X(sweep)                                                                                                                                 \
+  X(embed)                                                                                                                                 \
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
   X(data)                                                                                                                                  \

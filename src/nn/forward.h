@@ -40,6 +40,7 @@ typedef struct hark_forward {
   uint64_t first_sample; /* global number of this pass's first row */
   uint32_t micro_step;
   const hark_packing *packing; /* NULL: rectangular */
+  const hark_tensor *types;    /* i32, of the shape of the tokens: their types; only models with token types read it */
   int64_t first_position;      /* of the first token: above 0 when caches contain earlier tokens */
   int64_t slice_row, rows;     /* of a slice of a rectangular pass of one sequence: its first row, and the rows in all; rows 0: no slice */
   int64_t reach;               /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
