@@ -11,6 +11,8 @@
 #include "core/structs.h"
 #include "io/safetensors.h"
 #include "models/description.h"
+#include "models/foreign/foreign.h"
+#include "models/foreign/foreign_tensors.h"
 #include "models/matrices.h"
 #include "models/model_path.h"
 
@@ -239,6 +241,40 @@ static hark_status load_file(hark_context *context, hark_safetensors **file, con
   return HARK_OK;
 }
 
+/* ---- models of other programs ---- */
+
+static hark_status fill_foreign(hark_context *context, hark_foreign *from, hark_type matrices, const model_editing *editing,
+                                hark_model *model) {
+  if (editing != NULL) HARK_TRY(editing->edit(editing->user, context, &from->config));
+  HARK_TRY(hark_foreign_declare(context, from, &model->network));
+  hark_parameters *parameters = &model->network->parameters;
+  if (matrices == HARK_NONE)
+    HARK_TRY(hark_foreign_tensors_hold(context, from->type, &from->shards, model->network));
+  else
+    HARK_TRY(hold(context, from->folder, NULL, matrices, parameters));
+  HARK_TRY(hark_parameters_finish(context, parameters, false));
+  HARK_TRY(hark_foreign_tensors_read(context, from->type, &from->shards, model->network));
+  return take_fingerprint(context, model);
+}
+
+static hark_status load_foreign(hark_context *context, const char *folder, const hark_model_options *options, const model_editing *editing,
+                                hark_model **out) {
+  const size_t before = context->memory.live_bytes;
+  hark_foreign from;
+  hark_model *model = NULL;
+  hark_status status = hark_foreign_open(context, folder, &from);
+  if (status == HARK_OK) status = new_model(context, &model);
+  if (status == HARK_OK) status = fill_foreign(context, &from, options->matrices, editing, model);
+  hark_foreign_close(context, &from);
+  if (status != HARK_OK) {
+    hark_model_destroy(context, &model);
+    return status;
+  }
+  model->bytes = context->memory.live_bytes - before;
+  *out = model;
+  return HARK_OK;
+}
+
 static hark_status load_path(hark_context *context, const char *path, const hark_model_options *given, const model_editing *editing,
                              hark_model **out) {
   char name[HARK_PATH_BYTES];
@@ -246,6 +282,9 @@ static hark_status load_path(hark_context *context, const char *path, const hark
   hark_safetensors *file = NULL;
   *out = NULL;
   HARK_TRY(take_options(context, given, &options));
+  bool foreign = false;
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (foreign) return load_foreign(context, name, &options, editing, out);
   HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
   const size_t before = context->memory.live_bytes;
   HARK_TRY(hark_safetensors_open(context, name, &file));
@@ -262,14 +301,29 @@ hark_status hark_model_load_edited(hark_context *context, const char *path, cons
   return load_path(context, path, given, &editing, out);
 }
 
-hark_status hark_model_read_description(hark_context *context, const char *path, hark_description *out) {
+static hark_status read_own_description(hark_context *context, const char *path, hark_description *out) {
   hark_model_options options = {.struct_size = sizeof options};
   hark_safetensors *file = NULL;
-  *out = (hark_description){0};
   HARK_TRY(hark_safetensors_open(context, path, &file));
   hark_status status = read_metadata(context, file, path, &options);
   if (status == HARK_OK) status = hark_description_parse(context, path, options.description, options.description_bytes, out);
   hark_safetensors_close(context, &file);
+  return status;
+}
+
+hark_status hark_model_read_description(hark_context *context, const char *path, const char *checkpoint, hark_description *out) {
+  char name[HARK_PATH_BYTES];
+  hark_foreign from;
+  bool foreign = false;
+  *out = (hark_description){0};
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (!foreign) {
+    HARK_TRY(hark_model_find_file(context, path, checkpoint, false, name));
+    return read_own_description(context, name, out);
+  }
+  const hark_status status = hark_foreign_open(context, name, &from);
+  out->config = from.config;
+  hark_foreign_close(context, &from);
   return status;
 }
 

@@ -195,6 +195,9 @@ typedef enum hark_stored {
     "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                            \
   X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
     "no biases in attention's projections where model.bias has them elsewhere", "model.bias true", WEIGHTS, CHANGED, 1)                    \
+  X(attention.biased, NULL, ENUM, "none", HARK_BIASED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
+    "biases in attention's projections where model.bias has none elsewhere: of queries, keys and values (input), or of the output too",    \
+    "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
     "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)", NULL, MEANING, CHANGED, 1)                 \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \

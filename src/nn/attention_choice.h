@@ -8,6 +8,7 @@
 #include <hark/attention.h>
 
 #include "core/layer_choice.h"
+#include "nn/kinds.h"
 
 typedef struct hark_attention_choice {
   hark_layer_choice structure; /* hark_attention_structure of every layer */
@@ -20,6 +21,7 @@ typedef struct hark_attention_choice {
   double sigma;
   bool forget_gate;
   bool unbiased;                   /* no biases in the projections, even if other layers have biases */
+  hark_biased biased;              /* biases in the projections, where other layers have none */
   hark_layer_choice normalisation; /* hark_attention_normalisation of every layer */
   double ridge, ridge_power;       /* CME: lambda = ridge context^ridge_power; the initial value of every head where it is learned */
   bool ridge_learned, sigma_learned, unit;

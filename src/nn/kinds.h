@@ -19,6 +19,7 @@
 #define HARK_POOLING_WORDS "class|mean|first|pooler"
 #define HARK_ENCODER_HEAD_WORDS "classes|embedding"
 #define HARK_NORMALISATION_WORDS "softmax|cme"
+#define HARK_BIASED_WORDS "none|input|all"
 
 typedef enum hark_activation {
   HARK_ACTIVATION_GELU,
@@ -27,6 +28,9 @@ typedef enum hark_activation {
   HARK_ACTIVATION_SILU,
   HARK_ACTIVATION_GATED_SILU
 } hark_activation;
+
+/* Which projections of attention have biases in a model whose other layers have none: queries, keys and values, or the output too. */
+typedef enum hark_biased { HARK_BIASED_NONE, HARK_BIASED_INPUT, HARK_BIASED_ALL } hark_biased;
 
 typedef enum hark_norm { HARK_NORM_LAYER, HARK_NORM_RMS } hark_norm;
 

@@ -36,7 +36,8 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "key", &out->key));
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "value", &out->value));
   hark_join_name(name, prefix, "output");
-  HARK_TRY(hark_linear_declare(context, parameters, query_width, spec->width, spec->bias, spec->output_deviation, name, &out->output));
+  HARK_TRY(
+      hark_linear_declare(context, parameters, query_width, spec->width, spec->output_bias, spec->output_deviation, name, &out->output));
   if (spec->positional_source != NULL)
     HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
   out->rotary_rates = spec->rotary_rates;

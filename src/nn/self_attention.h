@@ -31,8 +31,8 @@ typedef struct hark_self_attention_spec {
   hark_attention_normalisation normalisation;
   double ridge;                                    /* CME: lambda, or the initial value of every head where it is learned */
   const hark_positional_source *positional_source; /* where the layer has its own parameters; NULL: every pass is given the table */
-  bool bias;
-  bool positional; /* a table of log G multiplies the similarity */
+  bool bias, output_bias;                          /* of queries, keys and values; of the output */
+  bool positional;                                 /* a table of log G multiplies the similarity */
 } hark_self_attention_spec;
 
 typedef struct hark_self_attention {

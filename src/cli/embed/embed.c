@@ -11,7 +11,6 @@
 #include "cli/threads.h"
 #include "models/model.h"
 #include "models/model_options.h"
-#include "models/model_path.h"
 
 #define LINES_OF_PASS 1024 /* at most */
 #define STANDARD_INPUT "-"
@@ -98,10 +97,9 @@ static void copy_value(const hark_model_option *row, const hark_network_config *
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   hark_description description;
-  char file[HARK_PATH_BYTES];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
-  HARK_TRY(hark_model_find_file(call->context, hark_options_argument(call->options, 0), checkpoint_of(call->values[0]), false, file));
-  HARK_TRY(hark_model_read_description(call->context, file, &description));
+  HARK_TRY(
+      hark_model_read_description(call->context, hark_options_argument(call->options, 0), checkpoint_of(call->values[0]), &description));
   const hark_model_option *row;
   hark_status status = HARK_OK;
   for (int i = 0; status == HARK_OK && (row = hark_model_option_at(i)) != NULL; i++) {

@@ -1,0 +1,88 @@
+/* foreign.c - see foreign.h. */
+#include "models/foreign/foreign.h"
+
+#include <string.h>
+
+#include "io/checkpoint_files.h"
+#include "models/foreign/foreign_keys.h"
+#include "models/foreign/foreign_tensors.h"
+
+#define CONFIG_BYTES ((size_t)4 << 20)
+#define OWN_KEY "model" /* of the metadata of files that hark wrote */
+
+/* ---- which paths are meant ---- */
+
+static hark_status is_own(hark_context *context, const char *path, bool *own) {
+  hark_safetensors *file = NULL;
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  *own = hark_safetensors_metadata(file, OWN_KEY) != NULL;
+  hark_safetensors_close(context, &file);
+  return HARK_OK;
+}
+
+static bool has_file(hark_context *context, const char *folder, const char *name) {
+  char path[HARK_PATH_BYTES];
+  return hark_path_join(context, folder, name, path) == HARK_OK && hark_path_kind_of(path) == HARK_PATH_FILE;
+}
+
+/* The folder of a file; "" is the current one. */
+static void folder_of(const char *path, char folder[HARK_PATH_BYTES]) {
+  const size_t length = (size_t)(hark_path_name(path) - path);
+  memcpy(folder, path, length);
+  folder[length] = '\0';
+}
+
+/* Whether the name of a file refers to a whole folder. */
+static bool is_main_file(const char *name) {
+  return strcmp(name, HARK_FOREIGN_CONFIG_FILE) == 0 || strcmp(name, HARK_WEIGHTS_FILE) == 0 ||
+         strcmp(name, HARK_WEIGHTS_FILE ".index.json") == 0;
+}
+
+hark_status hark_foreign_find(hark_context *context, const char *path, char folder[HARK_PATH_BYTES], bool *found) {
+  const hark_path_kind kind = hark_path_kind_of(path);
+  char weights[HARK_PATH_BYTES];
+  bool own = false;
+  *found = false;
+  HARK_TRY(hark_path_join(context, "", path, folder));
+  if (kind == HARK_PATH_FILE) folder_of(path, folder);
+  if ((kind != HARK_PATH_FILE && kind != HARK_PATH_FOLDER) || !has_file(context, folder, HARK_FOREIGN_CONFIG_FILE)) return HARK_OK;
+  if (kind == HARK_PATH_FILE && !is_main_file(hark_path_name(path))) return HARK_OK;
+  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, weights));
+  if (hark_path_kind_of(weights) == HARK_PATH_FILE) HARK_TRY(is_own(context, weights, &own));
+  *found = !own;
+  return HARK_OK;
+}
+
+/* ---- opening ---- */
+
+static hark_status read_config(hark_context *context, hark_foreign *foreign) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_path_join(context, foreign->folder, HARK_FOREIGN_CONFIG_FILE, path));
+  hark_status status = hark_file_read(context, path, CONFIG_BYTES, &text);
+  if (status == HARK_OK)
+    status = hark_foreign_keys_read(context, path, hark_text_get(&text), text.length, &foreign->type, &foreign->config);
+  hark_text_free(&text);
+  return status;
+}
+
+hark_status hark_foreign_open(hark_context *context, const char *folder, hark_foreign *out) {
+  *out = (hark_foreign){.type = NULL};
+  HARK_TRY(hark_path_join(context, "", folder, out->folder));
+  HARK_TRY(read_config(context, out));
+  HARK_TRY(hark_shards_open(context, folder, &out->shards));
+  return out->type->settle != NULL ? out->type->settle(context, out->folder, &out->shards, &out->config) : HARK_OK;
+}
+
+void hark_foreign_close(hark_context *context, hark_foreign *foreign) { hark_shards_close(context, &foreign->shards); }
+
+hark_status hark_foreign_declare(hark_context *context, const hark_foreign *foreign, hark_network **out) {
+  hark_status status = hark_network_declare(context, &foreign->config, HARK_F32, out);
+  if (status != HARK_OK) {
+    hark_fail_prefix(context, "%.250s/" HARK_FOREIGN_CONFIG_FILE ": ", foreign->folder);
+    return status;
+  }
+  status = hark_foreign_tensors_check(context, foreign->type, &foreign->shards, foreign->folder, *out);
+  if (status != HARK_OK) hark_network_destroy(context, out);
+  return status;
+}
