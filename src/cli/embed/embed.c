@@ -40,7 +40,9 @@ static const hark_option options[] = {
      NULL},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 16777216]", NULL, "N",
-     "tokens of a line, at most; 0: the model's context; a larger one where the model's positions allow it", NULL},
+     "tokens of a line, at most; 0: max_seq_length of sentence-transformers, or the model's context; a larger one where the model's "
+     "positions allow it",
+     NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
      "cut longer lines, and report how many; otherwise they are an error", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
@@ -183,7 +185,8 @@ static hark_status make_predictor(embedding_run *run) {
   if (shape.parts > 1)
     return hark_fail(run->call->context, HARK_UNSUPPORTED, "%s: reads pairs of sequences, and a line is one",
                      hark_options_argument(run->call->options, 0));
-  run->text.limit = values->context > 0 ? hark_min(values->context, shape.longest) : shape.longest;
+  if (values->context > 0) run->text.limit = values->context;
+  run->text.limit = run->text.limit > 0 ? hark_min(run->text.limit, shape.longest) : shape.longest;
   run->most_tokens = hark_max(values->batch_tokens, run->text.limit);
   const bool given = hark_command_is_given(run->call, "normalise");
   const hark_predictor_options how = {.struct_size = sizeof how,

@@ -4,39 +4,88 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/embed/embed_vocabulary.h"
 #include "io/files.h"
+#include "io/json_tree.h"
+#include "models/foreign/foreign.h"
 #include "models/model.h"
 #include "models/model_path.h"
 
 /* ---- which tokenizer ---- */
 
-/* tokenizer.json or tokenizer.model in the folder of the file of weights; "": neither. */
-static hark_status find_beside(hark_context *context, const char *path, char out[HARK_PATH_BYTES]) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-  char weights[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
+#define SETTINGS_FILE "sentence_bert_config.json"
+#define SETTINGS_BYTES ((size_t)1 << 20)
+#define LIMIT_KEY "max_seq_length"
+
+/* The folder of the model's files. */
+static hark_status find_folder(hark_context *context, const char *path, char folder[HARK_PATH_BYTES]) {
+  char weights[HARK_PATH_BYTES];
+  bool foreign = false;
+  HARK_TRY(hark_foreign_find(context, path, folder, &foreign));
+  if (foreign) return HARK_OK;
   HARK_TRY(hark_model_find_file(context, path, NULL, false, weights));
   const size_t length = (size_t)(hark_path_name(weights) - weights);
   memcpy(folder, weights, length);
   folder[length] = '\0';
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    HARK_TRY(hark_path_join(context, folder, names[i], out));
-    if (hark_path_kind_of(out) == HARK_PATH_FILE) return HARK_OK;
-  }
-  out[0] = '\0';
   return HARK_OK;
 }
 
-static hark_status find(hark_context *context, const char *path, const char *tokenizer, hark_embed_text *text) {
+/* Whether the folder has that file. */
+static hark_status find_file(hark_context *context, const char *folder, const char *name, char out[HARK_PATH_BYTES], bool *found) {
+  HARK_TRY(hark_path_join(context, folder, name, out));
+  *found = hark_path_kind_of(out) == HARK_PATH_FILE;
+  return HARK_OK;
+}
+
+/* BERT's older files. */
+static hark_status open_words(hark_context *context, const char *folder, const char *path, hark_embed_text *text) {
+  hark_text json = hark_text_empty(context);
+  text->separate = true;
+  hark_status status = hark_embed_vocabulary_print(context, folder, &json);
+  if (status == HARK_OK) status = hark_pipeline_read(context, path, hark_text_get(&json), json.length, &text->tokens.pipeline);
+  if (status == HARK_OK) status = hark_pipeline_work_create(context, text->tokens.pipeline, &text->tokens.work);
+  hark_text_free(&json);
+  return status;
+}
+
+static hark_status open_beside(hark_context *context, const char *path, const char *folder, hark_embed_text *text) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
   char file[HARK_PATH_BYTES];
+  bool found = false;
+  for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) HARK_TRY(find_file(context, folder, names[i], file, &found));
+  text->separate = found;
+  if (found) return hark_text_tokens_open(context, file, &text->tokens);
+  HARK_TRY(find_file(context, folder, HARK_EMBED_VOCABULARY_FILE, file, &found));
+  if (found) return open_words(context, folder, file, text);
+  return hark_fail(context, HARK_UNSUPPORTED, "%s: has no vocabulary, and there is no tokenizer.json beside it: expected --tokenizer FILE",
+                   path);
+}
+
+/* max_seq_length of a model of sentence-transformers, in out->limit; otherwise 0. */
+static hark_status read_limit(hark_context *context, const char *folder, hark_embed_text *out) {
+  char file[HARK_PATH_BYTES];
+  bool found = false;
+  hark_json_tree tree = {0};
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(find_file(context, folder, SETTINGS_FILE, file, &found));
+  if (!found) return HARK_OK;
+  hark_status status = hark_file_read(context, file, SETTINGS_BYTES, &text);
+  if (status == HARK_OK) status = hark_json_tree_parse(context, file, hark_text_get(&text), text.length, &tree);
+  const hark_json_node *const value =
+      status == HARK_OK && hark_json_is(tree.root, HARK_JSON_OBJECT) ? hark_json_member(tree.root, LIMIT_KEY) : NULL;
+  if (hark_json_is(value, HARK_JSON_INTEGER) && value->integer > 0) out->limit = value->integer;
+  hark_json_tree_free(context, &tree);
+  hark_text_free(&text);
+  return status;
+}
+
+static hark_status find(hark_context *context, const char *path, const char *tokenizer, hark_embed_text *text) {
+  char folder[HARK_PATH_BYTES];
   const bool own = text->model->tokenizer != NULL || text->model->examples != NULL;
   if (tokenizer[0] == '\0' && own) return HARK_OK;
-  if (tokenizer[0] == '\0') {
-    HARK_TRY(find_beside(context, path, file));
-    if (file[0] == '\0')
-      return hark_fail(context, HARK_UNSUPPORTED,
-                       "%s: has no vocabulary, and there is no tokenizer.json beside it: expected --tokenizer FILE", path);
-    tokenizer = file;
-  }
+  HARK_TRY(find_folder(context, path, folder));
+  HARK_TRY(read_limit(context, folder, text));
+  if (tokenizer[0] == '\0') return open_beside(context, path, folder, text);
   text->separate = true;
   return hark_text_tokens_open(context, tokenizer, &text->tokens);
 }
