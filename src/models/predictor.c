@@ -192,7 +192,7 @@ static hark_status make_decisions(hark_predictor *p) {
 /* Records a pass over the written inputs; chunks NULL: by the model's rule. */
 static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value *logits) {
   const hark_network *network = network_of(p);
-  hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report};
+  hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report, .rounds = true};
   hark_network_input input = {.weight = 1};
   const int64_t index[] = {p->host.rows * p->read.most.parts, p->shape.selected};
   if (p->select != NULL) p->index_now = hark_tensor_front(&p->index, 2, index);

@@ -193,6 +193,20 @@ static double length_of(const double *row) {
   return sqrt(sum);
 }
 
+/* Operands of products are rounded to 8 bits: numbers of order 1 change by some 2^-8 in every layer. */
+static void products_of_rounded_numbers(void **state) {
+  (void)state;
+  double numbers[NUMBERS], rounded[NUMBERS], largest = 0;
+  write_weights("bert", true);
+  write_lines();
+  expect("embed bert lines.txt --backend reference --normalise", HARK_EXIT_DONE, "[", "");
+  assert_int_equal(read_numbers(numbers, NUMBERS), NUMBERS);
+  expect("embed bert lines.txt --backend reference --normalise --precision bf16", HARK_EXIT_DONE, "[", "");
+  assert_int_equal(read_numbers(rounded, NUMBERS), NUMBERS);
+  for (int i = 0; i < NUMBERS; i++) largest = fmax(largest, fabs(numbers[i] - rounded[i]));
+  assert_true(largest > 1e-5 && largest < 0.05);
+}
+
 /* modules.json determines pooling and normalisation, which options replace. */
 static void files_of_sentence_transformers(void **state) {
   (void)state;
@@ -328,6 +342,7 @@ static void lines_and_options_that_are_refused(void **state) {
   expect("embed plain bad.txt", HARK_EXIT_BAD_INPUT, "", "bad.txt:2:5:");
   expect("embed plain lines.txt --pooling max", HARK_EXIT_USAGE, "",
          "--pooling: \"max\" given, expected one of model, mean, first, last, pooler");
+  expect("embed plain lines.txt --precision bf16 --weights int8 --backend reference", HARK_EXIT_USAGE, "", "expected no --weights");
   expect("embed plain lines.txt --pooling pooler", HARK_EXIT_USAGE, "", "the model has no pooler");
   expect("embed nothing lines.txt", HARK_EXIT_BAD_INPUT, "", "nothing");
   expect("train --out none --data text.txt " COMMAND_TINY "--steps 1 --token-types 2", HARK_EXIT_USAGE, "",
@@ -355,9 +370,15 @@ static void runs_of_texts(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {
-      TEST(formats_have_the_same_numbers),  TEST(places_of_a_model_and_a_text),       TEST(files_of_sentence_transformers),
-      TEST(older_files_of_tokens),          TEST(long_lines_are_cut_and_reported),    TEST(attention_is_exchanged),
-      TEST(what_cannot_be_read_is_refused), TEST(lines_and_options_that_are_refused), TEST(runs_of_texts)};
+  const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
+                                     TEST(places_of_a_model_and_a_text),
+                                     TEST(products_of_rounded_numbers),
+                                     TEST(files_of_sentence_transformers),
+                                     TEST(older_files_of_tokens),
+                                     TEST(long_lines_are_cut_and_reported),
+                                     TEST(attention_is_exchanged),
+                                     TEST(what_cannot_be_read_is_refused),
+                                     TEST(lines_and_options_that_are_refused),
+                                     TEST(runs_of_texts)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }
