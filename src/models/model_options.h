@@ -103,8 +103,8 @@ typedef enum hark_stored {
   X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "the embedding is divided by its length",                    \
     "model.architecture encoder, model.head embedding", MEANING, CHANGED, 1)                                                               \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "hidden features of an encoder's head; 0: feed_forward_width",                                                                         \
-    "model.architecture encoder|ahca, model.architecture !encoder or model.head classes", WEIGHTS, CHANGED, 2)                             \
+    "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca, model.head classes", WEIGHTS,         \
+    CHANGED, 2)                                                                                                                            \
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \

@@ -303,10 +303,11 @@ static void what_cannot_be_read_is_refused(void **state) {
   (void)state;
   static const struct {
     const char *config, *message;
-  } configs[] = {{CONFIG(", \"position_embedding_type\": \"relative_key\""), "position_embedding_type: is relative_key, expected absolute"},
+  } configs[] = {{CONFIG(", \"position_embedding_type\": \"relative_key\""),
+                  "position_embedding_type: is \"relative_key\", expected absolute: relative positions are not supported"},
                  {CONFIG(", \"is_decoder\": true"), "is_decoder: is true, expected false"},
                  {CONFIG(", \"add_cross_attention\": true"), "add_cross_attention: is true"},
-                 {CONFIG(", \"hidden_act\": \"mish\""), "hidden_act: is mish"},
+                 {CONFIG(", \"hidden_act\": \"mish\""), "hidden_act: is \"mish\""},
                  {CONFIG(", \"embedding_size\": 8"), "embedding_size: is 8, a key that hark does not know"}};
   static const struct {
     const char *modules, *pooling, *message;
@@ -347,8 +348,10 @@ static void lines_and_options_that_are_refused(void **state) {
   expect("embed nothing lines.txt", HARK_EXIT_BAD_INPUT, "", "nothing");
   expect("train --out none --data text.txt " COMMAND_TINY "--steps 1 --token-types 2", HARK_EXIT_USAGE, "",
          "--token-types: has no effect here, it needs --architecture encoder or masked_encoder");
-  expect("train --out none --architecture encoder --head embedding --format text --data text.txt " COMMAND_TINY "--steps 1",
-         HARK_EXIT_USAGE, "", "");
+  (void)test_file_write_text(folder, "classes.tsv", "0\tthe dog\n1\ta cat\n0\tdogs\n1\tcats\n");
+  expect("train --out none --architecture encoder --head embedding --format text --data classes.tsv " COMMAND_TINY
+         "--steps 1 --validation-fraction 0.5",
+         HARK_EXIT_USAGE, "", "model.head embedding predicts nothing that data could be compared with: expected classes");
 }
 
 /* A run of texts has its vocabulary; a line of nothing has no tokens there. */

@@ -532,7 +532,9 @@ static void what_cannot_be_embedded_is_refused(void **state) {
   hark_model_destroy(context, &model);
   model = make_model(context,
                      "{\"model\": {\"type\": \"gpt\", \"architecture\": \"ahca\", \"layers\": 2, \"heads\": 2, \"key_heads\": 2, "
-                     "\"width\": 16, \"feed_forward_width\": 40, \"context\": 24, \"activation\": \"gelu\", \"classes\": 3, "
+                     "\"width\": 16, \"feed_forward_width\": 40, \"context\": 24, \"activation\": \"gelu\", \"classes\": 3, \"ahca\": "
+                     "{\"chunk\": \"fixed\", \"chunk_size\": 4, \"chunk_minimum\": 2, \"chunk_maximum\": 6, \"window\": 2, "
+                     "\"primary_slots\": 2, \"secondary_slots\": 5, \"selected\": 2, \"capacity\": 1}, "
                      "\"norm\": \"layer_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"learned\", \"tie_embeddings\": false, "
                      "\"bias\": true, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {\"structure\": "
                      "\"dense\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": false}}}");
