@@ -68,7 +68,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 }
 
 static const hark_sample samples[] = {
-    {"one", NULL, {{HARK_F32, 1, {1}, 0.75, 1}}},       {"pairs", NULL, {{HARK_F32, 2, {7, 2}, 0.25, 1}}},
+    {"one", NULL, {{HARK_F32, 1, {3}, 0.25, 1}}},       {"pairs", NULL, {{HARK_F32, 2, {7, 2}, 0.25, 1}}},
     {"rows", NULL, {{HARK_F32, 2, {5, 17}, -1, 1}}},    {"blocks", NULL, {{HARK_F32, 3, {5, 4, 9}, -1, 1}}},
     {"many", NULL, {{HARK_F32, 2, {131, 129}, -1, 1}}}, {"large", NULL, {{HARK_F32, 2, {3, 33}, -100, 100}}},
     {"none", NULL, {{HARK_F32, 2, {0, 5}, -1, 1}}},
