@@ -77,8 +77,8 @@ typedef struct hark_predictor_options {
   hark_select_global *select; /* ahca; NULL: the model's rule */
   void *select_user;
   bool gives_chunks;        /* ahca: calls may specify where chunks begin, which takes memory for the largest number of chunks */
+  int64_t normalise;        /* embeddings of length 1: 1; not: -1; 0: as the model was made */
   hark_embedding embedding; /* decoders, encoders and masked encoders */
-  int normalise;            /* embeddings of length 1: 1; not: -1; 0: as the model was made */
 } hark_predictor_options;
 
 /* Makes a predictor. `options` may be NULL. The model must outlive it.

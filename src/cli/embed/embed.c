@@ -50,7 +50,7 @@ static const hark_option options[] = {
      "tokenizer.json, or .model of SentencePiece; none: the model's vocabulary, or that file in the folder of the model", NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, AT(unknown), "error", "error|map", NULL, NULL,
      "a character that the vocabulary of a run lacks is an error, or becomes the unknown token", NULL},
-    {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "4096", "[1, 16777216]", NULL, NULL,
+    {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,
      "tokens of a pass, at most; it needs memory for so many, or for one line of the context", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "of a run: best (default), last, or step-N",
      NULL},
