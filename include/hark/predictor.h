@@ -7,6 +7,8 @@
  *
  * The output depends on the model:
  *   - encoders, and ahca models with a head for classes: logits of classes (the largest is the most likely class);
+ *   - encoders with model.head embedding, and every model of blocks with options.embedding: an embedding, `width` numbers for each part of
+ *     an example;
  *   - models of real vectors, and ahca models with the head regression: the predicted numbers;
  *   - all others: logits of the vocabulary, a row for every token: labels, masked tokens, input tokens, or the next token.
  * The softmax of logits is probabilities. Examples of one call do not see each other; they follow one after the other, and nothing is
@@ -55,6 +57,18 @@ HARK_API HARK_MUST_CHECK hark_status hark_predictor_shape(const hark_model *mode
 typedef void hark_select_global(void *user, const float *global, int64_t width, const int64_t *offsets, int64_t sequences, int64_t most,
                                 int32_t *index);
 
+/* What a predictor computes for a sequence in place of predictions: an embedding, from the rows that the last block (and the final norm)
+ * gives its tokens. MODEL: as the model itself pools (model.pooling of encoders, otherwise the mean); POOLER: the first row h as
+ * tanh(W h + b), for models with model.pooler. */
+typedef enum hark_embedding {
+  HARK_EMBEDDING_NONE, /* predictions; of an encoder without a head for classes they are the embeddings that it was made for */
+  HARK_EMBEDDING_MODEL,
+  HARK_EMBEDDING_MEAN,
+  HARK_EMBEDDING_FIRST,
+  HARK_EMBEDDING_LAST,
+  HARK_EMBEDDING_POOLER
+} hark_embedding;
+
 /* Set struct_size to sizeof(hark_predictor_options); fields that are zero have their defaults. */
 typedef struct hark_predictor_options {
   size_t struct_size;
@@ -62,13 +76,15 @@ typedef struct hark_predictor_options {
   int64_t tokens;             /* at most in a call, of all examples together; 0: as many as they can have */
   hark_select_global *select; /* ahca; NULL: the model's rule */
   void *select_user;
-  bool gives_chunks; /* ahca: calls may specify where chunks begin, which takes memory for the largest number of chunks */
+  bool gives_chunks;        /* ahca: calls may specify where chunks begin, which takes memory for the largest number of chunks */
+  int64_t normalise;        /* embeddings of length 1: 1; not: -1; 0: as the model was made */
+  hark_embedding embedding; /* decoders, encoders and masked encoders */
 } hark_predictor_options;
 
 /* Makes a predictor. `options` may be NULL. The model must outlive it.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, a number below 0, more examples than tokens, options of ahca for another model, a context of
- * another backend than the model's), HARK_UNSUPPORTED (options of a newer hark are set), HARK_TOO_LARGE, HARK_OUT_OF_MEMORY. When it fails
- * *out is NULL. */
+ * another backend than the model's, an embedding by a pooler that the model lacks), HARK_UNSUPPORTED (options of a newer hark are set, an
+ * embedding of an architecture without blocks), HARK_TOO_LARGE, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_predictor_create(hark_context *context, const hark_model *model,
                                                            const hark_predictor_options *options, hark_predictor **out);
 /* Frees it and sets *predictor to NULL. NULL and a pointer to NULL are allowed. */
@@ -86,6 +102,7 @@ typedef struct hark_prediction_input {
                              [chunk_count + 1]. NULL: by the model's rule. Lengths are within the model's minimum and maximum (fixed: 1 to
                              the size). If the model has positions of chunks or a kernel, they limit the number of chunks of a sequence */
   int64_t chunk_count;
+  const int32_t *types; /* [all] the types of the tokens, for models with model.token_types; NULL: all 0 */
 } hark_prediction_input;
 
 /* Predicts: writes rows of `outputs` numbers for the examples into `numbers`, which has room for `count` of them.

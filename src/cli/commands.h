@@ -13,6 +13,7 @@
   X(export)                                                                                                                                \
   X(import)                                                                                                                                \
   X(sweep)                                                                                                                                 \
+  X(embed)                                                                                                                                 \
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
   X(data)                                                                                                                                  \

@@ -126,7 +126,7 @@ static hark_status run_pass(hark_decoding_batch *batch, hark_value *logits) {
   hark_tape_release(tape, x);
   *logits = 0;
   if (last == 0) return HARK_OK;
-  HARK_TRY(hark_norm_apply(&forward, &network->final_norm, last, &normed));
+  HARK_TRY(hark_stack_finish(network, &forward, last, &normed));
   HARK_TRY(hark_linear_apply(&forward, &network->head, normed, logits));
   hark_tape_release(tape, normed);
   return HARK_OK;

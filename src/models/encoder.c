@@ -1,15 +1,46 @@
 /* encoder.c - see encoder.h. */
 #include "models/encoder.h"
 
-static hark_status declare(hark_context *context, hark_network *network) {
+static hark_status declare_head(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   hark_parameters *parameters = &network->parameters;
   const int64_t parts = hark_max(1, config->parts), width = hark_encoder_head_width(config);
   const double deviation = hark_stack_deviation(config);
-  HARK_TRY(hark_stack_declare(context, network));
   HARK_TRY(hark_linear_declare(context, parameters, parts * config->width, width, true, deviation, "head.hidden", &network->hidden[0]));
   if (parts == 2) HARK_TRY(hark_linear_declare(context, parameters, width, width / 2, true, deviation, "head.second", &network->hidden[1]));
   return hark_linear_declare(context, parameters, parts == 2 ? width / 2 : width, config->classes, true, deviation, "head", &network->head);
+}
+
+static hark_status declare(hark_context *context, hark_network *network) {
+  const hark_network_config *config = &network->config;
+  HARK_TRY(hark_stack_declare(context, network));
+  if (config->pooler)
+    HARK_TRY(hark_linear_declare(context, &network->parameters, config->width, config->width, true, hark_stack_deviation(config), "pooler",
+                                 &network->pooler));
+  return config->head == HARK_ENCODER_HEAD_CLASSES ? declare_head(context, network) : HARK_OK;
+}
+
+/* *x <- tanh(W *x + b), for each of the parts of *x [N, parts * D]. */
+static hark_status apply_pooler(const hark_network *network, const hark_forward *forward, hark_value *x) {
+  hark_value y = 0;
+  HARK_TRY(hark_linear_apply(forward, &network->pooler, *x, &y));
+  hark_tape_release(forward->tape, *x);
+  return hark_tape_apply(forward->tape, &hark_op_tanh, NULL, 1, &y, 1, x);
+}
+
+hark_status hark_encoder_pool(hark_context *context, const hark_network *network, const hark_forward *forward,
+                              const hark_network_input *input, const hark_encoder_pooling *pooling, hark_value *out) {
+  enum { ROWS, LENGTHS, RANGES, INPUTS }; /* of pool */
+  const hark_pool_attributes attributes = {.kind = pooling->kind};
+  hark_tape *tape = forward->tape;
+  hark_value x = 0, pooled[INPUTS] = {0};
+  if (input->ranges == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "encoder: no ranges of examples, expected [N, parts, 2]");
+  HARK_TRY(hark_stack_apply(context, network, forward, input->tokens, &x));
+  HARK_TRY(hark_stack_finish(network, forward, x, &pooled[ROWS]));
+  HARK_TRY(hark_tape_leaf(tape, input->ranges, NULL, &pooled[RANGES]));
+  HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &attributes, INPUTS, pooled, 1u << ROWS, out));
+  if (pooling->pooler) HARK_TRY(apply_pooler(network, forward, out));
+  return pooling->normalise ? hark_tape_apply(tape, &hark_op_unit_rows, NULL, 1, out, 1, out) : HARK_OK;
 }
 
 /* *x <- relu(W *x + b) */
@@ -22,17 +53,12 @@ static hark_status hidden_layer(const hark_forward *forward, const hark_linear *
 
 static hark_status logits(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
                           hark_value *out) {
-  enum { ROWS, LENGTHS, RANGES, INPUTS }; /* of pool */
-  const bool mean = network->config.pooling == HARK_POOLING_MEAN;
-  const hark_pool_attributes pooling = {.kind = mean ? HARK_POOL_MEAN : HARK_POOL_FIRST};
+  const hark_encoder_pooling pooling = hark_encoder_pooling_of(&network->config);
   hark_tape *tape = forward->tape;
-  hark_value x = 0, pooled[INPUTS] = {0};
-  if (input->ranges == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "encoder: no ranges of examples, expected [N, parts, 2]");
-  HARK_TRY(hark_stack_apply(context, network, forward, input->tokens, &x));
-  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &pooled[ROWS]));
-  hark_tape_release(tape, x);
-  HARK_TRY(hark_tape_leaf(tape, input->ranges, NULL, &pooled[RANGES]));
-  HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &pooling, INPUTS, pooled, 1u << ROWS, &x));
+  hark_value x = 0;
+  HARK_TRY(hark_encoder_pool(context, network, forward, input, &pooling, &x));
+  *out = x;
+  if (network->config.head == HARK_ENCODER_HEAD_EMBEDDING) return HARK_OK;
   HARK_TRY(hidden_layer(forward, &network->hidden[0], &x));
   if (network->hidden[1].weight != 0) HARK_TRY(hidden_layer(forward, &network->hidden[1], &x));
   HARK_TRY(hark_linear_apply(forward, &network->head, x, out));
@@ -42,7 +68,7 @@ static hark_status logits(hark_context *context, const hark_network *network, co
 
 const hark_architecture hark_architecture_encoder = {
     .name = "encoder",
-    .summary = "every token sees all others; predicts the class of a sequence, or of a pair of sequences",
+    .summary = "every token sees all others; predicts the class of a sequence, or of a pair of sequences, or computes its embedding",
     .predicts_classes = true,
     .declare = declare,
     .logits = logits,

@@ -11,6 +11,7 @@
 typedef struct hark_example_batch {
   int64_t rows, tokens;
   int32_t *inputs, *positions; /* [T] */
+  int32_t *types;              /* [T] token types; NULL: all 0 */
   int64_t *segments;           /* [T] */
   int64_t *ranges;             /* [rows, P, 2] */
   int32_t *targets;            /* [rows] or [T] */

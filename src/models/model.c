@@ -120,11 +120,18 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
 }
 
 /* Reads description and vocabulary, and declares the network. */
-static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
+typedef struct model_editing {
+  hark_model_edit *edit;
+  void *user;
+} model_editing;
+
+static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
+                           const model_editing *editing) {
   hark_description description;
   HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
   hark_network_config config = description.config;
   hark_status status = find_vocabulary(context, model, name, options, &config);
+  if (status == HARK_OK && editing != NULL) status = editing->edit(editing->user, context, &config);
   if (status == HARK_OK) status = hark_network_declare(context, &config, HARK_F32, &model->network);
   hark_description_close(context, &description);
   return status;
@@ -225,9 +232,9 @@ static hark_status hold(hark_context *context, const char *name, const hark_safe
 }
 
 static hark_status fill(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options,
-                        hark_model *model) {
+                        const model_editing *editing, hark_model *model) {
   HARK_TRY(read_metadata(context, file, name, options));
-  HARK_TRY(declare(context, model, name, options));
+  HARK_TRY(declare(context, model, name, options, editing));
   HARK_TRY(read_tokenizer(context, name, hark_safetensors_metadata(file, HARK_TOKENIZER_KEY), model));
   hark_parameters *parameters = &model->network->parameters;
   HARK_TRY(hark_model_check_weights(context, name, file, parameters));
@@ -238,11 +245,11 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
 }
 
 /* Makes a model from an open file and closes the file. `before`: memory of the context before the file was opened. */
-static hark_status load_file(hark_context *context, hark_safetensors **file, const char *name, hark_model_options *options, size_t before,
-                             hark_model **out) {
+static hark_status load_file(hark_context *context, hark_safetensors **file, const char *name, hark_model_options *options,
+                             const model_editing *editing, size_t before, hark_model **out) {
   hark_model *model = NULL;
   hark_status status = new_model(context, &model);
-  if (status == HARK_OK) status = fill(context, *file, name, options, model);
+  if (status == HARK_OK) status = fill(context, *file, name, options, editing, model);
   hark_safetensors_close(context, file);
   if (status != HARK_OK) {
     hark_model_destroy(context, &model);
@@ -272,7 +279,9 @@ static hark_status read_foreign_tokenizer(hark_context *context, const char *fol
   return HARK_OK;
 }
 
-static hark_status fill_foreign(hark_context *context, const hark_foreign *from, hark_type matrices, hark_model *model) {
+static hark_status fill_foreign(hark_context *context, hark_foreign *from, hark_type matrices, const model_editing *editing,
+                                hark_model *model) {
+  if (editing != NULL) HARK_TRY(editing->edit(editing->user, context, &from->config));
   HARK_TRY(hark_foreign_declare(context, from, &model->network));
   HARK_TRY(read_foreign_tokenizer(context, from->folder, model));
   hark_parameters *parameters = &model->network->parameters;
@@ -285,13 +294,14 @@ static hark_status fill_foreign(hark_context *context, const hark_foreign *from,
   return take_fingerprint(context, model);
 }
 
-static hark_status load_foreign(hark_context *context, const char *folder, const hark_model_options *options, hark_model **out) {
+static hark_status load_foreign(hark_context *context, const char *folder, const hark_model_options *options, const model_editing *editing,
+                                hark_model **out) {
   const size_t before = context->memory.live_bytes;
   hark_foreign from;
   hark_model *model = NULL;
   hark_status status = hark_foreign_open(context, folder, &from);
   if (status == HARK_OK) status = new_model(context, &model);
-  if (status == HARK_OK) status = fill_foreign(context, &from, options->matrices, model);
+  if (status == HARK_OK) status = fill_foreign(context, &from, options->matrices, editing, model);
   hark_foreign_close(context, &from);
   if (status != HARK_OK) {
     hark_model_destroy(context, &model);
@@ -302,7 +312,8 @@ static hark_status load_foreign(hark_context *context, const char *folder, const
   return HARK_OK;
 }
 
-hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *given, hark_model **out) {
+static hark_status load_path(hark_context *context, const char *path, const hark_model_options *given, const model_editing *editing,
+                             hark_model **out) {
   char name[HARK_PATH_BYTES];
   hark_model_options options;
   hark_safetensors *file = NULL;
@@ -310,11 +321,47 @@ hark_status hark_model_load(hark_context *context, const char *path, const hark_
   HARK_TRY(take_options(context, given, &options));
   bool foreign = false;
   HARK_TRY(hark_foreign_find(context, path, name, &foreign));
-  if (foreign) return load_foreign(context, name, &options, out);
+  if (foreign) return load_foreign(context, name, &options, editing, out);
   HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
   const size_t before = context->memory.live_bytes;
   HARK_TRY(hark_safetensors_open(context, name, &file));
-  return load_file(context, &file, name, &options, before, out);
+  return load_file(context, &file, name, &options, editing, before, out);
+}
+
+hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *given, hark_model **out) {
+  return load_path(context, path, given, NULL, out);
+}
+
+hark_status hark_model_load_edited(hark_context *context, const char *path, const hark_model_options *given, hark_model_edit *edit,
+                                   void *user, hark_model **out) {
+  const model_editing editing = {edit, user};
+  return load_path(context, path, given, &editing, out);
+}
+
+static hark_status read_own_description(hark_context *context, const char *path, hark_description *out) {
+  hark_model_options options = {.struct_size = sizeof options};
+  hark_safetensors *file = NULL;
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  hark_status status = read_metadata(context, file, path, &options);
+  if (status == HARK_OK) status = hark_description_parse(context, path, options.description, options.description_bytes, out);
+  hark_safetensors_close(context, &file);
+  return status;
+}
+
+hark_status hark_model_read_description(hark_context *context, const char *path, const char *checkpoint, hark_description *out) {
+  char name[HARK_PATH_BYTES];
+  hark_foreign from;
+  bool foreign = false;
+  *out = (hark_description){0};
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (!foreign) {
+    HARK_TRY(hark_model_find_file(context, path, checkpoint, false, name));
+    return read_own_description(context, name, out);
+  }
+  const hark_status status = hark_foreign_open(context, name, &from);
+  out->config = from.config;
+  hark_foreign_close(context, &from);
+  return status;
 }
 
 hark_status hark_model_load_memory(hark_context *context, const void *data, size_t bytes, const hark_model_options *given,
@@ -326,7 +373,7 @@ hark_status hark_model_load_memory(hark_context *context, const void *data, size
   HARK_TRY(take_options(context, given, &options));
   const size_t before = context->memory.live_bytes;
   HARK_TRY(hark_safetensors_open_memory(context, name, data, bytes, &file));
-  return load_file(context, &file, name, &options, before, out);
+  return load_file(context, &file, name, &options, NULL, before, out);
 }
 
 static hark_status initialise(hark_context *context, hark_model *model, hark_model_options *options, uint64_t seed) {
@@ -344,7 +391,7 @@ static hark_status initialise(hark_context *context, hark_model *model, hark_mod
     options->vocabulary = bytes_vocabulary;
     options->vocabulary_bytes = bytes;
   }
-  if (status == HARK_OK) status = declare(context, model, name, options);
+  if (status == HARK_OK) status = declare(context, model, name, options, NULL);
   hark_release(context, bytes_vocabulary, bytes);
   HARK_TRY(status);
   HARK_TRY(hold(context, name, NULL, options->matrices, &model->network->parameters));

@@ -6,6 +6,7 @@
 
 #include "io/files.h"
 #include "io/safetensors.h"
+#include "models/description.h"
 #include "models/stack.h"
 #include "tokenizers/example_vocabulary.h"
 #include "tokenizers/imported.h"
@@ -31,6 +32,18 @@ HARK_MUST_CHECK hark_status hark_model_mark_sentences(hark_context *context, har
 
 /* Refuses models that cannot continue a text; `name` names the model in messages. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
+
+/* Changes options of a described model before its network is made: they must keep the weights. Texts are borrowed until that. */
+typedef hark_status hark_model_edit(void *user, hark_context *context, hark_network_config *config);
+
+/* hark_model_load() with an edit. Errors: also those of the edit. */
+HARK_MUST_CHECK hark_status hark_model_load_edited(hark_context *context, const char *path, const hark_model_options *options,
+                                                   hark_model_edit *edit, void *user, hark_model **out);
+
+/* Reads only the description of the model that hark_model_load() would load, also of another program's. The caller closes it, also after a
+ * failure. Errors: HARK_BAD_FILE (there is none, or it is malformed), those of files. */
+HARK_MUST_CHECK hark_status hark_model_read_description(hark_context *context, const char *path, const char *checkpoint,
+                                                        hark_description *out);
 
 /* Keys of the metadata. */
 #define HARK_VOCABULARY_KEY "vocabulary" /* the contents of vocabulary.json */

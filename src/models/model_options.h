@@ -33,10 +33,11 @@ typedef enum hark_stored {
 
 /* Subcommands that take an option of a model as a flag; of the second kind is what may be exchanged when a trained model is evaluated. */
 #define HARK_FLAG_OF_TRAINING "train bench config"
-#define HARK_FLAG_OF_EXCHANGE "train eval bench config"
+#define HARK_FLAG_OF_EXCHANGE "train eval embed bench config"
 
 /* Of the column `needs`. */
 #define HARK_NEEDS_NOT_FINITE "model.architecture !finite" /* which has neither heads nor layers */
+#define HARK_NEEDS_STACK "model.architecture decoder|encoder|masked_encoder"
 #define HARK_NEEDS_OF_TOKENS "model.architecture !latent|finite"
 #define HARK_NEEDS_POSITIONAL "model.positional given"
 #define HARK_NEEDS_ROTARY "model.positions rotary"
@@ -80,13 +81,30 @@ typedef enum hark_stored {
     ALWAYS, 1)                                                                                                                             \
   X(norm_epsilon, NULL, FLOAT, "1e-5", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL, "added to the variance in normalisation layers",             \
     HARK_NEEDS_OF_TOKENS, MEANING, ALWAYS, 1)                                                                                              \
+  X(norm_place, "norm-place", ENUM, "pre", HARK_NORM_PLACE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                             \
+    "pre: x + f(norm(x)), and a norm after the last block; post: norm(x + f(x)), as in BERT, and none after the last block",               \
+    HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                                                                                                 \
+  X(embedding_norm, "embedding-norm", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "norm of the sum of embeddings, as in BERT",       \
+    HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                                                                                                 \
+  X(token_types, "token-types", INT, "0", "[0, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                                       \
+    "types of tokens, whose vectors are added to the embedding, as in BERT (0 where no types are given); 0: none",                         \
+    "model.architecture encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                                                      \
   X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
     "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
   X(pooling, "pooling", ENUM, "class", HARK_POOLING_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                    \
-    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, or its first token",              \
+    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, its first token, or that "        \
+    "through the pooler",                                                                                                                  \
     "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
+  X(pooler, "pooler", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                                    \
+    "weights of a pooler: tanh(W h + b) of a sequence's first row h, as in BERT", "model.architecture encoder", WEIGHTS, CHANGED, 1)       \
+  X(head, "head", ENUM, "classes", HARK_ENCODER_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
+    "an encoder's result: logits of classes, or the embedding of the sequence, which only models that were made elsewhere have",           \
+    "model.architecture encoder", WEIGHTS, CHANGED, 1)                                                                                     \
+  X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "the embedding is divided by its length",                    \
+    "model.architecture encoder, model.head embedding", MEANING, CHANGED, 1)                                                               \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca", WEIGHTS, CHANGED, 2)                 \
+    "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca, model.head classes", WEIGHTS,         \
+    CHANGED, 2)                                                                                                                            \
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \

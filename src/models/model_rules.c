@@ -170,8 +170,24 @@ static bool recompute_of_blocks(const hark_network_config *config, char *message
 static bool is_encoder(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_ENCODER; }
 
 static bool classes_of_encoder(const hark_network_config *config, char *message) {
-  return is_encoder(config) && config->classes < 2 &&
+  return is_encoder(config) && config->head == HARK_ENCODER_HEAD_CLASSES && config->classes < 2 &&
          hark_rule_violated(message, "an encoder predicts classes: there are %" PRId64 ", expected at least 2", config->classes);
+}
+
+static bool classes_of_embedding(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->head == HARK_ENCODER_HEAD_EMBEDDING && config->classes != 0 &&
+         hark_rule_violated(message, "model.head embedding predicts no classes: there are %" PRId64 ", expected 0", config->classes);
+}
+
+static bool pooler_of_pooling(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->pooling == HARK_POOLING_POOLER && !config->pooler &&
+         hark_rule_violated(message, "model.pooling pooler needs model.pooler");
+}
+
+/* Its weights are those of one sequence. */
+static bool pooler_of_pairs(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->pooling == HARK_POOLING_POOLER && config->pooler && config->parts == 2 &&
+         hark_rule_violated(message, "model.pooling pooler reads one sequence per example, the data have 2");
 }
 
 static bool parts_of_encoder(const hark_network_config *config, char *message) {
@@ -181,7 +197,7 @@ static bool parts_of_encoder(const hark_network_config *config, char *message) {
 
 /* The second hidden layer has half the width. */
 static bool head_of_pairs(const hark_network_config *config, char *message) {
-  return is_encoder(config) && config->parts == 2 && hark_encoder_head_width(config) < 2 &&
+  return is_encoder(config) && config->head == HARK_ENCODER_HEAD_CLASSES && config->parts == 2 && hark_encoder_head_width(config) < 2 &&
          hark_rule_violated(message, "model.head_width is 1, expected at least 2 for pairs");
 }
 
@@ -208,6 +224,9 @@ static const hark_model_rule rules[] = {
     {"model.attention_width model.architecture", no_attention_width},
     {"model.recompute model.architecture", recompute_of_blocks},
     {"model.classes model.architecture", classes_of_encoder},
+    {"model.classes model.head", classes_of_embedding},
+    {"model.pooling model.pooler", pooler_of_pooling},
+    {"model.pooling model.parts", pooler_of_pairs},
     {"model.parts model.architecture", parts_of_encoder},
     {"model.head_width model.parts", head_of_pairs},
 };

@@ -4,7 +4,8 @@
  * configuration, trainer, checkpoints, evaluation and the command use. Most are a stack of blocks (stack.h) between an embedding and a
  * head.
  *
- * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
+ * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], embedding.type.weight [types, D],
+ * embedding_norm.{weight,bias}, blocks.N.attention_norm.{weight,bias},
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
@@ -35,9 +36,11 @@ typedef struct hark_network {
   hark_rotary_source rotary_source;
   hark_rotary_tables rotary_tables; /* of scaled rates */
   hark_parameter_id rotary_rates;   /* of the whole model; 0 in other scopes */
-  hark_parameter_id token_table, position_table;
-  hark_norm_layer final_norm;
+  hark_parameter_id token_table, position_table, type_table;
+  hark_norm_layer embedding_norm; /* absent: weight 0 */
+  hark_norm_layer final_norm;     /* absent in post-norm stacks */
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
+  hark_linear pooler; /* of encoders; absent: weight 0 */
   /* Layers of the architectures with these names, which have no blocks; otherwise NULL. */
   struct hark_ahca_layers *ahca;
   struct hark_latent_layers *latent;

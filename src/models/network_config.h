@@ -68,6 +68,9 @@ typedef struct hark_network_config {
   int64_t attention_width; /* features of the queries of all heads, head_dim * heads; 0: width */
   int64_t head_width;      /* hidden features of an encoder's head; 0: feed_forward_width */
   hark_pooling pooling;    /* of encoders */
+  hark_encoder_head head;
+  hark_norm_place norm_place;
+  int64_t token_types; /* 0: none */
   hark_positions positions;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
@@ -76,6 +79,7 @@ typedef struct hark_network_config {
   double dropout, embedding_dropout;
   double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION */
   bool tie_embeddings, bias, recompute;
+  bool embedding_norm, pooler, normalise; /* the latter two of encoders */
   hark_rotary_choice rotary;
   hark_attention_choice attention;
   hark_ahca_config ahca;     /* of architecture ahca */

@@ -19,6 +19,7 @@ hark_status hark_packed_batch_create(hark_context *context, const hark_packed_ex
   HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, tokens, &out->tokens));
   HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 1, &most->tokens, &out->positions));
   HARK_TRY(hark_tensor_make(context, memory, HARK_I64, 3, ranges, &out->ranges));
+  if (most->types) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, tokens, &out->types));
   if (most->features > 0) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 3, vectors, &out->vectors));
   if (!memory) return HARK_OK;
   HARK_TRY(hark_allocate_zero(context, segment_bytes(out), &segments)); /* shape-only runs read it */
@@ -30,13 +31,14 @@ void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch) 
   hark_tensor_destroy(context, &batch->tokens);
   hark_tensor_destroy(context, &batch->positions);
   hark_tensor_destroy(context, &batch->ranges);
+  hark_tensor_destroy(context, &batch->types);
   hark_tensor_destroy(context, &batch->vectors);
   if (batch->segments != NULL) hark_release(context, batch->segments, segment_bytes(batch));
   *batch = (hark_packed_batch){0};
 }
 
 size_t hark_packed_batch_bytes(const hark_packed_batch *batch) {
-  const hark_tensor *const parts[] = {&batch->tokens, &batch->positions, &batch->ranges, &batch->vectors};
+  const hark_tensor *const parts[] = {&batch->tokens, &batch->positions, &batch->ranges, &batch->types, &batch->vectors};
   size_t bytes = segment_bytes(batch);
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i]->type != HARK_NONE) bytes += (size_t)hark_tensor_count(parts[i]) * hark_type_bytes(parts[i]->type);
@@ -50,6 +52,9 @@ hark_status hark_packed_batch_write(hark_context *context, hark_packed_batch *ba
                      from->tokens, batch->most.examples, batch->most.tokens);
   const size_t tokens = (size_t)from->tokens, ranges = 2 * (size_t)(from->rows * batch->most.parts);
   const size_t numbers = tokens * (size_t)batch->most.features;
+  if (batch->most.types && from->types != NULL)
+    HARK_TRY(hark_backend_write(context, batch->types.data, from->types, tokens * sizeof *from->types));
+  if (batch->most.types && from->types == NULL) HARK_TRY(hark_tensor_zero(context, &batch->types));
   memcpy(batch->segments, from->segments, tokens * sizeof *batch->segments);
   HARK_TRY(hark_backend_write(context, batch->tokens.data, from->inputs, tokens * sizeof *from->inputs));
   HARK_TRY(hark_backend_write(context, batch->positions.data, from->positions, tokens * sizeof *from->positions));
@@ -66,6 +71,8 @@ hark_status hark_packed_batch_begin(hark_packed_batch *batch, const hark_example
   batch->ranges_now = hark_tensor_front(&batch->ranges, 3, ranges);
   batch->packing = (hark_packing){.segments = batch->segments, .positions = &batch->positions_now, .longest = extent->longest};
   forward->packing = &batch->packing;
+  batch->types_now = hark_tensor_front(&batch->types, 2, one_row);
+  forward->types = most->types ? &batch->types_now : NULL;
   input->ranges = &batch->ranges_now;
   HARK_TRY(hark_tape_leaf(forward->tape, &tokens, NULL, &input->tokens));
   if (most->features == 0) return HARK_OK;

@@ -19,6 +19,7 @@ typedef struct hark_packed_extents {
   int64_t examples, tokens;
   int64_t parts;    /* sequences of an example */
   int64_t features; /* of a real vector; 0: the model reads tokens */
+  bool types;       /* the model has token types */
 } hark_packed_extents;
 
 typedef struct hark_packed_batch {
@@ -26,11 +27,12 @@ typedef struct hark_packed_batch {
   hark_tensor tokens;    /* i32 [1, tokens] */
   hark_tensor positions; /* i32 [tokens] */
   hark_tensor ranges;    /* i64 [examples, parts, 2] */
+  hark_tensor types;     /* i32 [1, tokens] */
   hark_tensor vectors;   /* f32 [1, tokens, features] */
   int64_t *segments;     /* host, [tokens] */
   /* Of the latest pass. */
   hark_packing packing;
-  hark_tensor positions_now, ranges_now;
+  hark_tensor positions_now, ranges_now, types_now;
 } hark_packed_batch;
 
 /* Without `memory` the tensors are only described, for shape-only passes. Errors: HARK_OUT_OF_MEMORY; the batch is to be destroyed after a

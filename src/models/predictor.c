@@ -23,6 +23,7 @@ struct hark_predictor {
   hark_prediction_shape shape;
   int64_t front;  /* number of tokens inserted at the beginning of a sequence */
   int64_t tokens; /* maximum of a call, without these */
+  int32_t *types; /* host, [tokens]: a part of `memory`; NULL: the model has no token types */
   hark_attention_plan **plans;
   hark_tape *tape;
   hark_packed_batch read;
@@ -40,6 +41,8 @@ struct hark_predictor {
   int64_t *global_offsets; /* host, [sequences + 1] */
   int32_t *chosen;         /* host, [sequences, selected] */
   hark_attention_report report;
+  bool embeds;
+  hark_encoder_pooling pooling; /* of embeddings */
 };
 
 static const hark_network *network_of(const hark_predictor *predictor) { return predictor->model->network; }
@@ -51,11 +54,13 @@ static hark_prediction_shape shape_of(const hark_model *model) {
   const hark_network_config *config = &model->network->config;
   const hark_architecture *architecture = model->network->architecture;
   const bool classes = architecture->predicts_classes && config->classes > 0;
+  const bool embedding = config->architecture == HARK_ARCHITECTURE_ENCODER && config->head == HARK_ENCODER_HEAD_EMBEDDING;
   return (hark_prediction_shape){.struct_size = sizeof(hark_prediction_shape),
                                  .outputs = config->features > 0 ? config->responses
                                             : classes            ? config->classes
+                                            : embedding          ? config->width * hark_max(1, config->parts)
                                                                  : config->vocabulary,
-                                 .of_tokens = config->features == 0 && !classes,
+                                 .of_tokens = config->features == 0 && !classes && !embedding,
                                  .parts = hark_max(1, config->parts),
                                  .longest = config->context - hark_encoder_front(config),
                                  .features = config->features,
@@ -101,17 +106,47 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
   return HARK_OK;
 }
 
+/* Fills p->pooling and, for embeddings, the shape. */
+static hark_status take_pooling(hark_predictor *p, const hark_predictor_options *options) {
+  static const hark_pool_kind kinds[] = {[HARK_EMBEDDING_MEAN] = HARK_POOL_MEAN,
+                                         [HARK_EMBEDDING_FIRST] = HARK_POOL_FIRST,
+                                         [HARK_EMBEDDING_LAST] = HARK_POOL_LAST,
+                                         [HARK_EMBEDDING_POOLER] = HARK_POOL_FIRST};
+  const hark_network_config *config = &network_of(p)->config;
+  const bool encoder = config->architecture == HARK_ARCHITECTURE_ENCODER;
+  p->pooling = encoder ? hark_encoder_pooling_of(config) : (hark_encoder_pooling){.kind = HARK_POOL_MEAN};
+  if (options->normalise != 0) p->pooling.normalise = options->normalise > 0;
+  p->embeds =
+      options->embedding != HARK_EMBEDDING_NONE || (options->normalise != 0 && encoder && config->head == HARK_ENCODER_HEAD_EMBEDDING);
+  if (!p->embeds) return HARK_OK;
+  if (network_of(p)->blocks == NULL)
+    return hark_fail(p->context, HARK_UNSUPPORTED, "embeddings are those of architectures decoder, encoder and masked_encoder, this is %s",
+                     network_of(p)->architecture->name);
+  if (options->embedding > HARK_EMBEDDING_MODEL) {
+    p->pooling.kind = kinds[options->embedding];
+    p->pooling.pooler = options->embedding == HARK_EMBEDDING_POOLER;
+  }
+  if (p->pooling.pooler && network_of(p)->pooler.weight == 0)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT,
+                     "pooling pooler: the model has no pooler (model.pooler), expected mean, first or last");
+  p->shape.outputs = config->width * p->shape.parts;
+  p->shape.of_tokens = false;
+  return HARK_OK;
+}
+
 /* Makes the host memory of the inputs: 8-byte numbers, then 4-byte ones. */
 static hark_status make_host(hark_predictor *p) {
   const hark_packed_extents *most = &p->read.most;
   const size_t tokens = (size_t)most->tokens, sequences = (size_t)(most->examples * most->parts);
-  p->bytes = (tokens + 2 * sequences) * sizeof(int64_t) + tokens * (2 * sizeof(int32_t) + (size_t)most->features * sizeof(float));
+  p->bytes = (tokens + 2 * sequences) * sizeof(int64_t) +
+             tokens * ((most->types ? 3 : 2) * sizeof(int32_t) + (size_t)most->features * sizeof(float));
   HARK_TRY(hark_allocate(p->context, p->bytes, &p->memory));
   p->host.segments = p->memory;
   p->host.ranges = p->host.segments + tokens;
   p->host.inputs = (int32_t *)(p->host.ranges + 2 * sequences);
   p->host.positions = p->host.inputs + tokens;
-  if (most->features > 0) p->host.features = (float *)(p->host.positions + tokens);
+  if (most->features > 0) p->host.features = (float *)(p->host.positions + tokens); /* no model of vectors has types */
+  p->types = most->types ? p->host.positions + tokens : NULL;
   return HARK_OK;
 }
 
@@ -157,7 +192,7 @@ static hark_status make_decisions(hark_predictor *p) {
 /* Records a pass over the written inputs; chunks NULL: by the model's rule. */
 static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value *logits) {
   const hark_network *network = network_of(p);
-  hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report};
+  hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report, .rounds = true};
   hark_network_input input = {.weight = 1};
   const int64_t index[] = {p->host.rows * p->read.most.parts, p->shape.selected};
   if (p->select != NULL) p->index_now = hark_tensor_front(&p->index, 2, index);
@@ -167,6 +202,7 @@ static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value
   hark_tape_set_recording(p->tape, false);
   HARK_TRY(hark_packed_batch_begin(&p->read, &p->host, &forward, &input));
   if (is_ahca(&network->config)) input.given = &given;
+  if (p->embeds) return hark_encoder_pool(p->context, network, &forward, &input, &p->pooling, logits);
   return network->architecture->logits(p->context, network, &forward, &input, logits);
 }
 
@@ -186,6 +222,7 @@ static hark_status measure(hark_predictor *p) {
 static hark_status make(hark_predictor *p, const hark_predictor_options *options) {
   const hark_network_config *config = &network_of(p)->config;
   p->shape = shape_of(p->model);
+  HARK_TRY(take_pooling(p, options));
   p->front = hark_encoder_front(config);
   p->tokens = options->tokens;
   p->select = options->select;
@@ -195,7 +232,8 @@ static hark_status make(hark_predictor *p, const hark_predictor_options *options
   const hark_packed_extents most = {.examples = options->examples,
                                     .tokens = options->tokens + sequences * p->front,
                                     .parts = p->shape.parts,
-                                    .features = p->shape.features};
+                                    .features = p->shape.features,
+                                    .types = config->token_types > 0};
   HARK_TRY(hark_packed_batch_create(p->context, &most, true, &p->read));
   HARK_TRY(make_host(p));
   HARK_TRY(make_decisions(p));
@@ -243,6 +281,16 @@ void hark_predictor_destroy(hark_predictor **predictor) {
 
 /* ---- calls ---- */
 
+/* The type of the caller's token `from` as that of token `to`. */
+static hark_status add_type(hark_predictor *p, int64_t from, int32_t type, int64_t to) {
+  const int64_t types = network_of(p)->config.token_types;
+  if (type < 0 || type >= types)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: the type of token %" PRId64 " is %" PRId32 ", expected 0 to %" PRId64,
+                     from, type, types - 1);
+  p->types[to] = type;
+  return HARK_OK;
+}
+
 /* Appends one sequence, from the caller's token `first` on. */
 static hark_status add_sequence(hark_predictor *p, const hark_prediction_input *input, int64_t sequence) {
   const int64_t first = input->offsets[sequence], end = input->offsets[sequence + 1], begin = p->host.tokens;
@@ -257,12 +305,14 @@ static hark_status add_sequence(hark_predictor *p, const hark_prediction_input *
                      p->tokens);
   const int64_t count = end - first;
   if (p->front > 0) p->host.inputs[begin] = HARK_TOKEN_CLASS;
+  if (p->front > 0 && input->types != NULL) p->types[begin] = 0;
   for (int64_t i = 0; i < count; i++) {
     const int32_t token = features == 0 ? input->tokens[first + i] : 0;
     if (features == 0 && (token < 0 || token >= vocabulary))
       return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: token %" PRId64 " is %" PRId32 ", expected 0 to %" PRId64, first + i,
                        token, vocabulary - 1);
     p->host.inputs[begin + p->front + i] = token;
+    if (input->types != NULL) HARK_TRY(add_type(p, first + i, input->types[first + i], begin + p->front + i));
   }
   for (int64_t i = 0; i < count * features; i++) {
     const float number = input->vectors[first * features + i];
@@ -295,6 +345,8 @@ static hark_status take_input(hark_predictor *p, const hark_prediction_input *in
   if ((vectors ? (const void *)input->tokens : input->vectors) != NULL)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: the model reads %s, and %s are given",
                      vectors ? "real vectors" : "tokens", vectors ? "tokens" : "real vectors");
+  if (input->types != NULL && p->types == NULL)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: types of tokens are given, and the model has none (model.token_types)");
   if (input->offsets[0] != 0)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: the first sequence begins at %" PRId64 ", expected 0",
                      input->offsets[0]);
@@ -302,6 +354,7 @@ static hark_status take_input(hark_predictor *p, const hark_prediction_input *in
     return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: chunks are given, and it was made without options.gives_chunks");
   p->host.rows = input->examples;
   p->host.tokens = p->host.longest = 0;
+  p->host.types = input->types != NULL ? p->types : NULL;
   for (int64_t s = 0; s < input->examples * p->shape.parts; s++) HARK_TRY(add_sequence(p, input, s));
   return hark_packed_batch_write(p->context, &p->read, &p->host);
 }

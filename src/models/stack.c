@@ -34,6 +34,13 @@ static bool has_own_rates(const hark_network_config *config) {
   return config->rotary.learned == HARK_ROTARY_OF_LAYER || config->rotary.learned == HARK_ROTARY_OF_HEAD;
 }
 
+static bool is_post(const hark_network *network) { return network->config.norm_place == HARK_NORM_POST; }
+
+static hark_status declare_norm(hark_context *context, hark_network *network, const char *name, hark_norm_layer *layer) {
+  const hark_network_config *config = &network->config;
+  return hark_norm_declare(context, &network->parameters, config->norm, config->norm_epsilon, config->width, config->bias, name, layer);
+}
+
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t layer) {
   const hark_network_config *config = &network->config;
   hark_block *block = &network->blocks[layer];
@@ -62,13 +69,11 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
       .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
-  HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
-                             &block->attention_norm));
+  HARK_TRY(declare_norm(context, network, name, &block->attention_norm));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention", layer);
   HARK_TRY(hark_self_attention_declare(context, parameters, &attention, layer, name, &block->attention));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward_norm", layer);
-  HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
-                             &block->feed_forward_norm));
+  HARK_TRY(declare_norm(context, network, name, &block->feed_forward_norm));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", layer);
   return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
                                    deviation, output_deviation, name, &block->feed_forward);
@@ -109,18 +114,22 @@ static hark_status declare_parts(hark_context *context, hark_network *network) {
                                 .decays = true,
                                 .compact = true};
   hark_parameter_spec positions = tokens;
+  hark_parameter_spec types = tokens;
   positions.shape[0] = config->context;
   positions.compact = false; /* read by position_embedding */
+  types.shape[0] = config->token_types;
+  types.compact = false;
   if (config->embedding_deviation != 0) tokens.value = config->embedding_deviation;
   HARK_TRY(hark_parameters_add(context, parameters, &tokens, &network->token_table, "embedding.token.weight"));
   if (config->positions == HARK_POSITIONS_LEARNED)
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &network->position_table, "embedding.position.weight"));
+  if (config->token_types > 0) HARK_TRY(hark_parameters_add(context, parameters, &types, &network->type_table, "embedding.type.weight"));
+  if (config->embedding_norm) HARK_TRY(declare_norm(context, network, "embedding_norm", &network->embedding_norm));
   if (shares_kernel(network)) HARK_TRY(hark_positional_declare(context, parameters, &network->positional_source, "", &network->positional));
   if (config->rotary.learned == HARK_ROTARY_OF_MODEL)
     HARK_TRY(hark_rotary_declare(context, parameters, &network->rotary_source, "", &network->rotary_rates));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, network, layer));
-  return hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
-                           &network->final_norm);
+  return is_post(network) ? HARK_OK : declare_norm(context, network, "final_norm", &network->final_norm);
 }
 
 hark_status hark_stack_declare(hark_context *context, hark_network *network) {
@@ -148,23 +157,44 @@ typedef struct block_closure {
   bool embeds; /* the input is the tokens, not the embedded ones */
 } block_closure;
 
+/* norm(x); x is released. */
+static hark_status norm_of(const hark_forward *forward, const hark_norm_layer *norm, hark_value x, hark_value *out) {
+  HARK_TRY(hark_norm_apply(forward, norm, x, out));
+  hark_tape_release(forward->tape, x);
+  return HARK_OK;
+}
+
 /* x to queries, keys, values and gates; x is kept. */
 static hark_status begin_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value *parts) {
   const hark_block *block = &closure->network->blocks[closure->layer];
   hark_value normed = 0;
+  if (is_post(closure->network)) return hark_self_attention_project(closure->context, forward, &block->attention, x, parts);
   HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
   HARK_TRY(hark_self_attention_project(closure->context, forward, &block->attention, normed, parts));
   hark_tape_release(forward->tape, normed);
   return HARK_OK;
 }
 
-/* x' = x + output(mixed); y = x' + feed_forward(norm(x')); x and mixed are released. */
+/* Post-norm: x' = norm(x + branch); y = norm(x' + feed_forward(x')); x and the branch are released. */
+static hark_status end_post(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value branch, hark_value *out) {
+  const hark_block *block = &closure->network->blocks[closure->layer];
+  hark_value sum = 0;
+  HARK_TRY(hark_forward_add(forward, x, branch, &sum));
+  HARK_TRY(norm_of(forward, &block->attention_norm, sum, &x));
+  HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, x, &branch));
+  HARK_TRY(hark_forward_dropout(forward, closure->network->config.dropout, closure->layer, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
+  HARK_TRY(hark_forward_add(forward, x, branch, &sum));
+  return norm_of(forward, &block->feed_forward_norm, sum, out);
+}
+
+/* x' = x + output(mixed); y = x' + feed_forward(norm(x')), or as above; x and mixed are released. */
 static hark_status end_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value mixed, hark_value *out) {
   const hark_network_config *config = &closure->network->config;
   const hark_block *block = &closure->network->blocks[closure->layer];
   hark_value normed = 0, branch = 0;
   HARK_TRY(hark_self_attention_output(forward, &block->attention, mixed, &branch));
   HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
+  if (is_post(closure->network)) return end_post(closure, forward, x, branch, out);
   HARK_TRY(hark_forward_add(forward, x, branch, &x));
   HARK_TRY(hark_norm_apply(forward, &block->feed_forward_norm, x, &normed));
   HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, normed, &branch));
@@ -310,6 +340,19 @@ static hark_status embed_positions(const hark_network *network, const hark_forwa
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, x);
 }
 
+/* Adds the vectors of the tokens' types. */
+static hark_status embed_types(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value *x) {
+  hark_value inputs[2] = {0};
+  if (network->type_table == 0) return HARK_OK;
+  if (forward->types == NULL)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "the model has %" PRId64 " token types, and a pass gave none",
+                     network->config.token_types);
+  HARK_TRY(hark_tape_leaf(forward->tape, forward->types, NULL, &inputs[0]));
+  HARK_TRY(hark_forward_parameter(forward, network->type_table, &inputs[1]));
+  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_embedding, NULL, 2, inputs, 0, &inputs[0]));
+  return hark_forward_add(forward, *x, inputs[0], x);
+}
+
 /* Length of the longest sequence of a pass, including earlier tokens. */
 static int64_t length_of(const hark_forward *forward, hark_value tokens) {
   if (forward->packing != NULL) return forward->packing->longest;
@@ -324,6 +367,8 @@ static hark_status embed(hark_context *context, const hark_network *network, con
                      config->context, length_of(forward, tokens));
   HARK_TRY(hark_embedding_apply(forward, network->token_table, tokens, out));
   HARK_TRY(embed_positions(network, forward, out));
+  HARK_TRY(embed_types(context, network, forward, out));
+  if (config->embedding_norm) HARK_TRY(norm_of(forward, &network->embedding_norm, *out, out));
   return hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, out);
 }
 
@@ -361,10 +406,14 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   return HARK_OK;
 }
 
+hark_status hark_stack_finish(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *out) {
+  *out = x;
+  return is_post(network) ? HARK_OK : norm_of(forward, &network->final_norm, x, out);
+}
+
 static hark_status head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
   hark_value y = 0;
-  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &y));
-  hark_tape_release(forward->tape, x);
+  HARK_TRY(hark_stack_finish(network, forward, x, &y));
   HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
   hark_tape_release(forward->tape, y);
   return HARK_OK;

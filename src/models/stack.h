@@ -1,6 +1,8 @@
-/* stack.h - the common part of most architectures: an embedding, pre-norm blocks, a final norm.
+/* stack.h - the common part of most architectures: an embedding, blocks, a final norm.
  *
- *   x = embedding[token] (+ positions);   x += attention(norm(x));   x += feed_forward(norm(x));   y = norm(x)
+ *   x = embedding[token] (+ positions, types);   x = norm(x) with model.embedding_norm
+ *   pre-norm:    x += attention(norm(x));       x += feed_forward(norm(x));     y = norm(x)
+ *   post-norm:   x = norm(x + attention(x));    x = norm(x + feed_forward(x));  y = x
  *
  * Attention is causal if the architecture requires it. The blocks of packed sequences (hark_forward.packing) compute nothing for padding.
  */
@@ -23,6 +25,9 @@ HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_netwo
 /* Parses the expression of the positional kernel into the network's source. Initial parameters are chosen for distances up to `length`.
  * Errors: those of hark_positional_source_open(). */
 HARK_MUST_CHECK hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length);
+
+/* The output of the last block through the final norm; post-norm stacks have none. x is released. */
+HARK_MUST_CHECK hark_status hark_stack_finish(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *out);
 
 /* Tokens to the output of the last block, [B, L, D], before the final norm. */
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,

@@ -36,10 +36,12 @@ typedef struct hark_forward {
   hark_tape *tape;
   const hark_parameters *parameters;
   bool training;         /* dropout on, gradients computed */
+  bool rounds;           /* without training too: products from the roundings that the parameters have */
   uint64_t seed;         /* of dropout */
   uint64_t first_sample; /* global number of this pass's first row */
   uint32_t micro_step;
   const hark_packing *packing; /* NULL: rectangular */
+  const hark_tensor *types;    /* i32, of the shape of the tokens: their types; only models with token types read it */
   int64_t first_position;      /* of the first token: above 0 when caches contain earlier tokens */
   int64_t slice_row, rows;     /* of a slice of a rectangular pass of one sequence: its first row, and the rows in all; rows 0: no slice */
   int64_t reach;               /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
@@ -60,9 +62,9 @@ typedef struct hark_forward {
 /* The value of a parameter on the tape; 0 for id 0. */
 HARK_MUST_CHECK hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out);
 
-/* The products of linear layers are computed from bf16 operands: in training, if the parameters have roundings. */
+/* The products of linear layers are computed from bf16 operands: in training, or where it is requested, if the parameters have roundings. */
 static inline bool hark_forward_rounds(const hark_forward *forward) {
-  return forward->training && forward->parameters->halves.type != HARK_NONE;
+  return (forward->training || forward->rounds) && forward->parameters->halves.type != HARK_NONE;
 }
 /* What linear layers read in place of x: its rounding to bf16, or x itself. Several layers may read one operand. The caller keeps x. */
 HARK_MUST_CHECK hark_status hark_forward_operand(const hark_forward *forward, hark_value x, hark_value *operand);

@@ -15,7 +15,9 @@
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_KERNEL_WORDS "exp|rbf"
-#define HARK_POOLING_WORDS "class|mean|first"
+#define HARK_NORM_PLACE_WORDS "pre|post"
+#define HARK_POOLING_WORDS "class|mean|first|pooler"
+#define HARK_ENCODER_HEAD_WORDS "classes|embedding"
 #define HARK_NORMALISATION_WORDS "softmax|cme"
 #define HARK_BIASED_WORDS "none|input|all"
 
@@ -32,6 +34,9 @@ typedef enum hark_biased { HARK_BIASED_NONE, HARK_BIASED_INPUT, HARK_BIASED_ALL 
 
 typedef enum hark_norm { HARK_NORM_LAYER, HARK_NORM_RMS } hark_norm;
 
+/* x + f(norm(x)), or norm(x + f(x)) (Vaswani et al., arXiv 1706.03762; BERT). */
+typedef enum hark_norm_place { HARK_NORM_PRE, HARK_NORM_POST } hark_norm_place;
+
 typedef enum hark_positions {
   HARK_POSITIONS_NONE,
   HARK_POSITIONS_LEARNED,
@@ -39,9 +44,12 @@ typedef enum hark_positions {
   HARK_POSITIONS_ROTARY
 } hark_positions;
 
-/* What represents a sequence: the row of HARK_TOKEN_CLASS, inserted at its beginning; the mean over its tokens; or the row of its first
- * token. */
-typedef enum hark_pooling { HARK_POOLING_CLASS, HARK_POOLING_MEAN, HARK_POOLING_FIRST } hark_pooling;
+/* What represents a sequence: the row of HARK_TOKEN_CLASS, inserted at its beginning; the mean over its tokens; the row of its first
+ * token; or that row h through the pooler, tanh(W h + b). */
+typedef enum hark_pooling { HARK_POOLING_CLASS, HARK_POOLING_MEAN, HARK_POOLING_FIRST, HARK_POOLING_POOLER } hark_pooling;
+
+/* The result of an encoder: logits of classes, or what represents the sequence. */
+typedef enum hark_encoder_head { HARK_ENCODER_HEAD_CLASSES, HARK_ENCODER_HEAD_EMBEDDING } hark_encoder_head;
 
 /* What has its own parameters of a positional kernel: the whole model, every layer, or every head of every layer. */
 typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;

@@ -23,7 +23,8 @@ static hark_status apply_rounded(const hark_forward *forward, const hark_linear 
   const hark_tensor half = hark_parameters_half(forward->parameters, layer->weight);
   hark_value inputs[3] = {0};
   HARK_TRY(hark_forward_operand(forward, x, &inputs[0]));
-  HARK_TRY(hark_tape_leaf(forward->tape, &half, &hark_parameters_at(forward->parameters, layer->weight)->gradient, &inputs[1]));
+  const hark_tensor *const gradient = &hark_parameters_at(forward->parameters, layer->weight)->gradient;
+  HARK_TRY(hark_tape_leaf(forward->tape, &half, forward->training ? gradient : NULL, &inputs[1]));
   HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
   HARK_TRY(hark_tape_apply(forward->tape, &hark_op_linear_bf16, NULL, 3, inputs, 0, out));
   hark_forward_operand_release(forward, x, inputs[0]);

@@ -26,6 +26,7 @@
 #define RUNS "train config"
 #define DATA "train eval bench config"           /* subcommands that open data */
 #define READS "train eval generate bench config" /* subcommands that open a model */
+#define COMPUTES "train eval generate embed bench config"
 
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
@@ -169,9 +170,9 @@ static const hark_option options[] = {
      "folder of the run; none: runs/ and the time of the start", NULL},
     {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL,
      "continue from the last checkpoint of the folder", NULL},
-    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL, HARK_THREADS_HELP, NULL},
-    {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference", NULL},
-    {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
+    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
+    {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},
+    {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, COMPUTES, NULL,
      "the same bits for every number of threads (always so on the backends of this build); with ahca, also the same bits for a sequence "
      "alone and in a batch",
      NULL},

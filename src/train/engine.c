@@ -24,7 +24,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
   hark_network_config network = config->model;
   network.vocabulary = task->vocabulary;
   network.sentences = hark_config_has_sentences(config);
-  network.classes = encoder || ahca ? task->classes : 0;
+  network.classes = ahca || (encoder && network.head == HARK_ENCODER_HEAD_CLASSES) ? task->classes : 0;
   network.parts = encoder || ahca ? task->parts : 0;
   network.features = task->features;
   network.responses = task->responses;
@@ -90,10 +90,20 @@ static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length,
   return hark_tape_leaf(engine->tape, &windows[1], NULL, targets);
 }
 
+/* The types of `rows` windows of `length` tokens, in *types; NULL for a model that has none. */
+static const hark_tensor *types_of(const hark_engine *engine, int64_t rows, int64_t length, hark_tensor *types) {
+  const int64_t shape[] = {rows, length};
+  if (engine->types.type == HARK_NONE) return NULL;
+  *types = hark_tensor_front(&engine->types, 2, shape);
+  return types;
+}
+
 static hark_status training_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
                                  double weight, hark_value *loss) {
   hark_value tokens = 0, targets = 0, logits = 0;
+  hark_tensor types;
   const hark_forward forward = {.tape = engine->tape,
+                                .types = types_of(engine, rows, engine->config->model.context, &types),
                                 .parameters = &engine->network->parameters,
                                 .training = true,
                                 .seed = (uint64_t)engine->config->train.seed,
@@ -116,8 +126,12 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
 /* Sets engine->logits. */
 static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows, int64_t length) {
   hark_value tokens = 0;
-  const hark_forward forward = {
-      .tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans, .report = &engine->report};
+  hark_tensor types;
+  const hark_forward forward = {.tape = engine->tape,
+                                .types = types_of(engine, rows, length, &types),
+                                .parameters = &engine->network->parameters,
+                                .plans = engine->evaluation_plans,
+                                .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
   return hark_stack_logits(context, engine->network, &forward, tokens, false, &engine->logits);
 }
@@ -246,7 +260,8 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
   const hark_packed_extents most = {.examples = rows,
                                     .tokens = rows * engine->task.parts * engine->network->config.context,
                                     .parts = engine->task.parts,
-                                    .features = engine->task.features};
+                                    .features = engine->task.features,
+                                    .types = engine->network->config.token_types > 0};
   HARK_TRY(hark_packed_batch_create(context, &most, memory, &packing->read));
   if (has_vectors(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 2, responses, &packing->responses));
   if (!memory) return HARK_OK;
@@ -284,6 +299,23 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
                              : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
+/* Windows of a text have type 0. */
+static hark_status make_types(hark_context *context, hark_engine *engine, bool memory) {
+  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  if (is_packed(engine) || engine->config->model.token_types == 0) return HARK_OK;
+  HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->types));
+  return memory ? hark_tensor_zero(context, &engine->types) : HARK_OK;
+}
+
+/* An embedding has no targets. */
+static hark_status check_head(hark_context *context, const hark_engine *engine) {
+  const hark_network_config *const model = &engine->config->model;
+  if (model->architecture == HARK_ARCHITECTURE_ENCODER && model->head == HARK_ENCODER_HEAD_EMBEDDING)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.head embedding predicts nothing that data could be compared with: expected classes");
+  return HARK_OK;
+}
+
 /* Numbers to predict come with real vectors. */
 static hark_status check_regression(hark_context *context, const hark_engine *engine) {
   const hark_network_config *const model = &engine->config->model;
@@ -306,6 +338,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
   HARK_TRY(check_regression(context, engine));
+  HARK_TRY(check_head(context, engine));
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
@@ -324,6 +357,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
   const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
   if (!is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
+  HARK_TRY(make_types(context, engine, memory));
   HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
@@ -400,8 +434,8 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
     hark_network_plans_destroy(context, engine->network, &engine->training_plans);
     hark_network_plans_destroy(context, engine->network, &engine->evaluation_plans);
   }
-  hark_tensor *const owned[] = {&engine->first_moment, &engine->second_moment, &engine->inputs,
-                                &engine->targets,      &engine->square_sum,    &engine->workspace};
+  hark_tensor *const owned[] = {&engine->first_moment, &engine->second_moment, &engine->inputs, &engine->targets,
+                                &engine->square_sum,   &engine->workspace,     &engine->types};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) hark_tensor_destroy(context, owned[i]);
   destroy_packing(context, engine->packing);
   hark_network_destroy(context, &engine->network);
@@ -418,12 +452,12 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
-  return (hark_engine_memory){
-      .weights = bytes_of(&engine->network->parameters.weights) + bytes_of(&engine->network->parameters.halves),
-      .gradients = bytes_of(&engine->network->parameters.gradients),
-      .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
-      .step = hark_tape_peak_bytes(engine->tape),
-      .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
+  return (hark_engine_memory){.weights = bytes_of(&engine->network->parameters.weights) + bytes_of(&engine->network->parameters.halves),
+                              .gradients = bytes_of(&engine->network->parameters.gradients),
+                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
+                              .step = hark_tape_peak_bytes(engine->tape),
+                              .batch = bytes_of(&engine->inputs) + bytes_of(&engine->types) + bytes_of(&engine->targets) +
+                                       bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {

@@ -48,6 +48,7 @@ typedef struct hark_engine {
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
   hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
+  hark_tensor types;                       /* i32 [batch, context], zeros, of rectangular batches for models with token types */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs only of rectangular batches; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
   hark_engine_packing *packing;            /* NULL: rectangular batches */

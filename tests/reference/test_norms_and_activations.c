@@ -229,6 +229,44 @@ static void add_and_scale_are_what_they_say(void **state) {
   test_single_close(&s);
 }
 
+/* tanh(ln 2) = 3/5, tanh(ln 3) = 4/5; dy/dx = 1 - y^2. */
+static void tanh_has_known_values(void **state) {
+  (void)state;
+  test_single s;
+  test_single_open(&s, &hark_op_tanh, NULL, 1, (const hark_sample_input[]){{HARK_F32, 1, {4}, 0, 0}});
+  test_single_set(&s, 0, (const double[]){log(2), -log(3), 0, 1000});
+  double *y = test_single_forward(&s);
+  test_single_backward(&s, (const double[]){1, 1, 1, 1});
+  double *dx = test_single_gradient(&s, 0);
+  const double values[] = {0.6, -0.8, 0, 1}, slopes[] = {0.64, 0.36, 1, 0};
+  for (int i = 0; i < 4; i++) {
+    test_near(y[i], values[i], ROUNDING);
+    test_near(dx[i], slopes[i], ROUNDING);
+  }
+  free(dx);
+  free(y);
+  test_single_close(&s);
+}
+
+/* (3, 4) / 5; the gradient has no part along the row. A row of zeros stays, without a gradient. */
+static void unit_rows_have_length_one(void **state) {
+  (void)state;
+  test_single s;
+  test_single_open(&s, &hark_op_unit_rows, NULL, 1, (const hark_sample_input[]){{HARK_F32, 2, {2, 2}, 0, 0}});
+  test_single_set(&s, 0, (const double[]){3, 4, 0, 0});
+  double *y = test_single_forward(&s);
+  test_single_backward(&s, (const double[]){1, 0, 1, 1});
+  double *dx = test_single_gradient(&s, 0);
+  const double values[] = {0.6, 0.8, 0, 0}, slopes[] = {0.128, -0.096, 0, 0};
+  for (int i = 0; i < 4; i++) {
+    test_near(y[i], values[i], ROUNDING);
+    test_near(dx[i], slopes[i], ROUNDING);
+  }
+  free(dx);
+  free(y);
+  test_single_close(&s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layer_norm_has_mean_zero_and_variance_one),
@@ -242,6 +280,8 @@ int main(void) {
       cmocka_unit_test(relu_has_derivative_zero_at_zero_and_keeps_nan),
       cmocka_unit_test(gated_silu_is_silu_times_the_gate),
       cmocka_unit_test(add_and_scale_are_what_they_say),
+      cmocka_unit_test(tanh_has_known_values),
+      cmocka_unit_test(unit_rows_have_length_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,16 @@ _ACTIVATIONS = {
     "gated_silu": nn.functional.silu,
 }
 # Options that would change the results and are not here.
-_REFUSED = {"rotary.scaling": ("none",), "attention_width": (0,), "rotary.fraction": (1, 1.0)}
+_REFUSED = {
+    "rotary.scaling": ("none",),
+    "attention_width": (0,),
+    "rotary.fraction": (1, 1.0),
+    "norm_place": ("pre",),
+    "embedding_norm": (False,),
+    "token_types": (0,),
+    "pooler": (False,),
+    "head": ("classes",),
+}
 
 
 def _value(description, key, usual):

@@ -28,8 +28,8 @@ static bool is_safetensors(const char *data, size_t bytes) {
   return bytes >= HEADER_BYTES && data[HEADER_BYTES - 1] == '{' && data[HEADER_BYTES - 2] == 0;
 }
 
-static hark_status open_pipeline(hark_context *context, const char *path, const hark_text *text, hark_text_tokens *out) {
-  HARK_TRY(hark_pipeline_read(context, path, hark_text_get(text), text->length, &out->pipeline));
+static hark_status open_pipeline(hark_context *context, const char *path, const void *data, size_t bytes, hark_text_tokens *out) {
+  HARK_TRY(hark_pipeline_read(context, path, data, bytes, &out->pipeline));
   return hark_pipeline_work_create(context, out->pipeline, &out->work);
 }
 
@@ -37,7 +37,7 @@ static hark_status open_pipeline(hark_context *context, const char *path, const 
 static hark_status read_imported(hark_context *context, const char *path, const char *tokenizer, hark_text_tokens *out) {
   hark_text file = hark_text_empty(context);
   hark_status status = hark_imported_bytes(context, path, tokenizer, &file);
-  if (status == HARK_OK) status = open_pipeline(context, path, &file, out);
+  if (status == HARK_OK) status = open_pipeline(context, path, hark_text_get(&file), file.length, out);
   hark_text_free(&file);
   return status;
 }
@@ -83,7 +83,7 @@ static hark_status open_file(hark_context *context, const char *path, hark_text_
   hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
   if (status == HARK_OK)
     status = is_own_vocabulary(hark_text_get(&text), text.length) ? read_own(context, path, hark_text_get(&text), text.length, out)
-                                                                  : open_pipeline(context, path, &text, out);
+                                                                  : open_pipeline(context, path, hark_text_get(&text), text.length, out);
   hark_text_free(&text);
   return status;
 }
@@ -106,6 +106,12 @@ static hark_status open_folder(hark_context *context, const char *path, hark_tex
 
 hark_status hark_text_tokens_open(hark_context *context, const char *path, hark_text_tokens *out) {
   return hark_path_kind_of(path) == HARK_PATH_FOLDER ? open_folder(context, path, out) : open_file(context, path, out);
+}
+
+hark_status hark_text_tokens_open_imported(hark_context *context, const char *name, const hark_imported *imported, hark_text_tokens *out) {
+  size_t bytes;
+  const void *const data = hark_imported_file(imported, &bytes);
+  return open_pipeline(context, name, data, bytes, out);
 }
 
 void hark_text_tokens_close(hark_context *context, hark_text_tokens *tokens) {

@@ -4,6 +4,7 @@
 #define HARK_CLI_TOKENIZE_TEXT_TOKENS_H
 
 #include "data/line_reader.h"
+#include "tokenizers/imported.h"
 #include "tokenizers/pipeline/pipeline.h"
 
 /* One of both. Zero it before use. */
@@ -17,6 +18,9 @@ typedef struct hark_text_tokens {
 
 /* Errors: those of the files, HARK_UNSUPPORTED (a model of examples, or without a vocabulary). */
 HARK_MUST_CHECK hark_status hark_text_tokens_open(hark_context *context, const char *path, hark_text_tokens *out);
+/* That of an imported model, which messages call `name`. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_text_tokens_open_imported(hark_context *context, const char *name, const hark_imported *imported,
+                                                           hark_text_tokens *out);
 void hark_text_tokens_close(hark_context *context, hark_text_tokens *tokens);
 
 /* Numbers of tokens are below it. */

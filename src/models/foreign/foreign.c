@@ -70,7 +70,8 @@ hark_status hark_foreign_open(hark_context *context, const char *folder, hark_fo
   *out = (hark_foreign){.type = NULL};
   HARK_TRY(hark_path_join(context, "", folder, out->folder));
   HARK_TRY(read_config(context, out));
-  return hark_shards_open(context, folder, &out->shards);
+  HARK_TRY(hark_shards_open(context, folder, &out->shards));
+  return out->type->settle != NULL ? out->type->settle(context, out->folder, &out->shards, &out->config) : HARK_OK;
 }
 
 void hark_foreign_close(hark_context *context, hark_foreign *foreign) { hark_shards_close(context, &foreign->shards); }

@@ -1,7 +1,7 @@
 /* foreign_type.h - a type of models of other programs: how its configuration and its tensors correspond to hark's, in both directions.
  *
- * A type is one file, type_NAME.c, with a hark_foreign_type, and one row of HARK_FOREIGN_TYPES. Its two tables are read from left to right by
- * an import and from right to left by an export:
+ * A type is one file, type_NAME.c, with a hark_foreign_type, and one row of HARK_FOREIGN_TYPES. Its two tables are read from left to right
+ * by an import and from right to left by an export:
  *
  *     keys       hidden_size <-> model.width: one row for every key of config.json that may occur. A key without a row is refused, since it
  *                might change what the model computes
@@ -23,7 +23,8 @@
   X(gpt2)                                                                                                                                  \
   X(llama)                                                                                                                                 \
   X(mistral)                                                                                                                               \
-  X(qwen2)
+  X(qwen2)                                                                                                                                 \
+  X(bert)
 
 /* ---- keys ---- */
 
@@ -87,6 +88,8 @@ typedef struct hark_foreign_tensor {
 
 /* ---- types ---- */
 
+struct hark_shards;
+
 typedef struct hark_foreign_type {
   const char *name;    /* model_type */
   const char *classes; /* that `architectures` may name, "GPT2LMHeadModel|.."; the first is written */
@@ -98,6 +101,9 @@ typedef struct hark_foreign_type {
   int tensor_count;
   /* After the rows: reads the special keys. Errors: HARK_UNSUPPORTED for what hark has no option for, HARK_BAD_FILE. */
   hark_status (*read)(const hark_foreign_reader *reader);
+  /* After `read`, in an import alone: what other files of the folder say of the model, and which tensors there are. NULL: nothing. Errors:
+   * those of `read`, those of files. */
+  hark_status (*settle)(hark_context *context, const char *folder, const struct hark_shards *shards, hark_network_config *config);
   /* After the rows: writes the special keys. What cannot be written is left out: the comparison finds it. */
   void (*write)(const hark_foreign_writer *writer);
 } hark_foreign_type;
