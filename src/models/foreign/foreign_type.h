@@ -1,6 +1,7 @@
 /* foreign_type.h - a type of models of other programs: how its configuration and its tensors correspond to hark's, in both directions.
  *
- * A type is one file, type_NAME.c, with a hark_foreign_type, and one row of HARK_FOREIGN_TYPES. Its two tables are read from left to right by
+ * A type is one file, type_NAME.c, with a hark_foreign_type, and one row of HARK_FOREIGN_TYPES. Its two tables are read from left to
+ * right by
  * an import and from right to left by an export:
  *
  *     keys       hidden_size <-> model.width: one row for every key of config.json that may occur. A key without a row is refused, since it
