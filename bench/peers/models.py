@@ -15,12 +15,13 @@ import shutil
 import subprocess
 import sys
 
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]  # tokenizers.py is not the library
+# tokenizers.py of this folder has the name of the library: the folder must not be searched for it.
+sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]
 
-import numpy
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 TOLERANCE = 1e-5  # of logits of size 1
 TOKENS = 23

@@ -59,7 +59,8 @@ typedef struct hark_model_options {
                          scale for each row; HARK_NONE: as in the file. Other numbers are f32 */
 } hark_model_options;
 
-/* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it), a safetensors file, or a folder
+/* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it), a safetensors file, or a
+ * folder
  * of Hugging Face's transformers (config.json with safetensors; docs/models.md lists what is read). Where a
  * manifest.json is in the file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
  * With `matrices` the weights are rounded to that type, and have the same bits as in a file that was saved with it.
@@ -128,13 +129,16 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_describe(const hark_model *model
 /* Text -> tokens. `tokens` has room for `bytes` tokens: there are never more. `*count` is how many there are. The text and the tokens share
  * no memory (HARK_INVALID_ARGUMENT).
  * A character that is not in the vocabulary becomes the token "unknown" with `map_unknown`, else HARK_BAD_FILE with line, column and byte
- * offset. For an imported model the tokens are those of its tokenizer.json or tokenizer.model without special ones; there may be more of them
- * than bytes, which is HARK_TOO_LARGE: hark_model_tokenize() has no such limit. For a model that was trained on labelled examples: the bytes of the text if its symbols are bytes, else its words, separated by
+ * offset. For an imported model the tokens are those of its tokenizer.json or tokenizer.model without special ones; there may be more of
+ * them
+ * than bytes, which is HARK_TOO_LARGE: hark_model_tokenize() has no such limit. For a model that was trained on labelled examples: the
+ * bytes of the text if its symbols are bytes, else its words, separated by
  * blanks. HARK_UNSUPPORTED: the model has no vocabulary, or its symbols are grey values or numbers. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes,
                                                        bool map_unknown, int32_t *tokens, size_t *count);
 
-/* The same for any model, also one of another program, whose texts may have more tokens than bytes. `tokens` has room for `capacity` tokens, as
+/* The same for any model, also one of another program, whose texts may have more tokens than bytes. `tokens` has room for `capacity`
+ * tokens, as
  * many of which are written; *count is how many there are, so that a call with capacity 0 counts them. special: with the tokens that the
  * model's tokenizer.json puts around a text, such as one that marks its beginning; other models have none.
  * Errors: as hark_model_encode; HARK_INVALID_ARGUMENT (capacity below `bytes` for a model that is not imported). */

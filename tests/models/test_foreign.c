@@ -1,4 +1,5 @@
-/* test_foreign.c - models of other programs: small folders with known numbers, which hark reads and writes; what is refused, by its name. */
+/* test_foreign.c - models of other programs: small folders with known numbers, which hark reads and writes; what is refused, by its
+ * name. */
 #include <hark/hark.h>
 #include <stdio.h>
 #include <stdlib.h>

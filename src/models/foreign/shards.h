@@ -21,7 +21,8 @@ typedef struct hark_shard_tensor {
 } hark_shard_tensor;
 
 /* Opens all files. Names in the index are names in the folder, never paths. The caller closes the shards, also after a failure.
- * Errors: HARK_NOT_FOUND (a file that the index names), HARK_BAD_FILE (no safetensors, an index and files that disagree), those of files. */
+ * Errors: HARK_NOT_FOUND (a file that the index names), HARK_BAD_FILE (no safetensors, an index and files that disagree), those of
+ * files. */
 HARK_MUST_CHECK hark_status hark_shards_open(hark_context *context, const char *folder, hark_shards *out);
 void hark_shards_close(hark_context *context, hark_shards *shards);
 
