@@ -222,7 +222,8 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words and byte-level BPE are learned with optional libraries. A run that has its vocabulary does not need it, and where examples have no sub-words the
+/* Sub-words and byte-level BPE are learned with optional libraries.
+ * A run that has its vocabulary does not need it, and where examples have no sub-words the
  * option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE

@@ -7,8 +7,8 @@
 
 enum { SLOW_WORDS = 4000, SLOW_SYMBOLS = 24, SLOW_TEXTS = 1200 };
 
-/* Words are not counted: each occurrence is one. A symbol is the index of its text. The caller sets text and texts of the first symbols, and
- * words to 0, and adds words. */
+/* Words are not counted: each occurrence is one. A symbol is the index of its text. The caller sets text and texts of the first symbols,
+ * and words to 0, and adds words. */
 typedef struct slow_merges {
   int symbol[SLOW_WORDS][SLOW_SYMBOLS], length[SLOW_WORDS], words;
   char text[SLOW_TEXTS][SLOW_SYMBOLS + 1];
@@ -19,8 +19,8 @@ typedef struct slow_merges {
 void slow_merges_begin_word(slow_merges *s);
 /* Adds a symbol to the last word. */
 void slow_merges_add(slow_merges *s, int symbol);
-/* Merges the most frequent pair, of equal ones that with the smallest left, then right symbol, until there are `texts` symbols or no pair is
- * left. */
+/* Merges the most frequent pair, of equal ones that with the smallest left, then right symbol, until there are `texts` symbols or no pair
+ * is left. */
 void slow_merges_learn(slow_merges *s, int texts);
 
 /* Random words of few letters and digits, each at most `longest`, with spaces between them: many pairs are equally frequent, and many

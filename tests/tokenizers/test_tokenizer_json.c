@@ -1,5 +1,5 @@
-/* test_tokenizer_json.c - vocabularies of every kind as tokenizer.json: read by the pipeline of such files, they give the same tokens and the
- * same text on random texts of many scripts; and what has no counterpart there. */
+/* test_tokenizer_json.c - vocabularies of every kind as tokenizer.json: read by the pipeline of such files, they give the same tokens and
+ * the same text on random texts of many scripts; and what has no counterpart there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static uint32_t next_random(uint64_t *state) {
   return (uint32_t)(*state >> 33);
 }
 
-/* Characters of one to four bytes: letters, marks, digits, punctuation, spaces, control characters; and those of reserved names and bytes. */
+/* Characters of one to four bytes: letters, marks, digits, punctuation, spaces, control characters; of reserved names and bytes. */
 static const uint32_t alphabet[] = {'a',    'b',    'c',    'd',    'e',    'k',     'm',     's',     'x',   '<',    '>',
                                     '0',    'A',    '\'',   ' ',    ' ',    ' ',     '\t',    '\n',    '\r',  0x7F,   0xA0,
                                     0xAD,   0xE9,   0x301,  0x430,  0x5D0,  0x639,   0x915,   0x94D,   0xE01, 0x2581, 0x2585,

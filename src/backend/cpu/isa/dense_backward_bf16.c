@@ -1,5 +1,5 @@
-/* dense_backward_bf16.c - operands of the gradients of softmax attention (dense_backward.c) in bf16: products of a tile from words, pairs of
- * bf16 numbers (dense_words.h), with sums in f32.
+/* dense_backward_bf16.c - operands of the gradients of softmax attention (dense_backward.c) in bf16: products of a tile from words, pairs
+ * of bf16 numbers (dense_words.h), with sums in f32.
  */
 #include "dense_backward.h"
 

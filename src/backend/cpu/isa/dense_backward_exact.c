@@ -1,5 +1,5 @@
-/* dense_backward_exact.c - rows of softmax attention whose logits are in float64 (dense_exact.c), for its gradients (dense_backward.c). They
- * are found, and the sums of their exponentials taken, before the tiles are visited.
+/* dense_backward_exact.c - rows of softmax attention whose logits are in float64 (dense_exact.c), for its gradients (dense_backward.c).
+ * They are found, and the sums of their exponentials taken, before the tiles are visited.
  */
 #include "dense_backward.h"
 #include "distances.h"
