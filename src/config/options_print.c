@@ -216,11 +216,20 @@ static void print_help_line(const hark_option_view *view, hark_text *text) {
   hark_text_free(&help);
 }
 
-void hark_options_print_help(const hark_options *options, hark_text *text) {
+static bool is_among(const char *names, const char *name) {
+  const size_t length = strlen(name);
+  size_t word_length;
+  for (const char *at = names, *word; (word = hark_next_word(&at, ' ', &word_length)) != NULL;)
+    if (word_length == length && memcmp(word, name, length) == 0) return true;
+  return false;
+}
+
+void hark_options_print_help(const hark_options *options, const char *only, hark_text *text) {
   const char *section = NULL;
   hark_option_view view;
   for (int i = 0; i < options->count; i++) {
     if (!hark_options_view(options, i, &view)) continue;
+    if (only != NULL && !is_among(only, view.option->name)) continue;
     if (section == NULL || strcmp(section, view.section) != 0) {
       hark_text_append(text, "%s%s:\n", section == NULL ? "" : "\n", view.section);
     }
