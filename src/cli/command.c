@@ -20,7 +20,7 @@ static const int command_count = (int)(sizeof hark_commands / sizeof hark_comman
 #define AT(field) offsetof(hark_common_values, field)
 static const hark_option basic_options[] = {
     {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print the help", NULL},
-    {"help-all", NULL, HARK_OPTION_BOOL, AT(basic.help_all) - AT(basic), "false", NULL, NULL, NULL, "print the help with all options",
+    {"help-all", "help-all", HARK_OPTION_BOOL, AT(basic.help_all) - AT(basic), "false", NULL, NULL, NULL, "print the help with all options",
      NULL},
     {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "colours (off also when NO_COLOR is set)",
      NULL},
@@ -106,8 +106,7 @@ static void print_rest(const hark_invocation *call, hark_text *text) {
   hark_option_view view;
   int all = 0;
   for (int i = 0; i < hark_options_count(call->options); i++) all += hark_options_view(call->options, i, &view);
-  hark_text_append(text, "\nThese are the options that most need. hark %s --help-all prints all %d, man hark-%s explains them.\n",
-                   call->command->name, all, call->command->name);
+  hark_text_append(text, "\nThese are the frequent options; hark %s --help-all prints all %d.\n", call->command->name, all);
 }
 
 static hark_status print_help(hark_invocation *call) {
@@ -116,9 +115,13 @@ static hark_status print_help(hark_invocation *call) {
   const char *const only = call->common.basic.help_all ? NULL : command->common_options;
   hark_text_append(&text, "hark %s - %s\n\nusage: hark %s [options]%s%s\n\n", command->name, command->summary, command->name,
                    command->arguments[0] != 0 ? " " : "", command->arguments);
+  const char *const notes = command->notes != NULL ? command->notes : "";
+  if (only != NULL) hark_text_append(&text, "%s\n", notes); /* examples first: they are what a beginner needs */
   hark_options_print_help(call->options, only, &text);
-  if (only != NULL) print_rest(call, &text);
-  if (command->notes != NULL) hark_text_append(&text, "\n%s", command->notes);
+  if (only != NULL)
+    print_rest(call, &text);
+  else if (notes[0] != '\0')
+    hark_text_append(&text, "\n%s", notes);
   return hark_command_print(call, &text);
 }
 

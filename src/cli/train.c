@@ -35,7 +35,7 @@ static const hark_option options[] = {
 static const hark_option_section sections[] = {{"", "Before a run"}, {NULL, NULL}};
 static const hark_option_table table = {options, 1, sections, sizeof(train_values), false};
 
-enum { VALUES_CONFIG, VALUES_PRESET, VALUES_TRAIN }; /* of the command's tables */
+enum { VALUES_PRESET, VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
 /* Signals only set these; the trainer reads them after every step. A second signal to stop ends the process at once, if it belongs to
  * another event. */
@@ -276,6 +276,7 @@ static void say_choice(const hark_preset_choice *choice) {
 /* --resume RUN: an argument names the run, like --out. */
 static hark_status read_argument(hark_invocation *call, const hark_config *config) {
   if (hark_options_argument_count(call->options) == 0) return HARK_OK;
+  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* the word after an unknown flag may have been its value */
   const char *const run = hark_options_argument(call->options, 0);
   if (!config->run.resume)
     return hark_options_complain(call->context, call->options, run,
@@ -600,7 +601,7 @@ const hark_command hark_command_train = {
     .argument_maximum = 1,
     .has_json = true,
     .has_configuration = true,
-    .tables = {&hark_config_table, &hark_preset_table, &table},
+    .tables = {&hark_preset_table, &hark_config_table, &table},
     .check = check,
     .run = run,
 };

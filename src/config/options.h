@@ -115,7 +115,8 @@ const char *hark_options_where(const hark_options *options, const char *name);
 void hark_options_print_value(const hark_options *options, const char *name, hark_text *text);
 
 /* Writers. Each appends to `text`; check the text's status afterwards. Configuration tables only, except for help. */
-/* Flags of the set's subcommand, by section. `only`: names of the options to print, separated by blanks; NULL: all. */
+/* Flags of the set's subcommand, by section. `only`: names of the options to print, separated by blanks, without their
+ * conditions and keys; NULL: all, with these. */
 void hark_options_print_help(const hark_options *options, const char *only, hark_text *text);
 void hark_options_print_yaml(const hark_options *options, bool comments,
                              hark_text *text);                                  /* all values; reading it gives the same values */
