@@ -31,7 +31,7 @@ static void expect_in(const char *name, const char *part, bool there) {
 
 static void a_plain_training_fits_its_text(void **state) {
   (void)state;
-  expect("train --data text.txt --out auto --max-time 1s --threads 1", HARK_EXIT_DONE, "auto: step ", "chosen for a text of 4.00 kB");
+  expect("train --data text.txt --out auto --max-time 1s --threads 1", HARK_EXIT_DONE, "auto: step ", "chosen for a text of 4 kB");
   assert_non_null(strstr(output.err, "--preset tiny"));
   expect_in("auto/config.yaml", "\n  layers: 2\n", true);
   expect_in("auto/config.yaml", "\n  width: 64\n", true);

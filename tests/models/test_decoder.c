@@ -556,16 +556,15 @@ static void test_sampling(void **state) {
   const struct {
     hark_sampling sampling;
     double expected[5];
-  } cases[] = {
-      {{.temperature = 1, .top_p = 1, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}},
-      {{.temperature = 1, .top_k = 2, .top_p = 1, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
-      {{.temperature = 1, .top_p = 0.6, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
-      {{.temperature = 0.5, .top_p = 1, .seed = 4}, {0, 1 / 22.0, 4 / 22.0, 16 / 22.0, 1 / 22.0}},
-      {{.temperature = 0, .top_p = 1, .seed = 4}, {0, 0, 0, 1, 0}},
-      {{.temperature = 1, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
-      {{.temperature = 1, .top_p = 1, .min_p = 0.25, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}}, /* a quarter is enough */
-      {{.temperature = 0.5, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 0, 1, 0}}, /* after the temperature 2 has a quarter */
-      {{.temperature = 1, .top_k = 3, .top_p = 0.6, .min_p = 1, .seed = 4}, {0, 0, 0, 1, 0}}};
+  } cases[] = {{{.temperature = 1, .top_p = 1, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}},
+               {{.temperature = 1, .top_k = 2, .top_p = 1, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 1, .top_p = 0.6, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 0.5, .top_p = 1, .seed = 4}, {0, 1 / 22.0, 4 / 22.0, 16 / 22.0, 1 / 22.0}},
+               {{.temperature = 0, .top_p = 1, .seed = 4}, {0, 0, 0, 1, 0}},
+               {{.temperature = 1, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 1, .top_p = 1, .min_p = 0.24, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}},
+               {{.temperature = 0.5, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 0, 1, 0}}, /* after the temperature 2 has a quarter */
+               {{.temperature = 1, .top_k = 3, .top_p = 0.6, .min_p = 1, .seed = 4}, {0, 0, 0, 1, 0}}};
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     int counts[5] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
