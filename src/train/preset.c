@@ -18,14 +18,14 @@
 /* The rows gpt2-* are those of Radford et al., "Language models are unsupervised multitask learners" (2019), table 2, with the heads of
  * their program and the learning rates of arXiv 2005.14165, table 2.1. Rows that may be chosen are in the order of their sizes. */
 static const hark_preset presets[] = {
-    {"tiny", "seconds to minutes", 2, 2, 64, 64, "rotary", "gelu", "false", 32, "3e-3", true},
-    {"small", "minutes", 4, 4, 128, 128, "rotary", "gelu", "false", 32, "2e-3", true},
-    {"medium", "an hour and more", 6, 6, 288, 256, "rotary", "gelu", "false", 32, "1e-3", true},
-    {"large", "a day and more", 8, 8, 512, 512, "rotary", "gelu", "false", 32, "6e-4", true},
-    {"gpt2-small", "GPT-2 of 124 million parameters", 12, 12, 768, 1024, "learned", "gelu_tanh", "true", 8, "6e-4", false},
-    {"gpt2-medium", "GPT-2 of 355 million parameters", 24, 16, 1024, 1024, "learned", "gelu_tanh", "true", 8, "3e-4", false},
-    {"gpt2-large", "GPT-2 of 774 million parameters", 36, 20, 1280, 1024, "learned", "gelu_tanh", "true", 8, "2.5e-4", false},
-    {"gpt2-xl", "GPT-2 of 1,558 million parameters", 48, 25, 1600, 1024, "learned", "gelu_tanh", "true", 8, "2e-4", false},
+    {"tiny", "seconds to minutes", "rotary", "gelu", "false", "3e-3", 2, 2, 64, 64, 32, true},
+    {"small", "minutes", "rotary", "gelu", "false", "2e-3", 4, 4, 128, 128, 32, true},
+    {"medium", "an hour and more", "rotary", "gelu", "false", "1e-3", 6, 6, 288, 256, 32, true},
+    {"large", "a day and more", "rotary", "gelu", "false", "6e-4", 8, 8, 512, 512, 32, true},
+    {"gpt2-small", "GPT-2 of 124 million parameters", "learned", "gelu_tanh", "true", "6e-4", 12, 12, 768, 1024, 8, false},
+    {"gpt2-medium", "GPT-2 of 355 million parameters", "learned", "gelu_tanh", "true", "3e-4", 24, 16, 1024, 1024, 8, false},
+    {"gpt2-large", "GPT-2 of 774 million parameters", "learned", "gelu_tanh", "true", "2.5e-4", 36, 20, 1280, 1024, 8, false},
+    {"gpt2-xl", "GPT-2 of 1,558 million parameters", "learned", "gelu_tanh", "true", "2e-4", 48, 25, 1600, 1024, 8, false},
 };
 #define PRESETS ((int)(sizeof presets / sizeof *presets))
 #define NAMES "tiny|small|medium|large|gpt2-small|gpt2-medium|gpt2-large|gpt2-xl"

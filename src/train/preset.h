@@ -8,10 +8,8 @@
 typedef struct hark_preset {
   const char *name;
   const char *about; /* a few words */
-  int layers, heads, width, context;
-  const char *positions, *activation, *bias;
-  int batch;
-  const char *learning_rate;
+  const char *positions, *activation, *bias, *learning_rate;
+  int layers, heads, width, context, batch;
   bool is_default; /* hark_preset_for() may choose it */
 } hark_preset;
 

@@ -102,7 +102,7 @@ static void print_script(const hark_invocation *call, const plot_values *values,
   print_axes(values, metrics, &picture->script);
   for (int i = 0; i < runs * metrics; i++) {
     const int run = i / metrics, metric = i % metrics;
-    const bool named = metric == named_curve(&series[run * metrics], metrics);
+    const bool named = metric == named_curve(&series[i - metric], metrics);
     if (series[i].count == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
     print_curve(run, metric, metrics, &series[i],
