@@ -209,7 +209,7 @@ typedef struct hark_linear_ridge_attributes {
 
 /* linear_bf16: y[N,out] = x[N,in] W^T + b from numbers in bf16, sums in f32; inputs x bf16 [..., in], weight bf16 [out, in], bias [out]
  * (optional; y has its type, else f32). Gradients of x and weight are f32: dx = r(dy) W, dW = r(dy)^T x with r the rounding of round_bf16;
- * db = dy^T 1. Subnormal numbers in bf16 count as zeros. No attributes. */
+ * db = dy^T 1. Subnormal operands count as zeros, before they are rounded and after. No attributes. */
 
 #ifdef __cplusplus
 }

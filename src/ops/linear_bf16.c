@@ -5,11 +5,13 @@
  *
  *     dx = r(dy) W,  dW = r(dy)^T x,  db = 1^T dy
  *
- * Subnormal numbers in bf16 count as zeros, as they do for the dot products of processors. The sums of the definition are in double;
+ * Subnormal operands count as zeros, in f32 before they are rounded and in bf16, as they do for the instructions of processors. The sums of the definition are in double;
  * kernels add in f32, in the order of backend/cpu/isa/bf16_product.c.
  */
+#include <float.h>
 #include <hark/experimental.h>
 #include <inttypes.h>
+#include <math.h>
 
 #include "core/half.h"
 #include "ops/linear.h"
@@ -36,7 +38,10 @@ static double used(uint16_t bits) {
   return subnormal ? 0 : (double)hark_half_widen(HARK_BF16, bits);
 }
 static double number(const hark_tensor *tensor, int64_t i) { return used(((const uint16_t *)tensor->data)[i]); }
-static double rounded(hark_numbers numbers, int64_t i) { return used(hark_half_narrow(HARK_BF16, (float)hark_get(numbers, i))); }
+static double rounded(hark_numbers numbers, int64_t i) {
+  const float x = (float)hark_get(numbers, i);
+  return fabsf(x) < FLT_MIN ? 0 : used(hark_half_narrow(HARK_BF16, x));
+}
 
 /* The elements [first, last) of y. */
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {

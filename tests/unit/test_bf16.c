@@ -179,9 +179,9 @@ static void numbers_of_every_kind(void **state) {
   assert_true(on_every_set(check_kinds) > 0);
 }
 
-/* Slices of k, blocks of rows and of columns, each with a rest. */
+/* Slices of k, blocks and bands of rows, blocks of columns, each with a rest. */
 static void check_blocks(const hark_cpu_isa *isa, bool dots) {
-  static const sizes all[] = {{13, 33, 512}, {13, 33, 513}, {7, 5, 1100}, {257, 11, 37}, {11, 515, 35}, {259, 517, 21}};
+  static const sizes all[] = {{13, 33, 512}, {13, 33, 513}, {7, 5, 1100}, {257, 11, 37}, {11, 515, 35}, {259, 517, 21}, {2100, 3, 517}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     for (unsigned variant = 0; variant < 16; variant += 5) check_product(isa, dots, &all[i], ORDINARY, variant, 1, 17);
 }
@@ -189,6 +189,27 @@ static void check_blocks(const hark_cpu_isa *isa, bool dots) {
 static void blocks_of_every_size(void **state) {
   (void)state;
   assert_true(on_every_set(check_blocks) > 0);
+}
+
+/* An f32 operand below 2^-126 is zero, although it would round to 2^-126. */
+static void check_subnormal(const hark_cpu_isa *isa, bool dots) {
+  const float numbers[] = {0x1.fffffcp-127f, 0x1p-126f, -0x1.fffffcp-127f, -0x1p-126f}, one = 0x1p100f;
+  void *scratch = aligned_alloc(64, (isa->bf16_product_scratch_bytes() + 63) / 64 * 64);
+  assert_non_null(scratch);
+  for (int variant = 0; variant < 4; variant++)
+    for (int i = 0; i < 4; i++) {
+      float c = 1;
+      const hark_cpu_bf16_product product = {
+          .m = 1, .n = 1, .k = 1, .a = {&numbers[i], HARK_F32, variant % 2, 1}, .b = {&one, HARK_F32, variant / 2, 1}, .c = &c, .ldc = 1};
+      isa->bf16_product(&product, dots, scratch);
+      assert_true(c == (i % 2 == 0 ? 0 : numbers[i] * one));
+    }
+  free(scratch);
+}
+
+static void subnormal_operands(void **state) {
+  (void)state;
+  assert_true(on_every_set(check_subnormal) > 0);
 }
 
 /* 2^-126 and its neighbours, plus or minus products down to 2^-252: where flushing is decided. */
@@ -265,6 +286,6 @@ static void sums_of_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_of_every_kind), cmocka_unit_test(blocks_of_every_size),
-                                     cmocka_unit_test(small_results), cmocka_unit_test(sums_of_rows)};
+                                     cmocka_unit_test(subnormal_operands), cmocka_unit_test(small_results), cmocka_unit_test(sums_of_rows)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

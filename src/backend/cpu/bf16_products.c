@@ -1,7 +1,8 @@
 /* bf16_products.c - see bf16_products.h; and the kernels of the record linear_bf16.
  *
- * C is cut into pieces. Their sizes depend on the product alone, and a sum over k has one order (isa/bf16_product.c), so that neither the
- * pieces nor the threads change a bit. Pieces are larger than those of f32 products, because packing costs a larger fraction of the time.
+ * C is cut into pieces. A sum over k has one order (isa/bf16_product.c), so that neither the pieces nor the threads change a bit; the
+ * pieces are therefore cut for the threads that are there. Each piece packs its rows of op(A) and its columns of op(B): the fewer and the
+ * squarer they are, the less is packed twice.
  */
 #include "backend/cpu/bf16_products.h"
 
@@ -13,13 +14,12 @@
 
 #define MOST_PRODUCTS 2
 
-#define PIECE_ROWS 1008 /* a multiple of the blocks of rows and tiles of all instruction sets */
-#define PIECE_COLUMNS 512
+/* What the sizes of pieces are multiples of: the register tiles' of all instruction sets. */
 #define ROUND_ROWS 12
 #define ROUND_COLUMNS 32
 
-/* There should be at least PIECES pieces, as long as each has at least this many elements. */
-#define PIECES 8
+/* Each thread should have at least this many pieces, as long as a piece has so many elements. */
+#define PIECES_A_THREAD 4
 #define PIECE_ELEMENTS (96 * 128)
 
 #define OPERATIONS_A_NANOSECOND 200 /* of one thread */
@@ -37,20 +37,22 @@ typedef struct work {
   int count;
 } work;
 
-static int64_t even_part(int64_t whole, int64_t part, int64_t multiple) {
-  return hark_ceil_div(hark_ceil_div(whole, hark_ceil_div(whole, part)), multiple) * multiple;
+static int64_t even_part(int64_t whole, int64_t parts, int64_t multiple) {
+  return hark_ceil_div(hark_ceil_div(whole, parts), multiple) * multiple;
 }
 
-static grid cut(const hark_cpu_bf16_product *p) {
+/* Twice as many pieces of rows pack op(B) [k, n] as many times more as there are pieces of rows now; of columns, op(A) [m, k]. */
+static grid cut(const hark_cpu_bf16_product *p, int threads) {
   grid g = {.product = p};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL)) return g;
-  const int64_t n = hark_max(p->n, 1);
-  int64_t rows = hark_min(p->m, PIECE_ROWS), columns = hark_min(n, PIECE_COLUMNS);
-  while (hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES && rows * columns >= 2 * PIECE_ELEMENTS) {
-    if (columns > rows)
-      columns = (columns + 1) / 2;
+  const int64_t n = hark_max(p->n, 1), least = threads > 1 ? (int64_t)threads * PIECES_A_THREAD : 1;
+  int64_t rows = 1, columns = 1; /* pieces */
+  while (rows * columns < least && p->m * n >= 2 * PIECE_ELEMENTS * rows * columns) {
+    const bool of_columns = hark_ceil_div(n, columns) >= 2 * ROUND_COLUMNS && (double)columns * (double)p->m < (double)rows * (double)n;
+    if (of_columns)
+      columns *= 2;
     else
-      rows = (rows + 1) / 2;
+      rows *= 2;
   }
   g.rows = even_part(p->m, rows, ROUND_ROWS);
   g.columns = even_part(n, columns, ROUND_COLUMNS);
@@ -87,11 +89,12 @@ static void run_task(void *data, int64_t index, int worker) {
 }
 
 void hark_cpu_bf16_products_run(hark_context *context, const hark_cpu_bf16_product *products, int count) {
+  const int threads = hark_context_threads(context);
   work w = {.context = context, .count = count};
   int64_t pieces = 0;
   double operations = 0;
   for (int i = 0; i < count; i++) {
-    w.grids[i] = cut(&products[i]);
+    w.grids[i] = cut(&products[i], threads);
     w.grids[i].first = pieces;
     pieces += w.grids[i].count;
     operations += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;

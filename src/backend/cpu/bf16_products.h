@@ -1,4 +1,4 @@
-/* bf16_products.h - products from bf16 operands over the context's threads, cut into pieces that do not depend on the number of threads. */
+/* bf16_products.h - products from bf16 operands over the context's threads, the same bits for any number of them. */
 #ifndef HARK_BACKEND_CPU_BF16_PRODUCTS_H
 #define HARK_BACKEND_CPU_BF16_PRODUCTS_H
 

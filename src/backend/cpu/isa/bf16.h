@@ -1,6 +1,8 @@
 /* bf16.h - pairs of bf16 numbers: rounding f32 to them, and their dot products with the processor's instruction and without.
  *
- * A word is a pair: its low half is the number of even index. Rounding is that of core/half.h. bf16_product.c defines the sums.
+ * A word is a pair: its low half is the number of even index. Rounding is that of core/half.h; what becomes an operand of a dot product is
+ * zero where it is subnormal, before it is rounded and after, as for the processor's instructions (VCVTNE2PS2BF16, VDPBF16PS: Intel's
+ * Software Developer's Manual, volume 2). bf16_product.c defines the sums.
  */
 #ifndef HARK_BACKEND_CPU_ISA_BF16_H
 #define HARK_BACKEND_CPU_ISA_BF16_H
@@ -17,6 +19,13 @@
 HARK_SIMD vf bf16_dot(vf sum, vu left, vu right) {
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
   return sum;
+}
+
+/* The words of 2 HARK_LANES adjacent numbers. */
+HARK_SIMD vu bf16_adjacent_dots(vf first, vf second) {
+  vu words;
+  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(words) : "v"(first), "v"(second));
+  return words;
 }
 #endif
 
@@ -58,7 +67,27 @@ HARK_SIMD vu bf16_upper(vf x) {
   return vf_bits(vf_select(nan, vf_from_bits(bits | vu_set(0x400000u)), vf_from_bits(rounded)));
 }
 
-HARK_SIMD vu bf16_pair(vf even, vf odd) { return bf16_upper(even) >> 16 | (bf16_upper(odd) & vu_set(0xFFFF0000u)); }
+/* The same of an operand. */
+HARK_SIMD vu bf16_upper_operand(vf x) {
+  const vu bits = vf_bits(x);
+  const vm subnormal = vu_less(bits & vu_set(0x7FFFFFFFu), vu_set(0x800000u));
+  return vf_bits(vf_select(subnormal, vf_from_bits(bits & vu_set(0x80000000u)), vf_from_bits(bf16_upper(x))));
+}
+
+/* The words of pairs, of operands; `dots`: with the processor's instruction. */
+HARK_SIMD vu bf16_pair(bool dots, vf even, vf odd) {
+#if defined(HARK_BF16_DOTS)
+  if (dots) {
+    const vu adjacent = bf16_adjacent_dots(even, odd);
+    uint16_t order[2 * HARK_LANES];
+    HARK_UNROLL
+    for (int i = 0; i < 2 * HARK_LANES; i++) order[i] = (uint16_t)(i / 2 + (i % 2) * HARK_LANES);
+    return (vu)_mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)adjacent);
+  }
+#endif
+  (void)dots;
+  return bf16_upper_operand(even) >> 16 | (bf16_upper_operand(odd) & vu_set(0xFFFF0000u));
+}
 
 /* HARK_LANES halves as words; zero beyond `count`, where memory is not accessed. */
 HARK_SIMD vu vu_load_halves(const uint16_t *from, int count) {
@@ -89,18 +118,24 @@ HARK_SIMD void bf16_store(uint16_t *to, vf x, int count) {
 #endif
 }
 
-/* The pairs of 2 HARK_LANES adjacent numbers, of which `count` exist; the others are zero. */
-HARK_SIMD vu bf16_words(const float *from, int count) {
+/* The words of 2 HARK_LANES adjacent numbers, of which `count` exist; the others are zero. */
+HARK_SIMD vu bf16_words(bool dots, const float *from, int count) {
   const vf first = vf_load_part_or_all(from, count > 0 ? count : 0);
   const vf second = count > HARK_LANES ? vf_load_part_or_all(from + HARK_LANES, count - HARK_LANES) : vf_zero();
+#if defined(HARK_BF16_DOTS)
+  if (dots) return bf16_adjacent_dots(first, second);
+#endif
+  (void)dots;
 #if defined(HARK_SIMD_AVX512)
-  const __m256i low = _mm512_cvtepi32_epi16((__m512i)(bf16_upper(first) >> 16));
-  return (vu)_mm512_inserti64x4(_mm512_castsi256_si512(low), _mm512_cvtepi32_epi16((__m512i)(bf16_upper(second) >> 16)), 1);
+  const __m256i low = _mm512_cvtepi32_epi16((__m512i)(bf16_upper_operand(first) >> 16));
+  return (vu)_mm512_inserti64x4(_mm512_castsi256_si512(low), _mm512_cvtepi32_epi16((__m512i)(bf16_upper_operand(second) >> 16)), 1);
 #else
+  uint32_t each[2 * HARK_LANES];
   uint16_t halves[2 * HARK_LANES];
   vu words;
-  bf16_store(halves, first, HARK_LANES);
-  bf16_store(halves + HARK_LANES, second, HARK_LANES);
+  vu_store(each, bf16_upper_operand(first) >> 16);
+  vu_store(each + HARK_LANES, bf16_upper_operand(second) >> 16);
+  for (int i = 0; i < 2 * HARK_LANES; i++) halves[i] = (uint16_t)each[i];
   memcpy(&words, halves, sizeof words);
   return words;
 #endif

@@ -3,17 +3,21 @@
  * C [m, n] f32, op(A) [m, k], op(B) [k, n], row-major, f32 (rounded here) or bf16. 2 m n k operations. Divided as in product.c, with k in
  * pairs, because a dot product of the processor (VDPBF16PS) multiplies pairs:
  *
- *     for every slice of k                                       a register tile:         <- TILE_COLUMNS ->
- *       for every block of columns: pack op(B) into panels         TILE_ROWS  | c[i][v] += a[i].odd b[v].odd,
- *         for every block of rows: pack op(A) into panels                     |   then     a[i].even b[v].even |
- *           for every panel of A, for every panel of B: the register tile
+ *     for every band of rows, for every slice of k:              a register tile:         <- TILE_COLUMNS ->
+ *       pack op(A) into panels                                     TILE_ROWS  | c[i][v] += a[i].odd b[v].odd,
+ *       for every block of columns: pack op(B) into panels                    |   then     a[i].even b[v].even |
+ *         for every block of rows, panel of A, panel of B: the register tile
+ *
+ * A block of rows and a block of columns fit into a core's cache together. A band is as many rows as the scratch memory holds, so that
+ * op(A) is packed once, and op(B) once a band.
  *
  * Definition of a sum, which gives the same bits with the instruction and without, for every instruction set, division and number of
  * threads: k is cut into ceil(k / BLOCK_INNER) slices of equal, even length (the last one may be shorter). In a slice s = 0; then for
  * each pair (2p, 2p + 1), where a missing number is 0, s = add(s, a[2p + 1], b[2p + 1]), s = add(s, a[2p], b[2p]). C is beta C + s + bias
  * after the first slice and C + s after each further one.
  *
- * add(s, a, b) is s + a b with one rounding to the nearest f32, ties to even; subnormal operands count as zeros of their sign, and a
+ * add(s, a, b) is s + a b with one rounding to the nearest f32, ties to even; subnormal operands count as zeros of their sign (f32
+ * ones before they are rounded), and a
  * result that is below 2^-126 after rounding (as if the exponent had no limit) becomes zero. Rounding and flushing of the thread have no
  * effect. Sources: the operation of VDPBF16PS in Intel's Software Developer's Manual, volume 2 (odd numbers first, fused, MXCSR neither
  * read nor written); that the test for small results follows rounding was measured on Zen 4 (tests/unit/test_bf16.c compares instruction
@@ -37,11 +41,12 @@
 #define BLOCK_PAIRS (BLOCK_INNER / 2)
 #define BLOCK_ROWS (21 * TILE_ROWS)
 #define BLOCK_COLUMNS 512
+#define BAND_ROWS (8 * BLOCK_ROWS)
 
 /* Packing writes whole vectors: a panel of rows is followed by this many words. */
 #define SLACK HARK_LANES
 #define PANEL_A_WORDS(pairs) ((pairs)*TILE_ROWS + SLACK)
-#define PACKED_A_WORDS (BLOCK_ROWS / TILE_ROWS * PANEL_A_WORDS(BLOCK_PAIRS))
+#define PACKED_A_WORDS (BAND_ROWS / TILE_ROWS * PANEL_A_WORDS(BLOCK_PAIRS))
 #define PACKED_B_WORDS (BLOCK_PAIRS * (BLOCK_COLUMNS + TILE_COLUMNS) + SLACK)
 
 /* How a tile's sums are stored. */
@@ -149,8 +154,8 @@ static const void *at(const hark_cpu_operand *x, int64_t row, int64_t column) {
 
 /* Rows of the stored matrix are pairs: to[p, i] = (x[first + 2 p, from + i], x[first + 2 p + 1, from + i]) for i < count, zeros up to a
  * multiple of `width`, in panels of `width` that are `apart` words apart. */
-HARK_SIMD void pack_row_pairs(const int width, uint32_t *to, int64_t apart, const hark_cpu_operand *x, int64_t first, int64_t from,
-                              int64_t count, int64_t inner) {
+HARK_SIMD void pack_row_pairs(bool dots, const int width, uint32_t *to, int64_t apart, const hark_cpu_operand *x, int64_t first,
+                              int64_t from, int64_t count, int64_t inner) {
   for (int64_t p = 0; 2 * p < inner; p++) {
     const bool both = 2 * p + 1 < inner;
     const char *even = at(x, first + 2 * p, from), *odd = at(x, first + 2 * p + (both ? 1 : 0), from);
@@ -161,7 +166,7 @@ HARK_SIMD void pack_row_pairs(const int width, uint32_t *to, int64_t apart, cons
         if (x->type == HARK_F32) {
           const vf low = vf_load_part_or_all((const float *)even + i, here);
           const vf high = both ? vf_load_part_or_all((const float *)odd + i, here) : vf_zero();
-          vu_store(out, bf16_pair(low, high));
+          vu_store(out, bf16_pair(dots, low, high));
         } else {
           const vu low = vu_load_halves((const uint16_t *)even + i, here);
           const vu high = both ? vu_load_halves((const uint16_t *)odd + i, here) : vu_set(0);
@@ -173,8 +178,8 @@ HARK_SIMD void pack_row_pairs(const int width, uint32_t *to, int64_t apart, cons
 }
 
 /* Words of the pairs [p, p + HARK_LANES) of a row: count numbers exist. */
-HARK_SIMD vu row_words(const hark_cpu_operand *x, const void *from, int count) {
-  if (x->type == HARK_F32) return bf16_words(from, count);
+HARK_SIMD vu row_words(bool dots, const hark_cpu_operand *x, const void *from, int count) {
+  if (x->type == HARK_F32) return bf16_words(dots, from, count);
   if (count >= 2 * HARK_LANES) return vu_load(from);
   uint16_t halves[2 * HARK_LANES] = {0};
   vu words;
@@ -185,8 +190,8 @@ HARK_SIMD vu row_words(const hark_cpu_operand *x, const void *from, int count) {
 
 /* Pairs are adjacent numbers of the stored rows: to[p, i] = (x[row + i, first + 2 p], x[row + i, first + 2 p + 1]) for i < count, zeros up
  * to `width`: one panel. */
-HARK_SIMD void pack_adjacent_pairs(const int width, uint32_t *to, const hark_cpu_operand *x, int64_t row, int64_t count, int64_t first,
-                                   int64_t inner) {
+HARK_SIMD void pack_adjacent_pairs(bool dots, const int width, uint32_t *to, const hark_cpu_operand *x, int64_t row, int64_t count,
+                                   int64_t first, int64_t inner) {
   const int64_t pairs = (inner + 1) / 2;
   for (int group = 0; group < width; group += HARK_LANES)
     for (int64_t p = 0; p < pairs; p += HARK_LANES) {
@@ -195,7 +200,8 @@ HARK_SIMD void pack_adjacent_pairs(const int width, uint32_t *to, const hark_cpu
       HARK_UNROLL
       for (int i = 0; i < HARK_LANES; i++) {
         block[i] = vf_zero();
-        if (group + i < width && group + i < count) block[i] = vf_from_bits(row_words(x, at(x, row + group + i, first + 2 * p), numbers));
+        if (group + i < width && group + i < count)
+          block[i] = vf_from_bits(row_words(dots, x, at(x, row + group + i, first + 2 * p), numbers));
       }
       vf_transpose(block);
       /* In increasing order: if the width is not a multiple of the lanes, the next pair overwrites a pair's surplus. */
@@ -207,24 +213,24 @@ HARK_SIMD void pack_adjacent_pairs(const int width, uint32_t *to, const hark_cpu
 }
 
 /* Rows [row, row + rows) of op(A), numbers [first, first + inner) of them. */
-static void pack_a(const hark_cpu_bf16_product *x, uint32_t *to, int64_t row, int64_t rows, int64_t first, int64_t inner) {
+static void pack_a(bool dots, const hark_cpu_bf16_product *x, uint32_t *to, int64_t row, int64_t rows, int64_t first, int64_t inner) {
   const int64_t apart = PANEL_A_WORDS((inner + 1) / 2);
   if (x->a.transposed) {
-    pack_row_pairs(TILE_ROWS, to, apart, &x->a, first, row, rows, inner);
+    pack_row_pairs(dots, TILE_ROWS, to, apart, &x->a, first, row, rows, inner);
     return;
   }
   for (int64_t i = 0; i < rows; i += TILE_ROWS, to += apart)
-    pack_adjacent_pairs(TILE_ROWS, to, &x->a, row + i, hark_min(TILE_ROWS, rows - i), first, inner);
+    pack_adjacent_pairs(dots, TILE_ROWS, to, &x->a, row + i, hark_min(TILE_ROWS, rows - i), first, inner);
 }
 
-static void pack_b(const hark_cpu_bf16_product *x, uint32_t *to, int64_t column, int64_t columns, int64_t first, int64_t inner) {
+static void pack_b(bool dots, const hark_cpu_bf16_product *x, uint32_t *to, int64_t column, int64_t columns, int64_t first, int64_t inner) {
   const int64_t apart = (inner + 1) / 2 * TILE_COLUMNS;
   if (!x->b.transposed) {
-    pack_row_pairs(TILE_COLUMNS, to, apart, &x->b, first, column, columns, inner);
+    pack_row_pairs(dots, TILE_COLUMNS, to, apart, &x->b, first, column, columns, inner);
     return;
   }
   for (int64_t j = 0; j < columns; j += TILE_COLUMNS, to += apart)
-    pack_adjacent_pairs(TILE_COLUMNS, to, &x->b, column + j, hark_min(TILE_COLUMNS, columns - j), first, inner);
+    pack_adjacent_pairs(dots, TILE_COLUMNS, to, &x->b, column + j, hark_min(TILE_COLUMNS, columns - j), first, inner);
 }
 
 /* ---- the product ------------------------------------------------------------------------------------------------------------------- */
@@ -232,6 +238,7 @@ typedef struct slice {
   const hark_cpu_bf16_product *x;
   bool dots;
   uint32_t *packed_a, *packed_b;
+  int64_t band; /* its first row, at packed_a */
   int64_t first, inner;
 } slice;
 
@@ -245,27 +252,40 @@ static void add_row_sums(const hark_cpu_bf16_product *x, int64_t row, int64_t ro
   for (int64_t i = 0; i < rows; i++) x->row_sums[row + i] += sums[i];
 }
 
-/* A block of rows and a block of columns, B packed. */
+/* A block of rows and a block of columns, packed. */
 static void multiply_block(const slice *s, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   const hark_cpu_bf16_product *x = s->x;
-  if (x->row_sums != NULL && column == 0) add_row_sums(x, row, rows, s->first, s->inner);
-  if (columns > 0) pack_a(x, s->packed_a, row, rows, s->first, s->inner);
   const int64_t pairs = (s->inner + 1) / 2;
-  for (int64_t i = 0; i < rows; i += TILE_ROWS)
+  const uint32_t *packed_a = s->packed_a + (row - s->band) / TILE_ROWS * PANEL_A_WORDS(pairs);
+  for (int64_t i = 0; i < rows; i += TILE_ROWS, packed_a += PANEL_A_WORDS(pairs))
     for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
       const update u = {.beta = s->first == 0 ? x->beta : 1, .bias = s->first == 0 && x->bias != NULL ? x->bias + column + j : NULL};
-      multiply_tile(s->dots, hark_min(TILE_ROWS, rows - i), hark_min(TILE_COLUMNS, columns - j), pairs,
-                    s->packed_a + i / TILE_ROWS * PANEL_A_WORDS(pairs), s->packed_b + j * pairs, x->c + (row + i) * x->ldc + column + j,
-                    x->ldc, &u);
+      multiply_tile(s->dots, hark_min(TILE_ROWS, rows - i), hark_min(TILE_COLUMNS, columns - j), pairs, packed_a, s->packed_b + j * pairs,
+                    x->c + (row + i) * x->ldc + column + j, x->ldc, &u);
     }
 }
 
-static void multiply_slice(const slice *s) {
+static void multiply_columns(const slice *s, int64_t rows, int64_t column) {
+  const int64_t columns = hark_min(BLOCK_COLUMNS, s->x->n - column);
+  pack_b(s->dots, s->x, s->packed_b, column, columns, s->first, s->inner);
+  for (int64_t row = 0; row < rows; row += BLOCK_ROWS) multiply_block(s, s->band + row, hark_min(BLOCK_ROWS, rows - row), column, columns);
+}
+
+/* A slice of k for a band of rows. */
+static void multiply_slice(const slice *s, int64_t rows) {
   const hark_cpu_bf16_product *x = s->x;
-  for (int64_t column = 0; column < hark_max(x->n, 1); column += BLOCK_COLUMNS) { /* without columns, row sums are still computed */
-    const int64_t columns = hark_min(BLOCK_COLUMNS, x->n - column);
-    if (columns > 0) pack_b(x, s->packed_b, column, columns, s->first, s->inner);
-    for (int64_t row = 0; row < x->m; row += BLOCK_ROWS) multiply_block(s, row, hark_min(BLOCK_ROWS, x->m - row), column, columns);
+  for (int64_t row = 0; x->row_sums != NULL && row < rows; row += BLOCK_ROWS)
+    add_row_sums(x, s->band + row, hark_min(BLOCK_ROWS, rows - row), s->first, s->inner);
+  if (x->n > 0) pack_a(s->dots, x, s->packed_a, s->band, rows, s->first, s->inner);
+  for (int64_t column = 0; column < x->n; column += BLOCK_COLUMNS) multiply_columns(s, rows, column);
+}
+
+static void multiply_band(slice *s, int64_t rows) {
+  const int64_t k = s->x->k, slices = hark_ceil_div(k, BLOCK_INNER);
+  const int64_t length = slices > 0 ? (hark_ceil_div(k, slices) + 1) / 2 * 2 : 0;
+  for (s->first = 0; s->first < k; s->first += length) {
+    s->inner = hark_min(length, k - s->first);
+    multiply_slice(s, rows);
   }
 }
 
@@ -285,12 +305,7 @@ void HARK_ISA(hark_cpu_bf16_product)(const hark_cpu_bf16_product *x, bool dots, 
   if (x->row_sums != NULL && !x->add_to_row_sums)
     for (int64_t i = 0; i < x->m; i++) x->row_sums[i] = 0;
   if (x->k == 0) multiply_nothing(x);
-  const int64_t slices = hark_ceil_div(x->k, BLOCK_INNER);
-  const int64_t length = slices > 0 ? (hark_ceil_div(x->k, slices) + 1) / 2 * 2 : 0;
-  for (s.first = 0; s.first < x->k; s.first += length) {
-    s.inner = hark_min(length, x->k - s.first);
-    multiply_slice(&s);
-  }
+  for (s.band = 0; s.band < x->m; s.band += BAND_ROWS) multiply_band(&s, hark_min(BAND_ROWS, x->m - s.band));
   hark_floating_point_leave(&before);
 }
 

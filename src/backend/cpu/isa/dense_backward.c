@@ -144,7 +144,8 @@ static void take_spread_words(const hark_dense_tile *tile, const backward_state 
 /* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. row_words: the words of the rows; NULL: in f32. */
 static void spread(const hark_dense_tile *tile, const backward_state *state, const float *tile_weights, const float *rows,
                    const float *row_words, int padded, int features, float *target, int64_t target_stride) {
-  if (row_words != NULL) hark_word_pairs(tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
+  if (row_words != NULL)
+    hark_word_pairs(tile->call->arithmetic, tile_weights, HARK_TILE_QUERIES, tile->keys, HARK_TILE_QUERIES, state->words.tile);
   const bool whole = hark_dense_first_vector(tile, tile->keys - 1) == 0;
   for (int key = 0; key < tile->keys; key += whole ? tile->keys : HARK_KEY_GROUP) {
     hark_product product = {.a = rows,
@@ -306,7 +307,7 @@ static void find_not_finite(const hark_dense_tile *tile, const backward_state *s
 /* Turns a product over features into the same from words: of queries or dout, and of the rows of a tile of keys or values. */
 static void take_score_words(const hark_dense_tile *tile, const float *left, float *right, hark_product *product) {
   if (tile->call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_pairs(product->b, product->b_row, tile->keys, product->end, right);
+  hark_word_pairs(tile->call->arithmetic, product->b, product->b_row, tile->keys, product->end, right);
   product->arithmetic = tile->call->arithmetic;
   product->a = left;
   product->b = right;
@@ -318,8 +319,8 @@ static void take_score_words(const hark_dense_tile *tile, const float *left, flo
 static void take_sum_words(const hark_dense_tile *tile, const backward_state *state, hark_product *sum, int *pair_limits) {
   const hark_dense_call *call = tile->call;
   if (call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_tile(state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
-  hark_word_rows(sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
+  hark_word_tile(call->arithmetic, state->dlogits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.tile);
+  hark_word_rows(call->arithmetic, sum->b, sum->b_step, tile->keys, call->head_dim, call->head_pad, state->words.key_rows);
   for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
   if (sum->limits != NULL) sum->limits = pair_limits;
   sum->arithmetic = call->arithmetic;
@@ -443,10 +444,12 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
 static void pack_words(const hark_dense_tile *tile, const backward_state *state) {
   const hark_dense_call *call = tile->call;
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
-  hark_word_rows(state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
-  hark_word_rows(state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
-  hark_word_rows(state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad, state->words.query_rows);
-  hark_word_rows(state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad, state->words.gradient_rows);
+  hark_word_rows(call->arithmetic, state->queries, HARK_TILE_QUERIES, call->head_dim, lanes, HARK_TILE_QUERIES, state->words.queries);
+  hark_word_rows(call->arithmetic, state->gradients, HARK_TILE_QUERIES, call->value_dim, lanes, HARK_TILE_QUERIES, state->words.gradients);
+  hark_word_rows(call->arithmetic, state->query_rows, call->head_pad, tile->queries, call->head_pad, call->head_pad,
+                 state->words.query_rows);
+  hark_word_rows(call->arithmetic, state->gradient_rows, call->value_pad, tile->queries, call->value_pad, call->value_pad,
+                 state->words.gradient_rows);
 }
 
 /* The same with its gradients, -D, and the data of its exact rows. */

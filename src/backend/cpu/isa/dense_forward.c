@@ -75,7 +75,7 @@ static void combine_factor(const hark_product *p, int last) { combine_grown(p, 0
 static void take_score_words(const hark_dense_tile *tile, const forward_state *state, hark_product *scores) {
   const hark_dense_call *call = tile->call;
   if (call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_pairs(scores->b, scores->b_row, tile->keys, call->head_dim, state->words.keys);
+  hark_word_pairs(call->arithmetic, scores->b, scores->b_row, tile->keys, call->head_dim, state->words.keys);
   scores->arithmetic = call->arithmetic;
   scores->a = state->words.queries;
   scores->b = state->words.keys;
@@ -87,8 +87,8 @@ static void take_score_words(const hark_dense_tile *tile, const forward_state *s
 static void take_sum_words(const hark_dense_tile *tile, const forward_state *state, hark_product *sum, int *pair_limits) {
   const hark_dense_call *call = tile->call;
   if (call->arithmetic == HARK_ADD_NUMBERS) return;
-  hark_word_tile(state->logits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.weights);
-  hark_word_rows(sum->b, sum->b_step, tile->keys, call->value_dim, call->value_pad, state->words.values);
+  hark_word_tile(call->arithmetic, state->logits, tile->keys, hark_dense_vectors(tile), sum->limits, state->words.weights);
+  hark_word_rows(call->arithmetic, sum->b, sum->b_step, tile->keys, call->value_dim, call->value_pad, state->words.values);
   for (int m = 0; sum->limits != NULL && m < HARK_TILE_VECTORS; m++) pair_limits[m] = (sum->limits[m] + 1) / 2;
   if (sum->limits != NULL) sum->limits = pair_limits;
   sum->arithmetic = call->arithmetic;
@@ -384,8 +384,8 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
                    call->head_pad, (float)(call->scale * HARK_LOG2_E), state->rows);
   if (call->arithmetic != HARK_ADD_NUMBERS) {
     state->words = place_words(call, exact);
-    hark_word_rows(state->queries, HARK_TILE_QUERIES, call->head_dim, hark_dense_vectors(&tile) * HARK_LANES, HARK_TILE_QUERIES,
-                   state->words.queries);
+    hark_word_rows(call->arithmetic, state->queries, HARK_TILE_QUERIES, call->head_dim, hark_dense_vectors(&tile) * HARK_LANES,
+                   HARK_TILE_QUERIES, state->words.queries);
   }
   state->exact.any = state->any_far = false;
   if (call->rbf || call->adds) HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, exact, &state->exact);
