@@ -23,8 +23,8 @@ typedef struct hark_picture {
   hark_text data, script;
 } hark_picture;
 
-/* Begins the script with the picture's kind, size and file. A PNG has two pixels for each of `width` and `height`, with smooth lines; an SVG
- * has sans-serif after its font, and colours that a reader who prefers a dark screen sees inverted. */
+/* Begins the script with the picture's kind, size and file. A PNG has two pixels for each of `width` and `height`, with smooth lines. An
+ * SVG has sans-serif after its font, and a reader who prefers a dark screen sees its light and dark exchanged. */
 HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out);
 
 /* Points x0, y0, x1, y1, ... of the next curve. */
@@ -34,7 +34,8 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 
-/* The colour of item `index` of a comparison, "#rrggbb": eight that people of any colour vision distinguish (Okabe and Ito), then others. */
+/* The colour of item `index` of a comparison, "#rrggbb": first eight, most of them those of Okabe and Ito, which people of any colour
+ * vision distinguish; then others. */
 #define HARK_COLOR_BYTES 8
 const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]);
 
