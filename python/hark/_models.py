@@ -59,7 +59,7 @@ _DecodingOptions = _struct(
     ("memory", c_void_p),
     ("memory_bytes", c_size_t),
 )
-_Sampling = _struct("Sampling", ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double), ("seed", c_uint64))
+_Sampling = _struct("Sampling", ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double), ("seed", c_uint64), ("min_p", c_double))
 _Shape = _struct(
     "Shape",
     ("outputs", c_int64),

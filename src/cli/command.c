@@ -19,7 +19,9 @@ static const int command_count = (int)(sizeof hark_commands / sizeof hark_comman
 
 #define AT(field) offsetof(hark_common_values, field)
 static const hark_option basic_options[] = {
-    {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help", NULL},
+    {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print the help", NULL},
+    {"help-all", "help-all", HARK_OPTION_BOOL, AT(basic.help_all) - AT(basic), "false", NULL, NULL, NULL, "print the help with all options",
+     NULL},
     {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "colours (off also when NO_COLOR is set)",
      NULL},
 };
@@ -31,9 +33,10 @@ static const hark_option file_options[] = {
      "read options from a YAML file; the command line has priority", NULL},
 };
 #undef AT
-static const hark_option_table basic_table = {basic_options, 2, NULL, sizeof(((hark_common_values *)NULL)->basic), false};
-static const hark_option_table json_table = {json_options, 1, NULL, sizeof(((hark_common_values *)NULL)->json), false};
-static const hark_option_table file_table = {file_options, 1, NULL, sizeof(((hark_common_values *)NULL)->file), false};
+static const hark_option_section general[] = {{"", "General"}, {NULL, NULL}};
+static const hark_option_table basic_table = {basic_options, 3, general, sizeof(((hark_common_values *)NULL)->basic), false};
+static const hark_option_table json_table = {json_options, 1, general, sizeof(((hark_common_values *)NULL)->json), false};
+static const hark_option_table file_table = {file_options, 1, general, sizeof(((hark_common_values *)NULL)->file), false};
 
 const hark_command *hark_command_find(const char *name) {
   for (int i = 0; i < command_count; i++) {
@@ -98,13 +101,27 @@ static void print_commands(FILE *to) {
   print_exit_codes(to);
 }
 
+/* How many options there are besides those that --help prints. */
+static void print_rest(const hark_invocation *call, hark_text *text) {
+  hark_option_view view;
+  int all = 0;
+  for (int i = 0; i < hark_options_count(call->options); i++) all += hark_options_view(call->options, i, &view);
+  hark_text_append(text, "\nThese are the frequent options; hark %s --help-all prints all %d.\n", call->command->name, all);
+}
+
 static hark_status print_help(hark_invocation *call) {
   hark_text text = hark_text_empty(call->context);
   const hark_command *const command = call->command;
+  const char *const only = call->common.basic.help_all ? NULL : command->common_options;
   hark_text_append(&text, "hark %s - %s\n\nusage: hark %s [options]%s%s\n\n", command->name, command->summary, command->name,
                    command->arguments[0] != 0 ? " " : "", command->arguments);
-  hark_options_print_help(call->options, &text);
-  if (command->notes != NULL) hark_text_append(&text, "\n%s", command->notes);
+  const char *const notes = command->notes != NULL ? command->notes : "";
+  if (only != NULL) hark_text_append(&text, "%s\n", notes); /* examples first: they are what a beginner needs */
+  hark_options_print_help(call->options, only, &text);
+  if (only != NULL)
+    print_rest(call, &text);
+  else if (notes[0] != '\0')
+    hark_text_append(&text, "\n%s", notes);
   return hark_command_print(call, &text);
 }
 
@@ -145,11 +162,25 @@ static hark_status check_arguments(hark_invocation *call) {
 
 /* ---- running ---- */
 
+/* The arguments of a subcommand that is run for each of them. */
+typedef struct argument_walk {
+  int index, count; /* of the current one; of all, 1 where the subcommand takes them together */
+} argument_walk;
+
+static void take_argument(hark_invocation *call, argument_walk *walk) {
+  const int count = hark_options_argument_count(call->options);
+  const bool help = call->common.basic.help || call->common.basic.help_all;
+  walk->count = call->command->for_each && !help && count > 1 ? count : 1;
+  if (walk->count == 1) return;
+  hark_options_keep_argument(call->options, walk->index);
+}
+
 /* Everything between the options' creation and the end of the subcommand's work. */
-static hark_status execute(hark_invocation *call, int count, const char *const *words) {
+static hark_status execute(hark_invocation *call, int count, const char *const *words, argument_walk *walk) {
   const char *const *const config = &call->common.file.config;
   HARK_TRY(hark_options_read_arguments(call->context, call->options, count, words));
-  if (call->common.basic.help) return print_help(call);
+  take_argument(call, walk);
+  if (call->common.basic.help || call->common.basic.help_all) return print_help(call);
   call->json = call->common.json.json;
   if (*config != NULL && (*config)[0] != 0) HARK_TRY(hark_options_read_yaml(call->context, call->options, *config, HARK_SOURCE_FILE));
   HARK_TRY(check_arguments(call));
@@ -175,7 +206,7 @@ static hark_status report(const hark_invocation *call, hark_status status, const
   return problems > 0 ? HARK_BAD_CONFIGURATION : status;
 }
 
-static int run_command(const hark_command *command, int count, const char *const *words) {
+static int run_once(const hark_command *command, int count, const char *const *words, argument_walk *walk) {
   const hark_context_options plain = {.struct_size = sizeof plain, .threads = 1, .backend = "reference"};
   hark_context *base;
   hark_status status = hark_context_create(&plain, &base);
@@ -186,13 +217,26 @@ static int run_command(const hark_command *command, int count, const char *const
   base->temporaries = &hark_process_temporaries;
   hark_invocation call;
   status = hark_call_begin(base, command, &call);
-  if (status == HARK_OK) status = execute(&call, count, words);
+  if (status == HARK_OK) status = execute(&call, count, words, walk);
   if (status == HARK_OK) status = hark_command_flush(call.context);
   if (status != HARK_OK && call.exit_code == 0) status = report(&call, status, base);
   const int code = call.exit_code != 0 ? call.exit_code : hark_exit_code(status);
   hark_call_end(base, &call);
   hark_context_destroy(&base);
   return code;
+}
+
+/* A failure with one argument does not keep the others from being used, unless it is one of the command line; the first one determines the
+ * exit code. */
+static int run_command(const hark_command *command, int count, const char *const *words) {
+  argument_walk walk = {0, 1};
+  int first = HARK_EXIT_DONE;
+  for (; walk.index < walk.count; walk.index++) {
+    const int code = run_once(command, count, words, &walk);
+    if (first == HARK_EXIT_DONE) first = code;
+    if (code == HARK_EXIT_USAGE || code == HARK_EXIT_DISK || code > HARK_EXIT_SIGNAL) break;
+  }
+  return first;
 }
 
 static const char *command_name(const void *user, int index) {

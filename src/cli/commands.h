@@ -22,6 +22,7 @@
   X(lab)                                                                                                                                   \
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \
+  X(runs)                                                                                                                                  \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

@@ -43,7 +43,7 @@ typedef struct hark_command hark_command;
 /* Options that every subcommand has, and two that only some have. */
 typedef struct hark_common_values {
   struct {
-    bool help, color;
+    bool help, help_all, color;
   } basic;
   struct {
     bool json;
@@ -71,6 +71,10 @@ struct hark_command {
   const char *words;     /* choices of the first argument, "bash|zsh|fish", for completion and messages; NULL: anything */
   const char *summary;   /* one line for hark --help */
   const char *notes;     /* lines after the options in --help: examples, files; NULL: none */
+  /* Names of the options that --help prints, separated by blanks; --help-all prints all. NULL: --help prints all. */
+  const char *common_options;
+  /* The subcommand takes one argument, and is run for each of several. */
+  bool for_each;
   int argument_minimum;
   int argument_maximum;                                 /* HARK_ANY_NUMBER */
   bool has_json;                                        /* --json is understood */

@@ -1,6 +1,6 @@
 /* config.c - hark config: the configuration as a file and as a reference, both from the option table. */
-#include "train/config.h"
 #include "cli/common.h"
+#include "train/preset.h"
 
 typedef struct config_values {
   bool markdown, comments;
@@ -31,6 +31,8 @@ static const char introduction[] =
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];
   if (values->markdown) return HARK_OK;
+  const hark_preset *preset;
+  HARK_TRY(hark_preset_read(call->context, call->options, call->values[2], &preset));
   HARK_TRY(hark_options_require_utf8(call->context, call->options));
   hark_config copy = *(const hark_config *)call->values[1]; /* the printed configuration keeps its zeros: they depend on other keys */
   return hark_config_finish(call->context, call->options, &copy);
@@ -57,10 +59,15 @@ const hark_command hark_command_config = {
     .summary = "print a configuration: the defaults, with what a file and flags change; or the reference of all options",
     .notes =
         "  hark config > my.yaml            a file to start from\n"
+        "  hark config --preset small       the same for a size of hark train --preset\n"
         "  hark config --config my.yaml     check a file, and see what it resolves to\n",
+    .common_options =
+        "preset model.layers model.heads model.width model.context model.positions model.positional model.attention.structure "
+        "model.attention.window model.attention.normalisation data.paths data.tokenizer train.steps train.max_time train.batch "
+        "train.learning_rate train.warmup train.seed markdown comments config json help help-all",
     .has_json = true,
     .has_configuration = true,
-    .tables = {&table, &hark_config_table},
+    .tables = {&table, &hark_config_table, &hark_preset_table},
     .check = check,
     .run = run,
 };

@@ -7,18 +7,24 @@
 
 #include "cli/model.h"
 #include "cli/progress.h"
+#include "io/files.h"
 #include "json/json.h"
+#include "models/sampling.h"
+
+#define PROMPT_BYTES ((size_t)1 << 26) /* of a file, at most */
 
 typedef struct generate_values {
-  const char *prompt, *stop, *checkpoint;
+  const char *prompt, *file, *stop, *checkpoint; /* prompt: also what was read from the file */
   int64_t tokens, top_k, context, sequences;
-  double temperature, top_p;
+  double temperature, top_p, min_p, repetition_penalty;
   int weights;
 } generate_values;
 
 #define AT(field) offsetof(generate_values, field)
 static const hark_option options[] = {
     {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; none: the beginning of a line", NULL},
+    {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE",
+     "read the text to continue from a file; -: from standard input", "prompt none"},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
      "context length; 0: that of the training; a larger one where the model's positions allow it", NULL},
@@ -28,10 +34,16 @@ static const hark_option options[] = {
      "temperature >0"},
     {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
      "draw from the most likely tokens that together have this probability", "temperature >0"},
+    {"min-p", "min-p", HARK_OPTION_FLOAT, AT(min_p), "0", "[0, 1]", NULL, NULL,
+     "draw from the tokens that have at least this fraction of the probability of the most likely one (arXiv 2407.01082); 0: all",
+     "temperature >0"},
+    {"repetition-penalty", "repetition-penalty", HARK_OPTION_FLOAT, AT(repetition_penalty), "1", "(0, inf)", NULL, NULL,
+     "logits of tokens that the text already has, prompt included, are divided by it, or multiplied if below 0 (arXiv 1909.05858); 1: none",
+     NULL},
     {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(generate_values, weights),
-    {"sequences", "sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
+    {"sequences", "samples sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
      "texts to generate together, with the seeds from --seed on; the weights are read once for all, so that they take less time than one "
      "by one",
      "temperature >0"},
@@ -61,9 +73,12 @@ typedef struct generation {
   sequence *sequences;
   int64_t prompt_count;
   size_t token_bytes, list_bytes;
-  int64_t trained; /* tokens of the texts that the model was trained on */
-  bool imported;   /* the model is another program's, and has its tokenizer */
-  int32_t begin;   /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
+  int64_t trained;     /* tokens of the texts that the model was trained on */
+  hark_text read;      /* the prompt's file */
+  unsigned char *seen; /* [vocabulary] scratch memory of the repetition penalty */
+  int64_t vocabulary;
+  bool imported; /* the model is another program's, and has its tokenizer */
+  int32_t begin; /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
 } generation;
 
 static int64_t count_of(const generation *g) { return g->values->sequences; }
@@ -79,6 +94,31 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",
                                    "has no effect here, it needs a run: %s is a file of weights", hark_options_argument(call->options, 0)));
   return hark_config_finish(call->context, call->options, call->values[1]);
+}
+
+static hark_status read_standard_input(hark_context *context, hark_text *out) {
+  char part[4096];
+  for (size_t got; (got = fread(part, 1, sizeof part, stdin)) > 0;) {
+    hark_text_append_bytes(out, part, got);
+    if (out->length > PROMPT_BYTES) return hark_fail(context, HARK_TOO_LARGE, "standard input: longer than %zu bytes", PROMPT_BYTES);
+  }
+  return ferror(stdin) ? hark_fail(context, HARK_IO_ERROR, "standard input: cannot be read") : out->status;
+}
+
+/* Reads the prompt from --file, without the line end that closes a text file: the text is to be continued there. */
+static hark_status read_file(hark_invocation *call, hark_text *out) {
+  generate_values *const values = call->values[0];
+  const bool standard = strcmp(values->file, "-") == 0;
+  if (values->file[0] == '\0') return HARK_OK;
+  HARK_TRY(standard ? read_standard_input(call->context, out) : hark_file_read(call->context, values->file, PROMPT_BYTES, out));
+  if (out->length > 1 && out->data[out->length - 1] == '\n') hark_text_resize(out, out->length - 1);
+  const char *const text = hark_text_get(out), *const zero = memchr(text, '\0', out->length);
+  if (zero != NULL)
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: has a zero byte at offset %lld, expected text", values->file,
+                     (long long)(zero - text));
+  if (out->length == 0) return hark_fail(call->context, HARK_BAD_FILE, "%s: is empty, expected a text to continue", values->file);
+  values->prompt = text;
+  return HARK_OK;
 }
 
 /* Memory for the prompt and what follows it. */
@@ -117,7 +157,7 @@ static hark_status encode_prompt(generation *g) {
   if (status == HARK_OK)
     status =
         hark_model_tokenize(context, g->model, prompt, bytes, map_unknown, true, g->sequences[0].tokens + (g->begin != 0), room, &count);
-  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
+  if (status == HARK_BAD_FILE) hark_fail_prefix(context, g->values->file[0] != '\0' ? "--file: " : "--prompt: ");
   HARK_TRY(status);
   int32_t *const tokens = g->sequences[0].tokens;
   if (g->begin != 0) tokens[0] = g->begin;
@@ -156,6 +196,13 @@ static hark_status open_decodings(generation *g) {
   return count_of(g) > 1 ? hark_decoding_batch_create(context, g->model, &together, &g->batch) : HARK_OK;
 }
 
+static hark_status make_seen(generation *g) {
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(g->call->context, (size_t)g->vocabulary, &memory));
+  g->seen = memory;
+  return HARK_OK;
+}
+
 static hark_status open_model(generation *g) {
   hark_invocation *call = g->call;
   const hark_config *config = call->values[1];
@@ -177,6 +224,8 @@ static hark_status open_model(generation *g) {
   hark_model_info info = {.struct_size = sizeof info};
   HARK_TRY(hark_model_describe(g->model, &info));
   g->trained = info.context;
+  g->vocabulary = info.vocabulary;
+  HARK_TRY(make_seen(g));
   HARK_TRY(make_lists(g));
   HARK_TRY(open_decodings(g));
   if (info.tokenizer == NULL)
@@ -282,9 +331,12 @@ static hark_status choose(generation *g, int64_t number, int64_t index) {
   sampling.temperature = g->values->temperature;
   sampling.top_k = g->values->top_k;
   sampling.top_p = g->values->top_p;
+  sampling.min_p = g->values->min_p;
   sampling.seed = (uint64_t)config->train.seed + (uint64_t)number;
   int32_t token = 0;
   size_t bytes = 0;
+  if (g->values->repetition_penalty != 1)
+    hark_sampling_penalise(hark_decoding_logits(s->decoding), g->vocabulary, s->tokens, s->count, g->values->repetition_penalty, g->seen);
   HARK_TRY(hark_decoding_choose(s->decoding, &sampling, (uint64_t)index, &token));
   s->tokens[s->count++] = token;
   const char *text = hark_model_token_text(g->model, token, &bytes);
@@ -405,13 +457,17 @@ static void close_generation(generation *g) {
   }
   hark_decoding_batch_destroy(&g->batch);
   hark_release(context, g->sequences, g->list_bytes);
+  hark_release(context, g->seen, (size_t)g->vocabulary);
+  hark_text_free(&g->read);
   hark_model_destroy(context, &g->model);
   hark_command_close_run(g->call, &g->opened);
 }
 
 static hark_status run(hark_invocation *call) {
   generation g = {.call = call, .values = call->values[0], .opened.run.lock = -1};
-  hark_status status = open_model(&g);
+  g.read = hark_text_empty(call->context);
+  hark_status status = read_file(call, &g.read);
+  if (status == HARK_OK) status = open_model(&g);
   const bool streams = !call->json && g.batch == NULL;
   if (status == HARK_OK && streams) (void)fputs(g.values->prompt, stdout);
   const double begin = hark_progress_clock();
@@ -438,9 +494,11 @@ const hark_command hark_command_generate = {
         "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
         "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
         "  hark generate runs/book --context 1024   a longer context than in training\n"
+        "  hark generate runs/book --file - <chapter.txt             continue a text from standard input\n"
+        "  hark generate runs/book --samples 5 --min-p 0.05          five texts\n"
         "  hark generate book.safetensors           a file of hark export or hark import\n"
         "  hark generate Qwen2-0.5B                 a folder of another program (hark import)\n"
-        "  hark generate runs/book --weights int8 --sequences 8     eight texts at once, with a quarter of the memory for weights\n"
+        "  hark generate runs/book --weights int8 --samples 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,6 +18,9 @@
 #include "io/number.h"
 #include "io/temporary.h"
 
+#define FONT "Arial"
+/* For screens that are dark: light and dark are exchanged, hues stay. */
+#define DARK_STYLE "<style>@media (prefers-color-scheme: dark){svg{filter:invert(0.92) hue-rotate(180deg)}}</style>\n"
 #define DATA_MARK "\x01" /* in a script: the place of the data's name; no displayed text contains it */
 
 extern char **environ;
@@ -67,9 +71,30 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   HARK_TRY(next_to(context, path, "", out->path));
   HARK_TRY(next_to(context, path, ".dat", out->data_path));
   HARK_TRY(next_to(context, path, ".gp", out->script_path));
-  hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\n", png ? "png" : "svg", width, height,
-                   png ? "" : " background 'white'");
+  out->png = png;
+  if (!png)
+    hark_text_append(&out->script, "set terminal svg size %d,%d font '" FONT ",12' background 'white' noenhanced\n", width, height);
+  else /* a gnuplot without cairo has no smooth lines */
+    hark_text_append(&out->script,
+                     "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {\n"
+                     "  set terminal pngcairo size %d,%d font 'sans-serif,12' fontscale 2 linewidth 2 pointscale 2 noenhanced\n"
+                     "} else {\n  set terminal png size %d,%d noenhanced\n}\n",
+                     2 * width, 2 * height, 2 * width, 2 * height);
   return HARK_OK;
+}
+
+const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]) {
+  static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3f98", "#6b6b6b"};
+  const int known = (int)(sizeof colors / sizeof *colors);
+  if (index < known) {
+    (void)snprintf(out, HARK_COLOR_BYTES, "%s", colors[index]);
+    return out;
+  }
+  const double turn = fmod(0.381966 * index, 1); /* the golden angle: neighbours differ most */
+  unsigned parts[3];
+  for (int i = 0; i < 3; i++) parts[i] = (unsigned)lround(255 * (0.45 + 0.35 * cos(6.283185307 * (turn - i / 3.0))));
+  (void)snprintf(out, HARK_COLOR_BYTES, "#%02x%02x%02x", parts[0], parts[1], parts[2]);
+  return out;
 }
 
 /* One block of "x y" lines per curve, with two empty lines between blocks. */
@@ -158,8 +183,8 @@ static void send_some(int stream, const char *text, size_t length, size_t *sent)
   if (*sent == length) (void)shutdown(stream, SHUT_WR);
 }
 
-/* Sends gnuplot its input and writes its output, each when the stream is ready. */
-static hark_status exchange(hark_context *context, int stream, const hark_text *input, hark_writer *writer) {
+/* Sends gnuplot its input and reads its output, each when the stream is ready. */
+static hark_status exchange(hark_context *context, int stream, const hark_text *input, hark_text *output) {
   static char part[1 << 14];
   const char *const text = hark_text_get(input);
   for (size_t sent = 0;;) {
@@ -174,27 +199,46 @@ static hark_status exchange(hark_context *context, int stream, const hark_text *
     if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
     if (got < 0 && errno != ECONNRESET) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be read: %s", strerror(errno));
     if (got <= 0) return HARK_OK; /* it ended; ECONNRESET: before it had read everything */
-    HARK_TRY(hark_writer_append(context, writer, part, (size_t)got));
+    hark_text_append_bytes(output, part, (size_t)got);
+    HARK_TRY(output->status);
   }
 }
 
 typedef enum outcome { DRAWN, NOT_THERE, FAILED } outcome;
 
-/* Draws into the writer's file. */
-static hark_status run_gnuplot(hark_context *context, const hark_text *input, hark_writer *writer, outcome *out) {
+/* An SVG with what gnuplot cannot write: a second font where the first one is missing, and the style for dark screens before the first
+ * element. Gnuplot escapes quotes in texts, so that the attribute cannot be a part of one. */
+static hark_status append_svg(hark_context *context, const hark_text *drawn, hark_writer *writer) {
+  static const char font[] = "font-family=\"" FONT "\"", fonts[] = "font-family=\"" FONT ", sans-serif\"", root[] = "<svg";
+  const char *at = hark_text_get(drawn), *const end = at + drawn->length;
+  const char *const open = strstr(at, root), *const close = open != NULL ? strchr(open, '>') : NULL;
+  if (close != NULL) {
+    HARK_TRY(hark_writer_append(context, writer, at, (size_t)(close + 1 - at)));
+    HARK_TRY(hark_writer_append(context, writer, "\n" DARK_STYLE, sizeof DARK_STYLE));
+    at = close + 1;
+  }
+  for (const char *found; (found = strstr(at, font)) != NULL; at = found + sizeof font - 1) {
+    HARK_TRY(hark_writer_append(context, writer, at, (size_t)(found - at)));
+    HARK_TRY(hark_writer_append(context, writer, fonts, sizeof fonts - 1));
+  }
+  return hark_writer_append(context, writer, at, (size_t)(end - at));
+}
+
+/* Reads what gnuplot draws. */
+static hark_status run_gnuplot(hark_context *context, const hark_text *input, hark_text *drawn, outcome *out) {
   gnuplot g;
   bool there;
   *out = NOT_THERE;
   HARK_TRY(start(context, &g, &there));
   if (!there) return HARK_OK;
-  const hark_status status = exchange(context, g.stream, input, writer);
+  const hark_status status = exchange(context, g.stream, input, drawn);
   (void)close(g.stream); /* where we gave up, gnuplot ends because it has no reader */
   int result;
   while (waitpid(g.process, &result, 0) < 0) {
     if (errno != EINTR) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for");
   }
   if (WIFEXITED(result) && WEXITSTATUS(result) == 127) return status; /* where spawning reports it so */
-  *out = result == 0 && writer->bytes > 0 ? DRAWN : FAILED;
+  *out = result == 0 && drawn->length > 0 ? DRAWN : FAILED;
   return status;
 }
 
@@ -218,7 +262,12 @@ static hark_status draw_into(hark_invocation *call, const hark_picture *picture,
   static const char no_gnuplot[] = "gnuplot is not installed (Debian: gnuplot-nox)";
   hark_context *const context = call->context;
   outcome what;
-  HARK_TRY(run_gnuplot(context, input, writer, &what));
+  hark_text drawn = hark_text_empty(context);
+  hark_status status = run_gnuplot(context, input, &drawn, &what);
+  if (status == HARK_OK && what == DRAWN)
+    status = picture->png ? hark_writer_append(context, writer, hark_text_get(&drawn), drawn.length) : append_svg(context, &drawn, writer);
+  hark_text_free(&drawn);
+  HARK_TRY(status);
   if (what == DRAWN) {
     HARK_TRY(hark_writer_commit(context, writer, NULL));
     if (call->json) return HARK_OK;

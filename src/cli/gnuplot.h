@@ -18,11 +18,13 @@
 typedef struct hark_picture {
   char path[HARK_PATH_BYTES], data_path[HARK_PATH_BYTES], script_path[HARK_PATH_BYTES];
   int curves;
+  bool png;
   bool optional; /* without gnuplot a warning is enough: the picture is not the command's main result */
   hark_text data, script;
 } hark_picture;
 
-/* Begins the script with the picture's kind, size in pixels and file. */
+/* Begins the script with the picture's kind, size and file. A PNG has two pixels for each of `width` and `height`, with smooth lines. An
+ * SVG has sans-serif after its font, and a reader who prefers a dark screen sees its light and dark exchanged. */
 HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out);
 
 /* Points x0, y0, x1, y1, ... of the next curve. */
@@ -31,6 +33,11 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 /* Text in gnuplot's single quotes, for display; the part of a plot command for curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
+
+/* The colour of item `index` of a comparison, "#rrggbb": first eight, most of them those of Okabe and Ito, which people of any colour
+ * vision distinguish; then others. */
+#define HARK_COLOR_BYTES 8
+const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]);
 
 /* Draws the picture and prints its name (not with JSON); the texts are released also after a failure. */
 HARK_MUST_CHECK hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture);

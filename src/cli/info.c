@@ -358,10 +358,12 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_info = {
     .name = "info",
-    .arguments = "RUN|FILE|FOLDER",
+    .arguments = "RUN|FILE|FOLDER...",
     .summary = "describe the contents of a run, a checkpoint, a safetensors file or a model of another program",
+    .notes = "  hark info runs/a runs/b      several, one after the other; with --json one object a line\n",
     .argument_minimum = 1,
-    .argument_maximum = 1,
+    .argument_maximum = HARK_ANY_NUMBER,
+    .for_each = true,
     .has_json = true,
     .run = run,
 };

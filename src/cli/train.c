@@ -19,21 +19,24 @@
 #include "train/data_place.h"
 #include "train/material.h"
 #include "train/preflight.h"
+#include "train/preset.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
 typedef struct train_values {
   bool estimate;
-  hark_data_place place; /* not an option: the data of a resumed run */
+  hark_data_place place;     /* not an option: the data of a resumed run */
+  hark_preset_choice choice; /* not an option: what was chosen for the text and the machine */
 } train_values;
 
 static const hark_option options[] = {
     {"estimate", "estimate", HARK_OPTION_BOOL, offsetof(train_values, estimate), "false", NULL, NULL, NULL,
      "print the memory and disk space that the run would need, and stop", NULL},
 };
-static const hark_option_table table = {options, 1, NULL, sizeof(train_values), false};
+static const hark_option_section sections[] = {{"", "Before a run"}, {NULL, NULL}};
+static const hark_option_table table = {options, 1, sections, sizeof(train_values), false};
 
-enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
+enum { VALUES_PRESET, VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
 /* Signals only set these; the trainer reads them after every step. A second signal to stop ends the process at once, if it belongs to
  * another event. */
@@ -109,6 +112,7 @@ typedef struct training_view {
   hark_invocation *call;
   hark_run *run;
   hark_progress progress;
+  int64_t planned_steps, planned_warmup; /* 0: the configuration has the length */
 } training_view;
 
 /* A loss in as few columns as possible. */
@@ -140,6 +144,12 @@ static void show(void *user, const hark_train_progress *at) {
   }
 #undef WRITE
   hark_progress_show(progress, pieces, PIECES);
+}
+
+static void planned(void *user, int64_t steps, int64_t warmup) {
+  training_view *const view = user;
+  view->planned_steps = steps;
+  view->planned_warmup = warmup;
 }
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
@@ -214,7 +224,8 @@ static hark_status find_origin(hark_invocation *call, const hark_config *config,
 static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
   path[0] = '\0';
   if (config->run.directory[0] == '\0')
-    return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to continue");
+    return hark_options_complain(call->context, call->options, "run.resume",
+                                 "--resume needs --out FOLDER, or RUN after it: the run to continue");
   HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
   HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be beginning one there */
   if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
@@ -260,10 +271,44 @@ static hark_status refuse_standard_input(hark_invocation *call, const hark_confi
   return HARK_OK;
 }
 
+/* --preset, and what nothing determines. */
+static hark_status choose_size(hark_invocation *call) {
+  train_values *const values = call->values[VALUES_TRAIN];
+  const char *const file = call->common.file.config;
+  const hark_preset *preset;
+  HARK_TRY(hark_preset_read(call->context, call->options, call->values[VALUES_PRESET], &preset));
+  return hark_preset_choose(call->context, call->options, call->values[VALUES_CONFIG], file[0] != '\0', preset, &values->choice);
+}
+
+/* The line about the choice, and how to make another one. */
+static void say_choice(const hark_preset_choice *choice) {
+  char bytes[HARK_HUMAN_BYTES];
+  if (choice->preset != NULL)
+    fprintf(stderr, "chosen for a text of %sB and %d core%s: --preset %s%s; these options change it (hark train --help)\n",
+            hark_human(choice->bytes, bytes), choice->cores, choice->cores == 1 ? "" : "s", choice->preset->name,
+            choice->time ? ", and steps for about ten minutes (--max-time, --steps)" : "");
+  else if (choice->time)
+    fprintf(stderr, "chosen: steps for about ten minutes; --max-time or --steps change it\n");
+}
+
+/* --resume RUN: an argument names the run, like --out. */
+static hark_status read_argument(hark_invocation *call, const hark_config *config) {
+  if (hark_options_argument_count(call->options) == 0) return HARK_OK;
+  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* the word after an unknown flag may have been its value */
+  const char *const run = hark_options_argument(call->options, 0);
+  if (!config->run.resume)
+    return hark_options_complain(call->context, call->options, run,
+                                 "unexpected argument; usage: hark train [options], or with --resume RUN");
+  if (config->run.directory[0] != '\0' && strcmp(config->run.directory, run) != 0)
+    return hark_options_complain(call->context, call->options, run, "unexpected argument: --out names another run to resume");
+  return hark_options_set(call->context, call->options, "run.directory", run, "--resume", HARK_SOURCE_COMMAND);
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
   train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES] = "", origin[HARK_PATH_BYTES] = "";
+  HARK_TRY(read_argument(call, config));
   if (config->run.resume) {
     HARK_TRY(find_run(call, config, path));
     if (path[0] != '\0') HARK_TRY(hark_options_read_yaml(call->context, call->options, path, HARK_SOURCE_RUN));
@@ -277,6 +322,7 @@ static hark_status check(hark_invocation *call) {
                                    hark_config_has_examples(config) ? "examples" : "text"));
   HARK_TRY(refuse_standard_input(call, config));
   HARK_TRY(find_learner(call, config));
+  HARK_TRY(choose_size(call));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   HARK_TRY(hark_options_require_utf8(call->context, call->options));
   if (path[0] != '\0') {
@@ -339,6 +385,11 @@ static hark_status ready(void *user, bool timed) {
     config->train.steps = config->train.tokens = config->train.examples = 0;
     config->train.epochs = 0;
   }
+  if (view->planned_steps > 0) { /* the run's own configuration makes the same run again */
+    config->train.steps = view->planned_steps;
+    config->train.warmup = view->planned_warmup;
+    config->train.max_time = 0;
+  }
   hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);
   hark_data_place_exchange(&values->place, config);
@@ -395,16 +446,36 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
   return hark_command_print(call, &text);
 }
 
+/* The command that continues a stopped run, for a shell. */
+static void say_how_to_resume(const hark_run *run) {
+  const bool plain = strspn(run->path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=@%,:") == strlen(run->path);
+  char shown[HARK_PATH_BYTES];
+  memcpy(shown, run->path, sizeof shown);
+  hark_line_clean(shown);
+  (void)fflush(stdout);
+  if (plain || strchr(shown, '\'') == NULL)
+    fprintf(stderr, "continue with: hark train --resume %s%s%s\n", plain ? "" : "'", shown, plain ? "" : "'");
+  else
+    fprintf(stderr, "continue with: hark train --resume RUN\n");
+}
+
 static hark_status train_in(hark_invocation *call, const hark_config *config, hark_run *run) {
   training_view view = {.call = call, .run = run, .progress = hark_progress_begin()};
-  const hark_train_hooks hooks = {
-      .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context, config)};
+  const hark_train_hooks hooks = {.user = &view,
+                                  .show = show,
+                                  .say = say,
+                                  .request = request,
+                                  .ready = ready,
+                                  .planned = planned,
+                                  .peak_operations = measure_peak(call->context, config)};
   hark_train_result result;
   const hark_status status = hark_train(call->context, config, run, &hooks, &result);
   hark_progress_end(&view.progress);
   HARK_TRY(status);
   if (result.reason == HARK_STOP_REQUEST) call->exit_code = HARK_EXIT_SIGNAL + stop_signal;
-  return report(call, run, &result);
+  HARK_TRY(report(call, run, &result));
+  if (result.reason == HARK_STOP_REQUEST) say_how_to_resume(run);
+  return HARK_OK;
 }
 
 /* The vocabulary of the planned run: its own, that of its initial weights, or that of its text. */
@@ -500,6 +571,7 @@ static hark_status run(hark_invocation *call) {
   ignore_closed_pipes();
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   hark_command_warn_of_shared_cores(call);
+  say_choice(&values->choice);
   const bool claims = config->run.directory[0] == '\0' && !values->estimate;
   if (!values->estimate) catch_signals(); /* before there is a folder */
   if (config->run.directory[0] == '\0')
@@ -524,13 +596,14 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_train = {
     .name = "train",
-    .arguments = "",
+    .arguments = "[--resume RUN]",
     .summary = "train a model on text or on labelled examples",
     .notes =
-        "  hark train --data book.txt --out runs/book                      a small model on your own text\n"
+        "  hark train --data book.txt --out runs/book                      a model that fits the text, in about ten minutes\n"
         "  hark train --data book.txt --out runs/book --max-time 10m       as many steps as fit into ten minutes\n"
-        "  hark train --resume --out runs/book --max-time 10m              continue for ten more minutes\n"
-        "  hark train --resume --out runs/book --steps 10000               continue to step 10000, at the learning rate that was reached\n"
+        "  hark train --resume runs/book --max-time 10m                    continue for ten more minutes\n"
+        "  hark train --resume runs/book --steps 10000                     continue to step 10000, at the learning rate that was reached\n"
+        "  hark train --data book.txt --preset medium --max-time 2h        a larger model: hark config --preset medium shows what it is\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
         "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
@@ -538,9 +611,16 @@ const hark_command hark_command_train = {
         "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
         "\n"
         "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and continues.\n",
+    .common_options =
+        "data.paths run.directory preset run.resume train.max_time train.steps model.layers model.heads model.width model.context "
+        "model.positions model.positional model.dropout model.attention.structure model.attention.window model.attention.normalisation "
+        "model.attention.forget_gate data.tokenizer data.validation_paths data.validation_fraction train.batch train.accumulate "
+        "train.learning_rate train.warmup train.evaluate_every train.checkpoint_every train.early_stop train.init_from train.precision "
+        "train.seed run.threads estimate config json help help-all",
+    .argument_maximum = 1,
     .has_json = true,
     .has_configuration = true,
-    .tables = {&hark_config_table, &table},
+    .tables = {&hark_preset_table, &hark_config_table, &table},
     .check = check,
     .run = run,
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/options_set.h"
+#include "config/peer_words.h"
 #include "core/line.h"
 #include "io/json_write.h"
 #include "io/number.h"
@@ -286,6 +287,27 @@ static int steps_to(const hark_option *option, const char *word, bool flag) {
   return steps;
 }
 
+/* As a user writes an option: "--count", "-o", the key "model.count". */
+static void write_name(const hark_option *option, bool flag, char out[HARK_OPTION_WORD_BYTES]) {
+  const char *at = flag && option->flags != NULL ? option->flags : option->name;
+  size_t length;
+  const char *const first = hark_next_word(&at, ' ', &length);
+  snprintf(out, HARK_OPTION_WORD_BYTES, "%s%.*s", !flag ? "" : length == 1 ? "-" : "--", (int)length, first);
+}
+
+/* The option that another program calls by this name. Keys of other programs have no sections, or others. */
+static bool find_peer(const hark_options *options, const char *word, bool flag, char near[HARK_OPTION_WORD_BYTES]) {
+  const char *peer, *name;
+  for (int i = 0; hark_peer_word(i, &peer, &name); i++) {
+    if (strcmp(peer, flag ? word : last_part(word)) != 0) continue;
+    const hark_option_entry *const entry = hark_options_entry(options, name);
+    if (entry == NULL || (flag ? !hark_option_applies(entry->option, options->command) : !entry->table->configuration)) continue;
+    write_name(entry->option, flag, near);
+    return true;
+  }
+  return false;
+}
+
 /* Finds what the user may have meant, as a user writes it: "--count", "model.count", a section "model". False if nothing is near. */
 static bool find_near(const hark_options *options, const char *word, bool flag, char near[HARK_OPTION_WORD_BYTES]) {
   int best = hark_word_near(word) + 1;
@@ -295,10 +317,7 @@ static bool find_near(const hark_options *options, const char *word, bool flag, 
     if (flag ? !hark_option_applies(option, options->command) : !options->entries[i].table->configuration) continue;
     int steps = steps_to(option, word, flag);
     if (steps < best) {
-      const char *at = flag && option->flags != NULL ? option->flags : option->name;
-      size_t length;
-      const char *const first = hark_next_word(&at, ' ', &length);
-      snprintf(near, HARK_OPTION_WORD_BYTES, "%s%.*s", !flag ? "" : length == 1 ? "-" : "--", (int)length, first);
+      write_name(option, flag, near);
       best = steps;
     }
     for (const char *dot = strchr(option->name, '.'); dot != NULL && !flag; dot = strchr(dot + 1, '.')) {
@@ -321,7 +340,8 @@ hark_status hark_options_unknown_word(hark_context *context, hark_options *optio
   const char *const what = flag ? "unknown flag" : "unknown key";
   const char *const stem = flag ? word + strspn(word, "-") : word;
   char near[HARK_OPTION_WORD_BYTES];
-  const bool found = hark_option_spelling(stem, strcspn(stem, "="), flag, plain) && find_near(options, plain, flag, near);
+  const bool found = hark_option_spelling(stem, strcspn(stem, "="), flag, plain) &&
+                     (find_peer(options, plain, flag, near) || find_near(options, plain, flag, near));
   const char *const before = flag ? "" : where, *const colon = flag ? "" : ": ";
   if (!found) return hark_options_problem_add(context, options, "%s%s%s: %s", before, colon, text, what);
   return hark_options_problem_add(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, near);
@@ -413,6 +433,12 @@ hark_status hark_options_read_arguments(hark_context *context, hark_options *opt
 
 int hark_options_argument_count(const hark_options *options) { return (int)options->arguments.count; }
 const char *hark_options_argument(const hark_options *options, int index) { return options->arguments.items[index]; }
+
+void hark_options_keep_argument(hark_options *options, int index) {
+  const char **const items = (const char **)options->arguments.items;
+  items[0] = items[index];
+  options->arguments.count = 1;
+}
 
 /* ---- by name ---- */
 

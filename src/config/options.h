@@ -32,6 +32,7 @@ typedef struct hark_option_group {
 typedef enum hark_option_source {
   HARK_SOURCE_DEFAULT,
   HARK_SOURCE_RUN, /* config.yaml of the run that is continued or read */
+  HARK_SOURCE_PRESET,
   HARK_SOURCE_FILE,
   HARK_SOURCE_COMMAND
 } hark_option_source;
@@ -103,6 +104,8 @@ HARK_MUST_CHECK hark_status hark_options_reset(hark_context *context, hark_optio
 /* Words that are not flags. */
 int hark_options_argument_count(const hark_options *options);
 const char *hark_options_argument(const hark_options *options, int index);
+/* Keeps only this one of several words. */
+void hark_options_keep_argument(hark_options *options, int index);
 
 /* The source of an option's value: its rank, and in words: "default", "run.yaml:12", "--layers". An unknown name: default. */
 hark_option_source hark_options_source(const hark_options *options, const char *name);
@@ -112,7 +115,9 @@ const char *hark_options_where(const hark_options *options, const char *name);
 void hark_options_print_value(const hark_options *options, const char *name, hark_text *text);
 
 /* Writers. Each appends to `text`; check the text's status afterwards. Configuration tables only, except for help. */
-void hark_options_print_help(const hark_options *options, hark_text *text); /* flags of the set's subcommand, by section */
+/* Flags of the set's subcommand, by section. `only`: names of the options to print, separated by blanks, without their
+ * conditions and keys; NULL: all, with these. */
+void hark_options_print_help(const hark_options *options, const char *only, hark_text *text);
 void hark_options_print_yaml(const hark_options *options, bool comments,
                              hark_text *text);                                  /* all values; reading it gives the same values */
 void hark_options_print_json(const hark_options *options, hark_text *text);     /* all values, one object, nested */

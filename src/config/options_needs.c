@@ -79,11 +79,11 @@ static const char *missing(const hark_options *options, const hark_option_entry 
   return NULL;
 }
 
-/* The missing condition of a requested option, or NULL. Not requested are: values recorded in a run, defaults listed in a file, and a
- * file's values whose conditions the command line has changed. */
+/* The missing condition of a requested option, or NULL. Not requested are: values recorded in a run or of a preset, defaults listed in a
+ * file, and a file's values whose conditions the command line has changed. */
 static const char *idle_for(const hark_options *options, const hark_option_entry *entry) {
   bool overruled = false;
-  if (entry->source <= HARK_SOURCE_RUN || (entry->source == HARK_SOURCE_FILE && entry->usual)) return NULL;
+  if (entry->source <= HARK_SOURCE_PRESET || (entry->source == HARK_SOURCE_FILE && entry->usual)) return NULL;
   const char *const condition = missing(options, entry, &overruled);
   return overruled ? NULL : condition;
 }

@@ -147,21 +147,28 @@ bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION
   return false;
 }
 
-void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
-  const hark_option *const option = view->option;
+static void print_purpose(const hark_option *option, hark_text *text) {
   char word[HARK_OPTION_WORD_BYTES];
   hark_text_append(text, "%s%s", negated(option) ? "turn off: " : "", option->help);
   for (int i = 0; hark_option_has_choices(option) && hark_option_choice_at(option->range, i, word); i++) {
     hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
   }
+}
+
+static void print_default(const hark_option *option, hark_text *text) {
+  if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0)
+    hark_text_append(text, " (%s)", option->initial);
+}
+
+void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
+  const hark_option *const option = view->option;
+  print_purpose(option, text);
   hark_text needs = hark_text_empty(text->context);
   hark_option_print_needs(view->options, option, false, &needs);
   if (needs.length > 0) hark_text_append(text, "; needs %s", hark_text_get(&needs));
   if (needs.status != HARK_OK && text->status == HARK_OK) text->status = needs.status;
   hark_text_free(&needs);
-  if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {
-    hark_text_append(text, " (%s)", option->initial);
-  }
+  print_default(option, text);
   if (option->flags != NULL && view->configuration) hark_text_append(text, " [%s]", option->name);
 }
 
@@ -198,7 +205,8 @@ static void print_wrapped(const char *from, size_t column, hark_text *text) {
   }
 }
 
-static void print_help_line(const hark_option_view *view, hark_text *text) {
+/* `whole`: with the conditions of the option, and its key. */
+static void print_help_line(const hark_option_view *view, bool whole, hark_text *text) {
   const size_t begin = text->length;
   hark_text_append(text, "  ");
   print_flags(view->option, text);
@@ -209,22 +217,36 @@ static void print_help_line(const hark_option_view *view, hark_text *text) {
     hark_text_append(text, "%*s", (int)(HELP_COLUMN - used), "");
   }
   hark_text help = hark_text_empty(text->context);
-  hark_option_print_meaning(view, &help);
+  if (whole) {
+    hark_option_print_meaning(view, &help);
+  } else {
+    print_purpose(view->option, &help);
+    print_default(view->option, &help);
+  }
   if (help.status != HARK_OK && text->status == HARK_OK) text->status = help.status;
   print_wrapped(hark_text_get(&help), HELP_COLUMN, text);
   hark_text_append(text, "\n");
   hark_text_free(&help);
 }
 
-void hark_options_print_help(const hark_options *options, hark_text *text) {
+static bool is_among(const char *names, const char *name) {
+  const size_t length = strlen(name);
+  size_t word_length;
+  for (const char *at = names, *word; (word = hark_next_word(&at, ' ', &word_length)) != NULL;)
+    if (word_length == length && memcmp(word, name, length) == 0) return true;
+  return false;
+}
+
+void hark_options_print_help(const hark_options *options, const char *only, hark_text *text) {
   const char *section = NULL;
   hark_option_view view;
   for (int i = 0; i < options->count; i++) {
     if (!hark_options_view(options, i, &view)) continue;
+    if (only != NULL && !is_among(only, view.option->name)) continue;
     if (section == NULL || strcmp(section, view.section) != 0) {
       hark_text_append(text, "%s%s:\n", section == NULL ? "" : "\n", view.section);
     }
-    print_help_line(&view, text);
+    print_help_line(&view, only == NULL, text);
     section = view.section;
   }
 }

@@ -2,6 +2,7 @@
 #include "models/sampling.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "io/number.h"
 
@@ -44,7 +45,28 @@ static hark_status check(hark_context *context, const hark_sampling *sampling) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: top_k is %lld, expected at least 0", (long long)sampling->top_k);
   if (!(sampling->top_p > 0 && sampling->top_p <= 1))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: top_p is %s, expected (0, 1]", hark_number_print(sampling->top_p, number));
+  if (!(sampling->min_p >= 0 && sampling->min_p <= 1))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: min_p is %s, expected [0, 1]", hark_number_print(sampling->min_p, number));
   return HARK_OK;
+}
+
+/* Cuts sorted candidates to those with at least `part` of the weight of the first one. */
+static void cut(const candidate *candidates, double part, int64_t *count, double *total) {
+  int64_t kept = 0;
+  double sum = 0;
+  while (kept < *count && candidates[kept].weight >= part * candidates[0].weight) sum += candidates[kept++].weight;
+  *count = kept;
+  *total = sum;
+}
+
+void hark_sampling_penalise(float *logits, int64_t vocabulary, const int32_t *tokens, int64_t count, double penalty, unsigned char *seen) {
+  memset(seen, 0, (size_t)vocabulary);
+  for (int64_t i = 0; i < count; i++) {
+    const int32_t token = tokens[i];
+    if (token < 0 || token >= vocabulary || seen[token]) continue;
+    seen[token] = 1;
+    logits[token] = (float)(logits[token] > 0 ? (double)logits[token] / penalty : (double)logits[token] * penalty);
+  }
 }
 
 size_t hark_sampling_scratch_bytes(int64_t vocabulary) { return (size_t)vocabulary * sizeof(candidate); }
@@ -77,6 +99,7 @@ hark_status hark_sampling_choose(hark_context *context, const hark_sampling *sam
     count = i;
     total = kept;
   }
+  if (sampling->min_p > 0) cut(candidates, sampling->min_p, &count, &total);
   const hark_random_stream stream = {.seed = sampling->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_SAMPLE)};
   double uniform = 0;
   hark_random_uniform(&stream, index, 1, &uniform);

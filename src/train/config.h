@@ -73,6 +73,7 @@ typedef struct hark_config {
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */
+    bool plans_once; /* not an option: max_time only plans the steps, which are then the run's length */
     bool planned;    /* not an option: max_time alone determines the length */
     bool more_time;  /* not an option: max_time was given again, without a length: a finished run continues for this time */
     int64_t seed, max_bad_steps;

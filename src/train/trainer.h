@@ -30,6 +30,9 @@ typedef struct hark_train_hooks {
   /* Called when data, model and memory are ready, before the first step; may refuse. `timed`: train.max_time determines the length, and
    * other settings of it no longer apply. Not called when a resumed run has nothing to do. */
   hark_status (*ready)(void *user, bool timed);
+  /* Optional: called before `ready` if train.plans_once: the steps that were planned, with their warm-up. From then on train.steps and
+   * train.warmup with these values make the same run. */
+  void (*planned)(void *user, int64_t steps, int64_t warmup);
   /* Optional: called after every micro-batch with the accumulated gradients in the engine, before they are used, for inspection. Step (from
    * 1) and micro-batch (from 0) are the current ones. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
@@ -53,7 +56,8 @@ typedef struct hark_train_result {
  * determines the length (config->train.planned, or config->train.more_time of a finished run), a few steps are measured and discarded, and
  * the number of steps that fit becomes the run's length. The length is part of the run's state: the run equals one with train.steps of this
  * number, in one part or several. If the pace changes during the run, length and schedule are corrected. An evaluation that would take more
- * than half of the time is left out.
+ * than half of the time is left out. With config->train.plans_once the time is used for planning only: the planned steps are not corrected
+ * and not cut off.
  *
  * A length that the run has passed already is refused (HARK_BAD_CONFIGURATION).
  *

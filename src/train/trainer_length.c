@@ -150,6 +150,9 @@ static int64_t reach(const training_run *trainer, const hark_pace *pace, int64_t
   return hark_min(most, hark_pace_reach(pace, &every, done, seconds_to_plan(trainer)));
 }
 
+/* Seconds after which the run stops; 0: none. */
+static double time_limit(const training_run *trainer) { return trainer->config->train.plans_once ? 0 : trainer->config->train.max_time; }
+
 /* Milliseconds in two digits: 0.19. */
 static const char *milliseconds(double seconds, char text[HARK_NUMBER_BYTES]) {
   (void)snprintf(text, HARK_NUMBER_BYTES, seconds < 0.0995 ? "%.2g" : "%.0f", 1e3 * seconds);
@@ -212,7 +215,8 @@ bool hark_training_correct_length(training_run *trainer) {
   const hark_pace_every every = every_of(trainer);
   const int64_t step = trainer->state.step, before = trainer->steps;
   const double now = hark_training_now(trainer), limit = trainer->config->train.max_time;
-  if (!trainer->planned || step >= before || step == trainer->first_step || (step < trainer->look_step && now < trainer->look_clock))
+  if (!trainer->planned || trainer->config->train.plans_once || step >= before || step == trainer->first_step ||
+      (step < trainer->look_step && now < trainer->look_clock))
     return false;
   plan_look(trainer, now);
   hark_pace pace = trainer->pace; /* evaluations and saves take as long as the last ones, a step as long as the mean of all */
@@ -301,12 +305,12 @@ hark_status hark_training_settle_plan(training_run *trainer, bool resumed) {
 
 double hark_training_seconds_left(const training_run *trainer) {
   const hark_pace_every every = every_of(trainer);
-  const double steps = hark_pace_cost(&trainer->pace, &every, trainer->state.step, trainer->steps), limit = trainer->config->train.max_time;
+  const double steps = hark_pace_cost(&trainer->pace, &every, trainer->state.step, trainer->steps), limit = time_limit(trainer);
   return limit > 0 ? fmax(0, fmin(steps, limit - (hark_training_now(trainer) - trainer->started))) : steps;
 }
 
 bool hark_training_time_is_up(const training_run *trainer) {
-  const double limit = trainer->config->train.max_time, end = trainer->pace.evaluation + trainer->pace.save;
+  const double limit = time_limit(trainer), end = trainer->pace.evaluation + trainer->pace.save;
   if (limit <= 0) return false;
   const double here = hark_training_evaluation_is_due(trainer) ? end : 0;
   return hark_training_now(trainer) - trainer->started + here + trainer->pace.step + end >= limit;

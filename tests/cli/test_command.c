@@ -77,7 +77,7 @@ static void wrong_words_get_the_nearest_right_one(void **state) {
   expect_error("config --activation gel", HARK_EXIT_USAGE, "expected one of gelu, gelu_tanh, relu");
   expect("", HARK_EXIT_USAGE, "", "usage: hark SUBCOMMAND");
   expect_error("version more", HARK_EXIT_USAGE, "unexpected argument");
-  expect_error("info", HARK_EXIT_USAGE, "RUN|FILE|FOLDER: missing");
+  expect_error("info", HARK_EXIT_USAGE, "RUN|FILE|FOLDER...: missing");
 }
 
 static void all_problems_of_a_configuration_are_told(void **state) {

@@ -52,6 +52,7 @@ static const struct {
     {"sweep", "hark sweep plan.yaml --table --json"},
     {"eval", "hark eval run --json"},
     {"verify", "hark verify run --json"},
+    {"runs", "hark runs run --json"},
     {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
     {"data", "hark data make recall --length 24 --pairs 4 --training 2 --out recall --json"},

@@ -177,6 +177,75 @@ static void rates_are_drawn(void **state) {
 
 #define POSITIONS "\"positions\": [{\"first\": 0, \"last\": 0, \"loss\": 3, \"targets\": 2}, {\"first\": 8, \"last\": 9, \"loss\": 2}]"
 
+/* The colour of curve `index` in a script. */
+static void color_of(const char *script, int index, char out[8]) {
+  char mark[32];
+  (void)snprintf(mark, sizeof mark, " index %d with ", index);
+  const char *const at = strstr(script, mark), *const color = at != NULL ? strstr(at, "lc rgb '#") : NULL;
+  if (color == NULL) fail_msg("no colour of curve %d in %s", index, script);
+  (void)snprintf(out, 8, "%.7s", color + strlen("lc rgb '"));
+}
+
+#define LINE(step, metric, loss) "{\"step\": " step ", \"" metric "/loss\": " loss "}\n"
+
+/* Both curves of a run have its colour, the training losses with dashes; the key is outside, the axis begins with the data. */
+static void compared_runs_have_one_color_each(void **state) {
+  (void)state;
+  test_file_write_text(folder, "a.jsonl", LINE("10", "train", "3") LINE("20", "train", "2") LINE("20", "val", "2.5"));
+  test_file_write_text(folder, "b.jsonl", LINE("10", "train", "4") LINE("20", "train", "3") LINE("20", "val", "3.5"));
+  test_command_run(folder, "PATH=/nowhere", "plot a.jsonl b.jsonl -o both.svg", &output);
+  assert_int_equal(output.code, 1);
+  char *script = test_file_text(folder, "both.svg.gp");
+  char colors[4][8];
+  for (int i = 0; i < 4; i++) color_of(script, i, colors[i]);
+  assert_string_equal(colors[0], colors[1]);
+  assert_string_equal(colors[2], colors[3]);
+  assert_string_not_equal(colors[0], colors[2]);
+  assert_non_null(strstr(script, "lw 1.2 dt 2 lc rgb '#0072b2' title ''")); /* a's training losses have no entry in the key */
+  assert_non_null(strstr(script, "lw 2 dt 1 lc rgb '#0072b2' title 'a.jsonl'"));
+  assert_non_null(strstr(script, "dt 2 lc rgb 'black' title 'train/loss'"));
+  assert_non_null(strstr(script, "set key below"));
+  assert_non_null(strstr(script, "set autoscale xfix"));
+  free(script);
+  test_command_run(folder, "PATH=/nowhere", "plot a.jsonl -m train/loss -o one.svg", &output);
+  script = test_file_text(folder, "one.svg.gp");
+  assert_non_null(strstr(script, "dt 1 lc rgb '#0072b2' title 'a.jsonl train/loss'"));
+  free(script);
+}
+
+static void pictures_are_for_every_screen(void **state) {
+  (void)state;
+  size_t bytes;
+  if (system("command -v gnuplot >/dev/null 2>&1") != 0) skip();
+  test_file_write_text(folder, "a.jsonl", LINE("10", "train", "3") LINE("20", "train", "2") LINE("20", "val", "2.5"));
+  hark(0, "plot a.jsonl -o a.svg");
+  char *const picture = test_file_text(folder, "a.svg");
+  assert_non_null(strstr(picture, "font-family=\"Arial, sans-serif\""));
+  assert_null(strstr(picture, "font-family=\"Arial\""));
+  assert_non_null(strstr(picture, "<style>@media (prefers-color-scheme: dark)"));
+  assert_non_null(strstr(picture, "</svg>"));
+  free(picture);
+  hark(0, "plot a.jsonl -o a.png");
+  unsigned char *const png = test_file_read(test_path(folder, "a.png"), &bytes);
+  assert_true(bytes > 24 && memcmp(png + 1, "PNG", 3) == 0);
+  assert_int_equal((png[18] << 8) + png[19], 2000); /* two pixels for each of 1,000 */
+  free(png);
+}
+
+/* A term far below the kernel does not set the scale: the range is that of the kernel and of what is near it. */
+static void terms_without_effect_do_not_set_the_scale(void **state) {
+  (void)state;
+  hark(0, "train " TINY " --positions none --positional 'constant+decay(sigma2=1e-9,l=1)' --steps 1 --out run");
+  test_command_run(folder, "PATH=/nowhere", "plot --positional run --distances 64 -o kernels.svg", &output);
+  char *const script = test_file_text(folder, "kernels.svg.gp"), *const range = strstr(script, "set yrange [");
+  double low = -1e9, high = 1e9;
+  assert_non_null(range);
+  assert_int_equal(sscanf(range, "set yrange [%lf:%lf]", &low, &high), 2);
+  if (!(low > -8 && low < high && high < 8)) fail_msg("%g to %g", low, high);
+  assert_non_null(strstr(script, "set logscale x 2\nset xrange [1:*]"));
+  free(script);
+}
+
 /* A curve for each model over context, with its points in order and the later of two lines; a curve for each of both over position. */
 static void evaluations_are_drawn_together(void **state) {
   (void)state;
@@ -280,9 +349,15 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),   TEST(kernels_are_drawn),
-                                     TEST(kernels_are_drawn_stretched),    TEST(rates_are_drawn),
-                                     TEST(evaluations_are_drawn_together), TEST(evaluations_that_do_not_fit_are_told)};
+  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),
+                                     TEST(kernels_are_drawn),
+                                     TEST(kernels_are_drawn_stretched),
+                                     TEST(rates_are_drawn),
+                                     TEST(compared_runs_have_one_color_each),
+                                     TEST(pictures_are_for_every_screen),
+                                     TEST(terms_without_effect_do_not_set_the_scale),
+                                     TEST(evaluations_are_drawn_together),
+                                     TEST(evaluations_that_do_not_fit_are_told)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

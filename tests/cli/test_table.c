@@ -142,16 +142,16 @@ static void help_names_every_option(void **state) {
   int checked = 0;
   for (int c = 0; hark_commands[c] != NULL; c++) {
     const option_list list = options_of(hark_commands[c]);
-    if (call_line("hark %s --help", hark_commands[c]->name) != 0) fail_msg("%s", output.err);
+    if (call_line("hark %s --help-all", hark_commands[c]->name) != 0) fail_msg("%s", output.err);
     assert_string_equal(output.err, "");
     for (int i = 0; i < list.count; i++) {
       char word[HARK_OPTION_WORD_BYTES];
       for (int f = 0; hark_option_flag(list.items[i], f, word); f++) {
-        if (!holds(output.out, word)) fail_msg("hark %s --help does not name %s", hark_commands[c]->name, word);
+        if (!holds(output.out, word)) fail_msg("hark %s --help-all does not name %s", hark_commands[c]->name, word);
         checked++;
       }
       for (int w = 0; list.items[i]->type == HARK_OPTION_ENUM && hark_option_choice_at(list.items[i]->range, w, word); w++) {
-        if (!holds(output.out, word)) fail_msg("hark %s --help does not name the word %s", hark_commands[c]->name, word);
+        if (!holds(output.out, word)) fail_msg("hark %s --help-all does not name the word %s", hark_commands[c]->name, word);
       }
     }
     if (!holds(output.out, "--help") || !holds(output.out, "--no-color")) fail_msg("common options are missing in %s", output.out);
@@ -159,6 +159,34 @@ static void help_names_every_option(void **state) {
     if (hark_commands[c]->has_configuration != holds(output.out, "--config")) fail_msg("--config of %s", hark_commands[c]->name);
   }
   assert_true(checked > 200);
+}
+
+static bool is_option_of(const hark_command *command, const option_list *list, const char *name, size_t length) {
+  static const char *const general[] = {"help", "help-all", "json", "config"};
+  for (int i = 0; i < list->count; i++)
+    if (strlen(list->items[i]->name) == length && memcmp(list->items[i]->name, name, length) == 0) return true;
+  for (size_t i = 0; i < 4; i++)
+    if (strlen(general[i]) == length && memcmp(general[i], name, length) == 0)
+      return i < 2 || (i == 2 ? command->has_json : command->has_configuration);
+  return false;
+}
+
+/* --help of a subcommand with many options prints some of them, fits a few screens, and says where all are. */
+static void short_help_names_options_that_there_are(void **state) {
+  (void)state;
+  int checked = 0;
+  for (int c = 0; hark_commands[c] != NULL; c++) {
+    const hark_command *const command = hark_commands[c];
+    const option_list list = options_of(command);
+    size_t length;
+    if (call_line("hark %s --help", command->name) != 0) fail_msg("%s", output.err);
+    assert_int_equal(strstr(output.out, "--help-all prints all") != NULL, command->common_options != NULL);
+    for (const char *at = command->common_options, *name; at != NULL && (name = hark_next_word(&at, ' ', &length)) != NULL; checked++)
+      if (!is_option_of(command, &list, name, length)) fail_msg("hark %s: %.*s", command->name, (int)length, name);
+    if (command->common_options != NULL && test_line_count(output.out) > 110)
+      fail_msg("hark %s --help has %d lines", command->name, test_line_count(output.out));
+  }
+  assert_true(checked > 50);
 }
 
 /* "\fB\-\-layers\fR" for --layers. */
@@ -190,7 +218,7 @@ static void manual_pages_name_every_option_and_no_other(void **state) {
         if (strstr(output.out, roff) == NULL) fail_msg("hark man %s does not name %s", command->name, word);
       }
     }
-    const int expected = list.count + command->has_json + command->has_configuration + 2; /* --help, --no-color */
+    const int expected = list.count + command->has_json + command->has_configuration + 3; /* --help, --help-all, --no-color */
     const int got = count_of(output.out, "\n.TP\n\\fB");
     if (got != expected) fail_msg("hark man %s has %d options, expected %d", command->name, got, expected);
     static const char *const parts[] = {".TH HARK", ".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH EXIT STATUS", ".SH SEE ALSO"};
@@ -626,6 +654,7 @@ static void both_spellings_are_read(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(short_help_names_options_that_there_are),
       cmocka_unit_test(help_names_every_option),
       cmocka_unit_test(manual_pages_name_every_option_and_no_other),
       cmocka_unit_test(manual_pages_are_sound),

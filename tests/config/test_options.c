@@ -409,7 +409,7 @@ static void json_holds_all_values(void **state) {
 static void help_and_reference_name_every_option(void **state) {
   (void)state;
   hark_text help = hark_text_empty(context), reference = hark_text_empty(context);
-  hark_options_print_help(options, &help);
+  hark_options_print_help(options, NULL, &help);
   hark_options_print_markdown(options, &reference);
   for (int i = 0; i < table.count; i++) {
     assert_non_null(strstr(hark_text_get(&help), table.options[i].help));
@@ -539,7 +539,7 @@ static void effects_are_known(void **state) {
   hark_option_print_needs(options, &need_options[4], true, &text);
   assert_string_equal(hark_text_get(&text), "m.kernel other than rbf, m.structure other than dense");
   hark_text_free(&text);
-  hark_options_print_help(options, &text);
+  hark_options_print_help(options, NULL, &text);
   assert_non_null(strstr(hark_text_get(&text), "needs --structure window (8)"));
   hark_text_free(&text);
   hark_options_destroy(context, &options);
@@ -645,7 +645,7 @@ static void running_out_of_memory_is_a_status(void **state) {
     if (status == HARK_OK) status = hark_options_read_yaml(small, set, path, HARK_SOURCE_FILE);
     hark_text text = hark_text_empty(small);
     if (status == HARK_OK) {
-      hark_options_print_help(set, &text);
+      hark_options_print_help(set, NULL, &text);
       hark_options_print_json(set, &text);
       hark_options_print_markdown(set, &text);
       hark_options_print_yaml(set, true, &text);

@@ -530,6 +530,20 @@ static void test_bad_configurations(void **state) {
   test_setup_close(context);
 }
 
+/* By its definition, for each token of a text once: one with a positive logit, one with a negative one, one that is not in the text. */
+static void test_repetition_penalty(void **state) {
+  (void)state;
+  float logits[] = {3.0f, -2.0f, 1.5f, 0.0f, 4.0f};
+  static const float expected[] = {2.0f, -3.0f, 1.5f, 0.0f, 4.0f};
+  static const int32_t text[] = {1, 0, 1, 1, 0, 3, 99, -1};
+  unsigned char seen[5];
+  hark_sampling_penalise(logits, 5, text, 8, 1.5, seen);
+  for (int i = 0; i < 5; i++) assert_true(logits[i] == expected[i]);
+  hark_sampling_penalise(logits, 5, text, 0, 7, seen); /* no text */
+  hark_sampling_penalise(logits, 5, text, 8, 1, seen); /* no penalty */
+  for (int i = 0; i < 5; i++) assert_true(logits[i] == expected[i]);
+}
+
 /* Frequencies of 20,000 draws within five standard deviations of what was asked for. */
 static void test_sampling(void **state) {
   (void)state;
@@ -546,7 +560,11 @@ static void test_sampling(void **state) {
                {{.temperature = 1, .top_k = 2, .top_p = 1, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
                {{.temperature = 1, .top_p = 0.6, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
                {{.temperature = 0.5, .top_p = 1, .seed = 4}, {0, 1 / 22.0, 4 / 22.0, 16 / 22.0, 1 / 22.0}},
-               {{.temperature = 0, .top_p = 1, .seed = 4}, {0, 0, 0, 1, 0}}};
+               {{.temperature = 0, .top_p = 1, .seed = 4}, {0, 0, 0, 1, 0}},
+               {{.temperature = 1, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 1, .top_p = 1, .min_p = 0.24, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}},
+               {{.temperature = 0.5, .top_p = 1, .min_p = 0.3, .seed = 4}, {0, 0, 0, 1, 0}}, /* after the temperature 2 has a quarter */
+               {{.temperature = 1, .top_k = 3, .top_p = 0.6, .min_p = 1, .seed = 4}, {0, 0, 0, 1, 0}}};
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     int counts[5] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
@@ -563,6 +581,8 @@ static void test_sampling(void **state) {
   int32_t token = -1;
   const float bad[] = {0, NAN};
   assert_int_equal(hark_sampling_choose(context, &cases[0].sampling, bad, 2, 0, 0, scratch, &token), HARK_NOT_FINITE);
+  const hark_sampling beyond = {.temperature = 1, .top_p = 1, .min_p = 1.5};
+  assert_int_equal(hark_sampling_choose(context, &beyond, logits, vocabulary, 0, 0, scratch, &token), HARK_INVALID_ARGUMENT);
   free(scratch);
   test_setup_close(context);
 }
@@ -576,6 +596,7 @@ int main(void) {
       cmocka_unit_test(test_bad_configurations),
       cmocka_unit_test(test_position_base),
       cmocka_unit_test(test_sampling),
+      cmocka_unit_test(test_repetition_penalty),
       cmocka_unit_test(test_rotary_scalings),
       cmocka_unit_test(test_rotary_starts_static),
       cmocka_unit_test(test_rotary_original_context),

@@ -117,6 +117,9 @@ const hark_command hark_command_bench = {
         "A step trains the model that the options describe on random tokens; --steps N of them are measured.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
+    .common_options =
+        "rounds seconds vocabulary model.layers model.heads model.width model.context model.positions model.attention.structure "
+        "model.attention.window train.batch train.steps train.precision run.threads run.backend config json help help-all",
     .has_json = true,
     .has_configuration = true,
     .tables = {&table, &hark_config_table},

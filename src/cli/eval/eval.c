@@ -423,11 +423,12 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_eval = {
     .name = "eval",
-    .arguments = "RUN",
+    .arguments = "RUN...",
     .summary = "measure a trained model over a whole text, or over labelled examples",
     .notes =
         "  hark eval runs/book                     the run's own validation text\n"
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
+        "  hark eval runs/a runs/b --data other.txt               several models on the same text\n"
         "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
         "  hark eval runs/book --context 256,1024 --stride 64     every target after the first window with at least 192 previous tokens\n"
@@ -438,7 +439,11 @@ const hark_command hark_command_eval = {
         "\n"
         "  The checkpoint is compared with its manifest first. docs/evaluation.md describes what is measured.\n",
     .argument_minimum = 1,
-    .argument_maximum = 1,
+    .argument_maximum = HARK_ANY_NUMBER,
+    .for_each = true,
+    .common_options =
+        "checkpoint part data.paths data.validation_paths context stride targets weights model.attention.structure "
+        "model.attention.window model.rotary.scaling model.rotary.scaling_factor run.threads train.batch json help help-all",
     .has_json = true,
     .tables = {&table, &hark_config_table},
     .check = check,

@@ -1,5 +1,6 @@
 /* plot.c - hark plot: loss curves of runs, learned positions of a run, or evaluations at several contexts, as a picture by gnuplot or in
  * letters. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #define TERMINAL_ROWS 22
 #define SERIES_LIMIT 64
+#define KEY_HEIGHT 20 /* of an entry of the key, below the curves */
 
 typedef struct plot_values {
   const char *output, *checkpoint;
@@ -56,19 +58,61 @@ static hark_status choose_kind(hark_invocation *call, plot_values *values) {
   return hark_options_complain(call->context, call->options, "png", "the name %s requires an SVG", values->output);
 }
 
-static void print_script(const plot_values *values, const hark_series *series, int count, hark_picture *picture) {
-  hark_text *script = &picture->script;
-  hark_text_append(script, "set grid\nset key top right\nset xlabel '%s'\nset ylabel ", x_words[values->x]);
-  hark_picture_append_quoted(script, values->metrics.count == 1 ? values->metrics.items[0] : "loss (nats)");
-  hark_text_append(script, "\n");
-  if (values->logarithmic) hark_text_append(script, "set logscale y\n");
-  hark_text_append(script, "plot ");
-  for (int i = 0, drawn = 0; i < count; i++) {
-    if (series[i].count == 0) continue;
-    if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
-    hark_picture_append_curve(picture, drawn - 1, series[i].count > 50 ? "lines lw 2" : "linespoints lw 2", series[i].label);
+static const char *const losses[] = {"train/loss", "val/loss"};
+static const char *const *metrics_of(const plot_values *values) { return values->metrics.count > 0 ? values->metrics.items : losses; }
+static int metric_count(const plot_values *values) { return values->metrics.count > 0 ? (int)values->metrics.count : 2; }
+
+/* Curves of one run have one colour; of several metrics the last one is solid, the others have dashes. */
+static void print_curve(int run, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture, int index) {
+  char style[96], color[HARK_COLOR_BYTES];
+  const int dashes = metrics - metric;
+  (void)snprintf(style, sizeof style, "%s lw %s dt %d lc rgb '%s'", one->count > 50 ? "lines" : "linespoints pt 7 ps 0.4",
+                 dashes == 1 ? "2" : "1.2", dashes, hark_picture_color(run, color));
+  hark_picture_append_curve(picture, index, style, title);
+}
+
+static void print_axes(const plot_values *values, int metrics, hark_text *script) {
+  hark_text_append(script, "set grid\nset autoscale xfix\nset key below vertical maxcols 1 left Left reverse\nset xlabel '%s'\nset ylabel ",
+                   x_words[values->x]);
+  hark_picture_append_quoted(script, metrics == 1 ? values->metrics.items[0] : "loss (nats)");
+  hark_text_append(script, "\n%splot ", values->logarithmic ? "set logscale y\n" : "");
+}
+
+/* Entries of the key for the dashes of a comparison, in no run's colour. */
+static void print_dashes(const char *const *metrics, int count, hark_text *script) {
+  for (int m = 0; m < count; m++) {
+    hark_text_append(script, ", \\\n    NaN with lines lw %s dt %d lc rgb 'black' title ", m + 1 == count ? "2" : "1.2", count - m);
+    hark_picture_append_quoted(script, metrics[m]);
   }
-  hark_text_append(script, "\n");
+}
+
+/* The last curve of a run that has points. */
+static int named_curve(const hark_series *series, int metrics) {
+  int last = -1;
+  for (int m = 0; m < metrics; m++)
+    if (series[m].count > 0) last = m;
+  return last;
+}
+
+/* In a comparison of several metrics the key has an entry for each run and one for each kind of line; otherwise one for each curve. */
+static void print_script(const hark_invocation *call, const plot_values *values, const hark_series *series, hark_picture *picture) {
+  const int runs = hark_options_argument_count(call->options), metrics = metric_count(values);
+  const bool apart = runs > 1 && metrics > 1;
+  int drawn = 0;
+  print_axes(values, metrics, &picture->script);
+  for (int i = 0; i < runs * metrics; i++) {
+    const int run = i / metrics, metric = i % metrics;
+    const bool named = metric == named_curve(&series[i - metric], metrics);
+    if (series[i].count == 0) continue;
+    if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
+    print_curve(run, metric, metrics, &series[i],
+                !apart  ? series[i].label
+                : named ? hark_options_argument(call->options, run)
+                        : "",
+                picture, drawn++);
+  }
+  if (apart) print_dashes(metrics_of(values), metrics, &picture->script);
+  hark_text_append(&picture->script, "\n");
 }
 
 /* The requested picture, or `name` in the run's folder; in the current folder for several runs, or if the run's folder cannot be
@@ -84,10 +128,11 @@ static hark_status draw_picture(hark_invocation *call, const plot_values *values
   char path[HARK_PATH_BYTES];
   hark_picture picture;
   HARK_TRY(picture_path(call, values, values->png ? "loss.png" : "loss.svg", path));
-  HARK_TRY(hark_picture_begin(call->context, path, values->png, 1000, 600, &picture));
+  const int metrics = metric_count(values), runs = count / metrics, entries = runs > 1 && metrics > 1 ? runs + metrics : count;
+  HARK_TRY(hark_picture_begin(call->context, path, values->png, 1000, 560 + KEY_HEIGHT * entries, &picture));
   for (int i = 0; i < count; i++) /* gnuplot ignores a block without points, which would shift the indices after it */
     if (series[i].count > 0) hark_picture_add_curve(&picture, series[i].label, series[i].points, series[i].count);
-  print_script(values, series, count, &picture);
+  print_script(call, values, series, &picture);
   return hark_picture_finish(call, &picture);
 }
 
@@ -123,14 +168,12 @@ static hark_status draw_kernels(hark_invocation *call, const plot_values *values
 
 /* Reads all curves, also those without points. */
 static hark_status read_all(hark_invocation *call, const plot_values *values, hark_series *series, int *count) {
-  static const char *const losses[] = {"train/loss", "val/loss"};
-  const char *const *const metrics = values->metrics.count > 0 ? values->metrics.items : losses;
-  const int64_t metric_count = values->metrics.count > 0 ? values->metrics.count : 2;
-  const int runs = hark_options_argument_count(call->options);
-  if (runs * metric_count > SERIES_LIMIT) return hark_fail(call->context, HARK_BAD_CONFIGURATION, "more than %d curves", SERIES_LIMIT);
+  const char *const *const metrics = metrics_of(values);
+  const int kinds = metric_count(values), runs = hark_options_argument_count(call->options);
+  if ((int64_t)runs * kinds > SERIES_LIMIT) return hark_fail(call->context, HARK_BAD_CONFIGURATION, "more than %d curves", SERIES_LIMIT);
   int64_t points = 0;
   for (int run = 0; run < runs; run++) {
-    for (int64_t m = 0; m < metric_count; m++) {
+    for (int m = 0; m < kinds; m++) {
       hark_series *const one = &series[(*count)++];
       HARK_TRY(hark_series_read(call->context, hark_options_argument(call->options, run), x_words[values->x], metrics[m], one));
       points += one->count;

@@ -166,10 +166,10 @@ static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plo
   hark_picture picture;
   HARK_TRY(
       hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
-  hark_text_append(
-      &picture.script,
-      "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset logscale x 2\n%sset ylabel 'loss (nats per token)'\n",
-      panels, plot->logarithmic ? "set logscale y\n" : "");
+  hark_text_append(&picture.script,
+                   "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset autoscale xfix\nset logscale x 2\n%sset "
+                   "ylabel 'loss (nats per token)'\n",
+                   panels, plot->logarithmic ? "set logscale y\n" : "");
   for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i]);
   hark_text_append(&picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &picture);

@@ -10,6 +10,7 @@
 #include "cli/metrics.h"
 #include "cli/plot/learned_kernels.h"
 #include "core/line.h"
+#include "io/number.h"
 #include "models/description.h"
 #include "models/model_path.h"
 #include "models/stack.h"
@@ -20,13 +21,16 @@
 #define DISTANCES_UNDESCRIBED 256 /* for a file without its model's context */
 #define PANELS 1024               /* kernels and rows of rates that are drawn */
 #define TERMS 32                  /* of a kernel, drawn separately */
+#define NEGLIGIBLE 6.9            /* log 1000: a term that is smaller than the kernel by this does not matter */
+#define MARGIN 0.04               /* of the range of log G, above and below */
 #define PANEL_WIDTH 420
 #define PANEL_HEIGHT 300
 
 typedef struct panel {
   char title[96];
   bool rates;
-  int first, last; /* curves of the picture: the thick one, and those after it up to last - 1 */
+  double low, high; /* of log G; low > high: not known */
+  int first, last;  /* curves of the picture: the thick one, and those after it up to last - 1 */
 } panel;
 
 /* The panels as they are visited. */
@@ -118,20 +122,40 @@ static hark_status keep_first(const drawing *d, const hark_learned_kernel *kerne
   return HARK_OK;
 }
 
+/* Widens the range of a panel by the points of a term that are not far below those of the whole kernel, which has a point wherever a term
+ * has one that matters. Points of both are in the order of the distance. */
+static void widen(panel *to, const hark_series *whole, const hark_series *term) {
+  for (int64_t p = 0, w = 0; p < term->count; p++) {
+    const double x = term->points[2 * p], y = term->points[2 * p + 1];
+    while (w < whole->count && whole->points[2 * w] < x) w++;
+    if (w == whole->count || whole->points[2 * w] != x || y < whole->points[2 * w + 1] - NEGLIGIBLE) continue;
+    to->low = fmin(to->low, y);
+    to->high = fmax(to->high, y);
+  }
+}
+
 static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, panel *to) {
+  hark_series whole = {0};
+  hark_status status = HARK_OK;
   bool there = true;
+  to->low = INFINITY;
+  to->high = -INFINITY;
   to->first = d->picture.curves;
-  for (int index = 0; there; index++) {
+  for (int index = 0; there && status == HARK_OK; index++) {
     hark_series curve;
-    const hark_status status = sample(d, kernel, index, &curve, &there);
+    status = sample(d, kernel, index, &curve, &there);
     there = there && (index > 0 || curve.count > 0); /* without the whole kernel its terms are not drawn either */
     if (status == HARK_OK && there && curve.count > 0)
       hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
-    hark_series_free(d->context, &curve);
-    HARK_TRY(status);
+    if (status == HARK_OK && there) widen(to, index == 0 ? &curve : &whole, &curve);
+    if (index == 0)
+      whole = curve;
+    else
+      hark_series_free(d->context, &curve);
   }
+  hark_series_free(d->context, &whole);
   to->last = d->picture.curves;
-  return HARK_OK;
+  return status;
 }
 
 static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
@@ -160,16 +184,29 @@ static int columns_of(int panels) {
   return columns;
 }
 
+/* Distances from 1 on a logarithmic axis; log G as far as the kernel and the terms that matter go. */
+static void print_range(const panel *p, hark_text *script) {
+  const double room = MARGIN * fmax(p->high - p->low, 1e-3);
+  char low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
+  if (p->rates)
+    hark_text_append(script, "unset logscale x\nset xrange [*:*]\nset yrange [*:*]\n");
+  else
+    hark_text_append(script, "set logscale x 2\nset xrange [1:*] noextend\nset yrange [%s:%s]\n", hark_number_print(p->low - room, low),
+                     hark_number_print(p->high + room, high));
+}
+
 static void print_panel(hark_picture *picture, const panel *p) {
   hark_text *script = &picture->script;
   hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle per token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
   hark_picture_append_quoted(script, p->title);
   if (p->first == p->last) { /* gnuplot has no range for an empty panel */
-    hark_text_append(script, "\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
+    hark_text_append(script, "\nunset logscale x\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
     return;
   }
-  hark_text_append(script, "\nplot ");
+  hark_text_append(script, "\n");
+  print_range(p, script);
+  hark_text_append(script, "plot ");
   for (int curve = p->first + 1; curve < p->last; curve++) {
     hark_picture_append_curve(picture, curve, "lines lw 1", "");
     hark_text_append(script, ", \\\n    ");

@@ -465,7 +465,7 @@ static hark_status draw(sweep *s) {
   HARK_TRY(path_in(s, "sweep.svg", path));
   HARK_TRY(hark_picture_begin(s->context, path, false, 1000, 600, &picture));
   picture.optional = true;
-  hark_text_append(&picture.script, "set grid\nset key top right\nset xrange [0:*]\nset xlabel 'step'\nset ylabel ");
+  hark_text_append(&picture.script, "set grid\nset key outside right top\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
   hark_picture_append_quoted(&picture.script, s->values->metric);
   hark_text_append(&picture.script, "\n");
   hark_status status = HARK_OK;
