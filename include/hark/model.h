@@ -202,8 +202,8 @@ HARK_API float *hark_decoding_logits(hark_decoding *decoding);
 
 /* How to choose the next token. Fill with hark_sampling_default() and change. Logits are divided by `temperature` (0: always the most
  * likely token). Of the `top_k` most likely tokens (0: all) the smallest set is kept whose probabilities sum to `top_p` (Holtzman et al.,
- * arXiv 1904.09751; 1: all), and of those the tokens that have at least `min_p` times the probability of the most likely one (Nguyen et al.,
- * arXiv 2407.01082; 0: all). Probabilities are those after the temperature. Of equal logits the lower token comes first. */
+ * arXiv 1904.09751; 1: all), and of those the tokens that have at least `min_p` times the probability of the most likely one (Nguyen et
+ * al., arXiv 2407.01082; 0: all). Probabilities are those after the temperature. Of equal logits the lower token comes first. */
 typedef struct hark_sampling {
   size_t struct_size;
   double temperature; /* [0, inf) */

@@ -49,8 +49,8 @@ HARK_MUST_CHECK hark_status hark_model_read_description(hark_context *context, c
 #define HARK_VOCABULARY_KEY "vocabulary" /* the contents of vocabulary.json */
 #define HARK_TOKENIZER_KEY "tokenizer"   /* or of another program's tokenizer (tokenizers/imported.h) */
 
-/* Writes weights, the model's description and `words`, an entry with a vocabulary or a tokenizer (NULL: none), as safetensors, atomically. `matrices`: as in
- * hark_model_save_options. `summary` may be NULL. */
+/* Writes weights, the model's description and `words`, an entry with a vocabulary or a tokenizer (NULL: none), as safetensors, atomically.
+ * `matrices`: as in hark_model_save_options. `summary` may be NULL. */
 HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network,
                                              const hark_metadata_entry *words, hark_type matrices, hark_file_summary *summary);
 

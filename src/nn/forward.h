@@ -62,7 +62,7 @@ typedef struct hark_forward {
 /* The value of a parameter on the tape; 0 for id 0. */
 HARK_MUST_CHECK hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out);
 
-/* The products of linear layers are computed from bf16 operands: in training, or where it is requested, if the parameters have roundings. */
+/* The products of linear layers are computed from bf16 operands: in training, or where requested, if the parameters have roundings. */
 static inline bool hark_forward_rounds(const hark_forward *forward) {
   return (forward->training || forward->rounds) && forward->parameters->halves.type != HARK_NONE;
 }

@@ -5,8 +5,8 @@
  *
  *     dx = r(dy) W,  dW = r(dy)^T x,  db = 1^T dy
  *
- * Subnormal operands count as zeros, in f32 before they are rounded and in bf16, as they do for the instructions of processors. The sums of the definition are in double;
- * kernels add in f32, in the order of backend/cpu/isa/bf16_product.c.
+ * Subnormal operands count as zeros, in f32 before they are rounded and in bf16, as they do for the instructions of processors. The sums of
+ * the definition are in double; kernels add in f32, in the order of backend/cpu/isa/bf16_product.c.
  */
 #include <float.h>
 #include <hark/experimental.h>

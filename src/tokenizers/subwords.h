@@ -1,8 +1,8 @@
 /* subwords.h - settings of a vocabulary of sub-words, and the interface of its learner.
  *
  * The program supplies a learner of unigram and bpe, a function that learns pieces from a list of words with counts (the command's is
- * SentencePiece, in subwords_sentencepiece.cc, and only the command is linked with it). WordPiece is learned by subwords_word_piece.c. Encoding, decoding and the vocabulary's file need no learner and are
- * part of every build.
+ * SentencePiece, in subwords_sentencepiece.cc, and only the command is linked with it). WordPiece is learned by subwords_word_piece.c.
+ * Encoding, decoding and the vocabulary's file need no learner and are part of every build.
  *
  * Text is divided into units. A unit ends before the next space or control character, so a space begins a unit. A control character is a
  * separate unit; a unit of more than HARK_SUBWORD_UNIT_BYTES is cut. No piece extends beyond the end of a unit.

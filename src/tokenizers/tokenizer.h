@@ -1,8 +1,8 @@
 /* tokenizer.h - text to numbers and back.
  *
- * A tokenizer is a kind (characters, bytes, subwords, byte_bpe; a table of them) with a vocabulary. Tokens 0 .. HARK_TOKEN_RESERVED - 1 mean
- * the same in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored as JSON with the run
- * that used it.
+ * A tokenizer is a kind (characters, bytes, subwords, byte_bpe; a table of them) with a vocabulary. Tokens 0 .. HARK_TOKEN_RESERVED - 1
+ * mean the same in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored as JSON
+ * with the run that used it.
  *
  * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
  * (hark_corpus_open does this for files.) After that a tokenizer does not change, and any number of threads may use it.
@@ -115,8 +115,8 @@ HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const h
                                                   const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
 
 /* The `*bytes` bytes that a token represents, not terminated, owned by the tokenizer. The bytes of consecutive tokens are the text. Unknown
- * is U+FFFD; other reserved tokens and numbers outside the vocabulary have no bytes. A token of the kinds bytes, subwords and byte_bpe may be
- * a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
+ * is U+FFFD; other reserved tokens and numbers outside the vocabulary have no bytes. A token of the kinds bytes, subwords and byte_bpe may
+ * be a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
 
 /* Writes a token's name for messages and pictures: the symbol itself, "
