@@ -32,6 +32,7 @@ static const struct {
              {"attend", "--input in.safetensors --output out.safetensors"},
              {"bench", "step"},
              {"export", "run --output model.safetensors"},
+             {"import", "run --output imported.safetensors"},
              {"sweep", "plan.yaml"},
              {"data", "info examples"},
              {"tokenize", "run text.txt"},
