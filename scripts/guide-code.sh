@@ -79,12 +79,10 @@ if ! added tests/models/test_residual_scale.c; then
   cp src/models/network_config.h src/models/model_options.h src/models/stack.c "$out/option/models/"
   block $guide 'double residual_scale;' | sed 's/^/  /' | after "$out/option/models/network_config.h" '  double embedding_deviation;'
   block $guide '  X(residual_scale' | continued | before "$out/option/models/model_options.h" '  X(rotary.base,'
-  { block $guide 'static hark_status scale_branch' && echo; } | before "$out/option/models/stack.c" "/* Post-norm: x' = norm(x + branch)"
-  use='HARK_TRY(scale_branch(closure->network, forward, &branch));'
+  { block $guide 'static hark_status scale_branch' && echo; } | before "$out/option/models/stack.c" '/* What happens to a branch'
+  use='HARK_TRY(scale_branch(closure->network, forward, branch));'
   said $guide "\`$use\`"
-  for branch in ATTENTION FEED_FORWARD; do
-    echo "  $use" | after "$out/option/models/stack.c" "HARK_DROPOUT_${branch}_BRANCH, &branch"
-  done
+  echo "  $use" | after "$out/option/models/stack.c" 'closure->layer, place, branch));'
   block $guide '/* test_residual_scale.c' >"$out/option/test_residual_scale.c"
 fi
 

@@ -175,6 +175,12 @@ static hark_status begin_block(const block_closure *closure, const hark_forward 
   return HARK_OK;
 }
 
+/* What happens to a branch before it is added to the residual stream. */
+static hark_status end_branch(const block_closure *closure, const hark_forward *forward, hark_dropout_place place, hark_value *branch) {
+  HARK_TRY(hark_forward_dropout(forward, closure->network->config.dropout, closure->layer, place, branch));
+  return HARK_OK;
+}
+
 /* Post-norm: x' = norm(x + branch); y = norm(x' + feed_forward(x')); x and the branch are released. */
 static hark_status end_post(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value branch, hark_value *out) {
   const hark_block *block = &closure->network->blocks[closure->layer];
@@ -182,24 +188,23 @@ static hark_status end_post(const block_closure *closure, const hark_forward *fo
   HARK_TRY(hark_forward_add(forward, x, branch, &sum));
   HARK_TRY(norm_of(forward, &block->attention_norm, sum, &x));
   HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, x, &branch));
-  HARK_TRY(hark_forward_dropout(forward, closure->network->config.dropout, closure->layer, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
+  HARK_TRY(end_branch(closure, forward, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
   HARK_TRY(hark_forward_add(forward, x, branch, &sum));
   return norm_of(forward, &block->feed_forward_norm, sum, out);
 }
 
 /* x' = x + output(mixed); y = x' + feed_forward(norm(x')), or as above; x and mixed are released. */
 static hark_status end_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value mixed, hark_value *out) {
-  const hark_network_config *config = &closure->network->config;
   const hark_block *block = &closure->network->blocks[closure->layer];
   hark_value normed = 0, branch = 0;
   HARK_TRY(hark_self_attention_output(forward, &block->attention, mixed, &branch));
-  HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
+  HARK_TRY(end_branch(closure, forward, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
   if (is_post(closure->network)) return end_post(closure, forward, x, branch, out);
   HARK_TRY(hark_forward_add(forward, x, branch, &x));
   HARK_TRY(hark_norm_apply(forward, &block->feed_forward_norm, x, &normed));
   HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, normed, &branch));
   hark_tape_release(forward->tape, normed);
-  HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
+  HARK_TRY(end_branch(closure, forward, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
   return hark_forward_add(forward, x, branch, out);
 }
 

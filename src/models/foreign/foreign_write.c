@@ -92,21 +92,21 @@ static hark_status try_type(hark_context *context, const hark_foreign_type *type
 /* Finds the type that describes the model, and its config.json; the caller frees the text. */
 static hark_status choose_type(hark_context *context, const hark_network_config *config, hark_type matrices, const hark_foreign_type **out,
                                hark_text *text) {
-  const hark_foreign_type *type, *nearest = NULL;
-  const char *missing = NULL, *option = NULL;
+  const hark_foreign_type *type;
+  const char *nearest = "", *missing = "", *option = NULL;
   int least = 0, count = 0;
   for (int i = 0; (type = hark_foreign_type_at(i)) != NULL; i++) {
     hark_text_resize(text, 0);
     HARK_TRY(try_type(context, type, config, matrices, text, &option, &count));
     *out = type;
     if (option == NULL) return HARK_OK;
-    if (nearest != NULL && count >= least) continue;
-    nearest = type;
+    if (i > 0 && count >= least) continue;
+    nearest = type->name;
     missing = option;
     least = count;
   }
   return hark_fail(context, HARK_UNSUPPORTED, "%s has no counterpart in model_type %s, the nearest one: the model cannot be written for it",
-                   missing, nearest->name);
+                   missing, nearest);
 }
 
 /* ---- tensors ---- */
