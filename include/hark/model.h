@@ -60,9 +60,8 @@ typedef struct hark_model_options {
 } hark_model_options;
 
 /* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it), a safetensors file, or a
- * folder
- * of Hugging Face's transformers (config.json with safetensors; docs/models.md lists what is read). Where a
- * manifest.json is in the file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
+ * folder of Hugging Face's transformers (config.json with safetensors; docs/models.md lists what is read). Where a manifest.json is in the
+ * file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
  * With `matrices` the weights are rounded to that type, and have the same bits as in a file that was saved with it.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; checked before memory for weights is allocated), HARK_BAD_CONFIGURATION (a description that no model can
@@ -130,17 +129,15 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_describe(const hark_model *model
  * no memory (HARK_INVALID_ARGUMENT).
  * A character that is not in the vocabulary becomes the token "unknown" with `map_unknown`, else HARK_BAD_FILE with line, column and byte
  * offset. For an imported model the tokens are those of its tokenizer.json or tokenizer.model without special ones; there may be more of
- * them
- * than bytes, which is HARK_TOO_LARGE: hark_model_tokenize() has no such limit. For a model that was trained on labelled examples: the
- * bytes of the text if its symbols are bytes, else its words, separated by
- * blanks. HARK_UNSUPPORTED: the model has no vocabulary, or its symbols are grey values or numbers. */
+ * them than bytes, which is HARK_TOO_LARGE: hark_model_tokenize() has no such limit. For a model that was trained on labelled examples: the
+ * bytes of the text if its symbols are bytes, else its words, separated by blanks. HARK_UNSUPPORTED: the model has no vocabulary, or its
+ * symbols are grey values or numbers. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes,
                                                        bool map_unknown, int32_t *tokens, size_t *count);
 
 /* The same for any model, also one of another program, whose texts may have more tokens than bytes. `tokens` has room for `capacity`
- * tokens, as
- * many of which are written; *count is how many there are, so that a call with capacity 0 counts them. special: with the tokens that the
- * model's tokenizer.json puts around a text, such as one that marks its beginning; other models have none.
+ * tokens, as many of which are written; *count is how many there are, so that a call with capacity 0 counts them. special: with the tokens
+ * that the model's tokenizer.json puts around a text, such as one that marks its beginning; other models have none.
  * Errors: as hark_model_encode; HARK_INVALID_ARGUMENT (capacity below `bytes` for a model that is not imported). */
 HARK_API HARK_MUST_CHECK hark_status hark_model_tokenize(hark_context *context, const hark_model *model, const char *text, size_t bytes,
                                                          bool map_unknown, bool special, int32_t *tokens, size_t capacity, size_t *count);

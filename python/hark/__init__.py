@@ -1,4 +1,4 @@
-"""Structured attention with gradients, on processors.
+"""Structured attention with gradients, on CPUs.
 
     import hark
     out = hark.attention(query, key, value, structure="hierarchical", causal=True)

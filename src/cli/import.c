@@ -82,7 +82,8 @@ const hark_command hark_command_import = {
         "  hark import Qwen2-0.5B --output small.safetensors --type int8\n"
         "  hark generate qwen.safetensors --prompt \"It was \"\n"
         "\n"
-        "  Types of models: gpt2, llama, mistral, qwen2. The file contains the folder's tokenizer.json or tokenizer.model.\n"
+        "  Types of models: gpt2, llama, mistral, qwen2; bert for hark embed.\n"
+        "  The file contains the folder's tokenizer.json or tokenizer.model.\n"
         "  hark generate, info and export read such a folder directly.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,

@@ -10,9 +10,7 @@ struct hark_source;
 #define HARK_LINE_BYTES ((size_t)1 << 28) /* maximum length of a line */
 
 /* Zero it before hark_lines_open(). After hark_lines_next(), `line` points to the `length` bytes of line `number` (from 1) without its end
- * ("
- * " or "\r
- * "), until the next call; the line begins at byte `at` of the file. */
+ * ("\n" or "\r\n"), until the next call; the line begins at byte `at` of the file. */
 typedef struct hark_line_reader {
   const char *path;
   hark_spool spool; /* of hark_lines_open() */

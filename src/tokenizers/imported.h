@@ -21,16 +21,14 @@ const void *hark_imported_file(const hark_imported *imported, size_t *bytes);
 /* Numbers of tokens are in [0, size). */
 int32_t hark_imported_size(const hark_imported *imported);
 
-/* The file as a text, which files of models contain: JSON as it is, other bytes as hexadecimal digits. Back: the file's bytes, appended
- * to a
- * text, and a tokenizer from them. Errors: HARK_BAD_FILE for any other text. */
+/* The file as a text, which files of models contain: JSON as it is, other bytes as hexadecimal digits. Back: the file's bytes, appended to
+ * a text, and a tokenizer from them. Errors: HARK_BAD_FILE for any other text. */
 void hark_imported_print(const hark_imported *imported, hark_text *out);
 HARK_MUST_CHECK hark_status hark_imported_bytes(hark_context *context, const char *name, const char *text, hark_text *out);
 HARK_MUST_CHECK hark_status hark_imported_parse(hark_context *context, const char *name, const char *text, hark_imported **out);
 
 /* The tokens of a text, as many as there is room for; *count is how many there are. With `special`, with the tokens that the file puts
- * around a
- * text. Errors: HARK_BAD_FILE (not UTF-8; the message has the byte), those of hark_pipeline_encode(). */
+ * around a text. Errors: HARK_BAD_FILE (not UTF-8; the message has the byte), those of hark_pipeline_encode(). */
 HARK_MUST_CHECK hark_status hark_imported_encode(hark_context *context, const hark_imported *imported, const char *text, size_t bytes,
                                                  bool special, int32_t *tokens, size_t capacity, size_t *count);
 

@@ -302,7 +302,7 @@ const hark_command hark_command_embed = {
     .arguments = "RUN|FILE FILE|-",
     .summary = "print an embedding of each line of a text",
     .notes =
-        "  hark embed MiniLM sentences.txt > embeddings.jsonl            a folder of hark import\n"
+        "  hark embed MiniLM sentences.txt > embeddings.jsonl            a folder of sentence-transformers\n"
         "  hark embed MiniLM sentences.txt --format npy --output embeddings.npy\n"
         "  hark embed runs/masked texts.txt --pooling mean --normalise   the mean over the tokens of a masked encoder\n"
         "  hark embed MiniLM long.txt --structure hierarchical           the same weights with another attention\n"

@@ -5,7 +5,8 @@
  *             or a folder with a file per example (known_folder.h)
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
  *
- * With `quoted`, a field that begins with a double quote ends at the next single one, and two are one (RFC 4180), on one line.
+ * With `quoted`, a field that begins with a double quote ends at the next one that is not doubled, on the same line; a doubled one
+ * means one (RFC 4180).
  *
  * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
  * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.

@@ -24,8 +24,7 @@ typedef struct hark_foreign {
 } hark_foreign;
 
 /* Opens a folder. The caller closes it, also after a failure. Errors: HARK_NOT_FOUND (a missing file), HARK_BAD_FILE, HARK_UNSUPPORTED
- * (what
- * hark has nothing for), those of files; the message names the file and the key or the tensor. */
+ * (what hark has nothing for), those of files; the message names the file and the key or the tensor. */
 HARK_MUST_CHECK hark_status hark_foreign_open(hark_context *context, const char *folder, hark_foreign *out);
 void hark_foreign_close(hark_context *context, hark_foreign *foreign);
 

@@ -16,12 +16,11 @@
  * each pair (2p, 2p + 1), where a missing number is 0, s = add(s, a[2p + 1], b[2p + 1]), s = add(s, a[2p], b[2p]). C is beta C + s + bias
  * after the first slice and C + s after each further one.
  *
- * add(s, a, b) is s + a b with one rounding to the nearest f32, ties to even; subnormal operands count as zeros of their sign (f32
- * ones before they are rounded), and a
- * result that is below 2^-126 after rounding (as if the exponent had no limit) becomes zero. Rounding and flushing of the thread have no
- * effect. Sources: the operation of VDPBF16PS in Intel's Software Developer's Manual, volume 2 (odd numbers first, fused, MXCSR neither
- * read nor written); that the test for small results follows rounding was measured on Zen 4 (tests/unit/test_bf16.c compares instruction
- * and emulation). NaN stays NaN; its fraction is not defined.
+ * add(s, a, b) is s + a b with one rounding to the nearest f32, ties to even; subnormal operands count as zeros of their sign (f32 ones
+ * before they are rounded), and a result that is below 2^-126 after rounding (as if the exponent had no limit) becomes zero. Rounding and
+ * flushing of the thread have no effect. Sources: the operation of VDPBF16PS in Intel's Software Developer's Manual, volume 2 (odd numbers
+ * first, fused, MXCSR neither read nor written); that the test for small results follows rounding was measured on Zen 4
+ * (tests/unit/test_bf16.c compares instruction and emulation). NaN stays NaN; its fraction is not defined.
  *
  * Error of an element against the exact sum of the rounded operands: docs/numbers.md.
  */
