@@ -83,7 +83,7 @@ static int32_t token_count(const byte_bpe_state *state) { return HARK_TOKEN_RESE
 
 /* Adds a merge of two tokens; its token is the next one. `status` is returned for an invalid one. */
 static hark_status add_merge(hark_context *context, byte_bpe_state *state, int32_t left, int32_t right, hark_status status) {
-  char joined[2 * HARK_WORD_BYTES];
+  char joined[HARK_WORD_BYTES];
   const hark_span a = text_of(state, left), b = text_of(state, right);
   const size_t number = state->merges.count, texts = state->texts.words, bytes = a.bytes + b.bytes;
   if (bytes > HARK_WORD_BYTES) return hark_fail(context, status, "merge %zu has more than %d bytes", number, HARK_WORD_BYTES);
