@@ -123,20 +123,26 @@ _DTYPES = {
 }
 
 
+def _map_safetensors(path):
+    """(content, place of the first tensor, metadata, {name: entry}) of a safetensors file, which is mapped."""
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    begin = 8 + int.from_bytes(content[:8], "little")
+    try:
+        header = json.loads(content[8:begin])
+    except ValueError as error:
+        raise ValueError(f"load: {path} is not a safetensors file: {error}") from None
+    return content, begin, header.pop("__metadata__", {}), header
+
+
 def read_safetensors(path):
     """(metadata, {name: array}) of a safetensors file; the arrays are read-only, and in the mapped file but for those of BF16, F16 and
     I8, which are converted to float32: integers are multiplied by the scales of their rows, NAME.scale, which are left out."""
-    with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    size = int.from_bytes(content[:8], "little")
-    try:
-        header = json.loads(content[8 : 8 + size])
-    except ValueError as error:
-        raise ValueError(f"load: {path} is not a safetensors file: {error}") from None
-    metadata, tensors = header.pop("__metadata__", {}), {}
+    content, begin, metadata, header = _map_safetensors(path)
+    tensors = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]
-        array = numpy.frombuffer(content, "u1", last - first, 8 + size + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        array = numpy.frombuffer(content, "u1", last - first, begin + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = (array.astype("u4") << 16).view("f4") if entry["dtype"] == "BF16" else array
     for name in [name for name, entry in header.items() if entry["dtype"] == "I8"]:
         scale = tensors.pop(f"{name}.scale", None)
@@ -151,6 +157,9 @@ def read_safetensors(path):
 
 def _file_of(path: str, checkpoint: Optional[str]) -> str:
     """The safetensors file that hark_model_load reads; of a folder with shards the folder."""
+    folder, name = os.path.split(path)
+    if name in ("config.json", "model.safetensors.index.json") and os.path.isfile(os.path.join(folder, "config.json")):
+        path = folder or os.curdir  # of another program: these names refer to their folder
     if os.path.isfile(path):
         return path
     if os.path.isfile(os.path.join(path, "model.safetensors")):
@@ -248,6 +257,7 @@ class Model:
         options = _LoadOptions(checkpoint=checkpoint.encode() if checkpoint else None, matrices=_MATRICES[weights])
         self._context.check(_load(self._context.handle, os.fsencode(path), byref(options), byref(self._handle)))
         self.file = _file_of(path, checkpoint)
+        self._path, self._checkpoint, self._weights = path, checkpoint, weights
         info = _Info()
         self._context.check(_describe(self._handle, byref(info)))
         self.info: Dict[str, object] = {
@@ -256,7 +266,7 @@ class Model:
         }
         self.info["matrices"] = _MATRIX_WORDS[info.matrices]
         self.tokenizer = Tokenizer(self)
-        self._file_contents = None
+        self._file_contents = self._file_metadata = None
 
     def __del__(self):
         if getattr(self, "_handle", None) and self._context.handle and self._context.process == os.getpid():
@@ -266,30 +276,40 @@ class Model:
         info = self.info
         return f"<hark model: {info['architecture']}, {info['layers']} layers, width {info['width']}, {info['parameters']} parameters>"
 
+    def _metadata(self):
+        """The texts of a file of hark; empty for the files of another program, whose tensors have other names."""
+        if self._file_metadata is None:
+            metadata = _map_safetensors(self.file)[2] if os.path.isfile(self.file) else {}
+            self._file_metadata = metadata if "model" in metadata else {}
+        return self._file_metadata
+
     def _contents(self):
         if self._file_contents is None:
-            self._file_contents = self._own_contents() if self.info["reserved"] == 0 else read_safetensors(self.file)
+            self._file_contents = read_safetensors(self.file) if self._metadata() else self._written_contents()
         return self._file_contents
 
-    def _own_contents(self):
-        """Of an imported model, whose files may have the names of another program: by a file of hark."""
+    def _written_contents(self):
+        """Of a model of another program: by a file of hark, with matrices as that program's files have them."""
+        model, context = self if self._weights in (None, "file") else Model(self._path, self._checkpoint), lib.context()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.safetensors")
-            self._context.check(_save(self._context.handle, self._handle, os.fsencode(path)))
+            context.check(_save(context.handle, model._handle, os.fsencode(path)))
             return read_safetensors(path)
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
         """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies.
 
-        They are those of the file, whatever ``weights`` the model was loaded with.
+        They are those of the file, whatever ``weights`` the model was loaded with. Those of another program's folder are in a temporary
+        file, which their first use writes.
         """
         return self._contents()[1]
 
     @property
     def description(self) -> Dict[str, object]:
         """The model's description with dotted keys: {"layers": 4, "attention.structure": "dense", ...}."""
-        return flatten(json.loads(self._contents()[0].get("model", "{}")).get("model", {}))
+        metadata = self._metadata() or self._contents()[0]
+        return flatten(json.loads(metadata["model"])["model"])
 
     @property
     def classes(self) -> List[str]:

@@ -10,10 +10,10 @@ import time
 
 import numpy
 import pytest
-from _files import COMMAND
+from _files import COMMAND, write
 
 import hark
-from hark import _library
+from hark import _library, _models
 from hark._models import _Decoding, read_safetensors
 from hark._train import _Metrics
 
@@ -80,6 +80,58 @@ def test_weights_of_a_compact_export(run, tmp_path, kind):
     found = model.to_torch()(torch.tensor(tokens, dtype=torch.long)[None])[0]
     logits = model.logits(tokens)  # of int8: the library rounds the inputs of products too
     numpy.testing.assert_allclose(found.detach().numpy(), logits, atol=(0.03 if kind == "int8" else 1e-4) * abs(logits).max())
+
+
+@pytest.fixture(scope="module")
+def folder(text):
+    """A folder of another program, with matrices in f32."""
+    llama = {"model.positions": "rotary", "model.norm": "rms_norm", "model.activation": "gated_silu"}
+    run = hark.train({**SMALL, **llama, "train.steps": 1, "data.paths": [str(text)]}, text.parent / "llama")
+    command = [COMMAND, "export", run.path, "--format", "huggingface", "--output", str(text.parent / "folder")]
+    subprocess.run(command, check=True, capture_output=True)
+    return text.parent / "folder"
+
+
+@pytest.fixture(scope="module")
+def shards(folder):
+    """The same folder, in two shards."""
+    tensors, path = read_safetensors(folder / "model.safetensors")[1], folder.parent / "shards"
+    path.mkdir()
+    (path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    map_of_names = {name: f"{i % 2}.safetensors" for i, name in enumerate(tensors)}
+    for file in ("0.safetensors", "1.safetensors"):
+        write(path / file, {name: x for name, x in tensors.items() if map_of_names[name] == file})
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": map_of_names}))
+    return path
+
+
+@pytest.mark.parametrize("weights", [None, "file", "int8"])
+@pytest.mark.parametrize("name", ["folder", "folder/config.json", "folder/model.safetensors", "shards", "shards/model.safetensors.index.json"])
+def test_weights_of_another_program_are_those_of_its_files(folder, shards, weights, name):
+    model = hark.load(folder.parent / name, weights=weights)
+    assert model.file == str(shards if "shards" in name else folder / "model.safetensors")
+    assert model.info["matrices"] == (weights or "f32").replace("file", "f32")
+    numbers = read_safetensors(folder / "model.safetensors")[1]
+    assert model.description["norm"] == "rms_norm" and model.description["layers"] == 2
+    assert numpy.array_equal(model.weights["embedding.token.weight"], numbers["model.embed_tokens.weight"])
+    assert {x.size for x in model.weights.values()} <= {x.size for x in numbers.values()} | {sum(x.size for x in numbers.values())}
+
+
+def test_an_imported_file_is_read_directly(folder, tmp_path, monkeypatch):
+    path = tmp_path / "imported"
+    subprocess.run([COMMAND, "import", str(folder), "--output", str(path)], check=True, capture_output=True)
+    monkeypatch.setattr(_models, "_save", None)  # nothing is written
+    models = [hark.load(path, weights=weights) for weights in (None, "int8")]
+    stored = read_safetensors(path)[1]
+    for model in models:
+        assert model.file == str(path) and model.description["norm"] == "rms_norm"
+        assert set(model.weights) == set(stored) and not any(x.flags.owndata for x in model.weights.values())
+        assert all(numpy.array_equal(x, stored[name]) for name, x in model.weights.items())
+
+
+def test_a_description_needs_no_weights(run, monkeypatch):
+    monkeypatch.setattr(_models, "read_safetensors", None)
+    assert hark.load(run.path).description["layers"] == 2
 
 
 def test_integers_without_scales_are_refused(tmp_path):
