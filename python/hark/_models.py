@@ -235,7 +235,8 @@ class _Decoding:
                 self.context.check(_truncate(self.handle, 0))
                 seen = max(0, len(history) - max(1, self.capacity // 2))
             tokens = numpy.array(history[seen:], "i4")
-            self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
+            arguments = self.handle, tokens.ctypes.data, len(tokens)
+            self.context.complete(_prefill(*arguments), _prefill, *arguments)
         return len(history)
 
     def choose(self, sampling, index: int) -> int:

@@ -11,6 +11,7 @@ import time
 import numpy
 import pytest
 from _files import COMMAND, write
+from test_interrupt import interrupted
 
 import hark
 from hark import _library, _models
@@ -293,6 +294,46 @@ def test_a_generation_goes_on_in_another_thread(run):
     thread.start()
     thread.join()
     assert first + rest == expected
+
+
+def test_a_handler_that_raises_nothing_lets_the_prompt_be_read(run, monkeypatch):
+    model, came, calls = hark.load(run.path), [], []
+    expected = list(model.generate_tokens("the ", max_new_tokens=3))
+
+    def prefill(*arguments):
+        """Cancelled once for every length."""
+        calls.append(arguments[2])
+        return _library.CANCELLED if len(calls) % 2 else real(*arguments)
+
+    real = _models._prefill
+    monkeypatch.setattr(_models, "_prefill", prefill)
+    previous = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+    try:
+        assert list(model.generate_tokens("the ", max_new_tokens=3)) == expected
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert calls == [4, 4, 1, 1, 1, 1] and len(came) == 3
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(model.generate_tokens("the "))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_a_prompt_is_read_in_spite_of_a_real_interruption(run):
+    program = f"""
+import signal, hark
+came = []
+signal.signal(signal.SIGINT, lambda *_: came.append(1))
+model, prompt = hark.load({run.path!r}), "the old cat sees it. " * 200
+expected = next(model.generate_tokens(prompt, context=8192))
+print("begins", flush=True)
+while not came:
+    assert next(model.generate_tokens(prompt, context=8192)) == expected
+print(len(came))
+"""
+    assert interrupted(program).split() == ["begins", "1"]
 
 
 def test_interrupted_training_continues(text, tmp_path):
