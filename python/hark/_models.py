@@ -251,7 +251,7 @@ class Model:
 
     def __init__(self, path: Union[str, os.PathLike], checkpoint: Optional[str] = None, weights: Optional[str] = None):
         path = os.fspath(path)
-        if weights not in _MATRICES:
+        if not (weights is None or (isinstance(weights, str) and weights in _MATRICES)):
             kind = ValueError if isinstance(weights, str) else TypeError
             raise kind(f"load: weights is {weights!r}, expected file, f32, bf16, f16 or int8")
         self._handle, self._context = c_void_p(), lib.context()
