@@ -340,16 +340,27 @@ class Model:
         temperature: float = 0.8,
         top_k: int = 0,
         top_p: float = 1.0,
+        min_p: float = 0.0,
         seed: int = 1,
         context: int = 0,
     ) -> Iterator[str]:
         """Continues a text, and yields it piece by piece as hark generate writes it: the same tokens for the same arguments.
 
+        top_k, top_p, min_p: draw from that number of most likely tokens (0: all), from the most likely ones that together have this
+        probability (1: all), from those with at least this fraction of the probability of the most likely one (0: all).
+
         A piece is the text of whole characters. Each time the context is full it is cut to its last half. Stop by leaving the loop.
         """
         pieces = _Pieces()
         for token in self.generate_tokens(
-            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, context=context
+            prompt,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            context=context,
         ):
             text = pieces.add(self.tokenizer.bytes_of(token))
             if text:
@@ -357,9 +368,11 @@ class Model:
         if rest := pieces.end():
             yield rest
 
-    def generate_tokens(self, prompt="", *, max_new_tokens=500, temperature=0.8, top_k=0, top_p=1.0, seed=1, context=0) -> Iterator[int]:
+    def generate_tokens(
+        self, prompt="", *, max_new_tokens=500, temperature=0.8, top_k=0, top_p=1.0, min_p=0.0, seed=1, context=0
+    ) -> Iterator[int]:
         """As generate, the numbers of the tokens."""
-        sampling = _Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        sampling = _Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         with _Decoding(self, context) as decoding:
             history, seen = list(self._beginning(prompt)), 0
             for index in range(max_new_tokens):

@@ -142,7 +142,7 @@ def test_integers_without_scales_are_refused(tmp_path):
         read_safetensors(tmp_path / "w.safetensors")
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}, {"min_p": 0.3, "seed": 7}])
 def test_generation_is_that_of_the_command(run, options):
     options = {"seed": 3, **options}
     flags = [
@@ -157,6 +157,15 @@ def test_generation_is_that_of_the_command(run, options):
     assert done.returncode == 0, done.stderr
     pieces = list(hark.load(run.path).generate("the ", max_new_tokens=90, **options))
     assert "".join(pieces) == json.loads(done.stdout)["text"]
+
+
+def test_min_p_leaves_tokens_out(run):
+    model = hark.load(run.path)
+    likely = list(model.generate_tokens("the ", max_new_tokens=20, temperature=0.0))
+    drawn = [list(model.generate_tokens("the ", max_new_tokens=20, temperature=2.0, seed=seed, min_p=p)) for seed in (1, 2) for p in (0, 1)]
+    assert likely == drawn[1] == drawn[3] and likely != drawn[0] != drawn[2]
+    with pytest.raises(ValueError, match="min_p"):
+        next(model.generate("the ", min_p=1.5))
 
 
 @pytest.mark.parametrize("weights", ["file", "f32", "bf16", "f16", "int8"])
