@@ -126,5 +126,9 @@ def test_wrong_inputs_are_named():
         hark.torch.op("gelu")([1.0])
     with pytest.raises(ValueError, match="nothing"):
         hark.torch.op("nothing")
-    with pytest.raises(TypeError, match="bfloat16"):
-        hark.torch.op("gelu")(torch.ones(3, dtype=torch.bfloat16))
+    gelu, expected = hark.torch.op("gelu"), "is torch.bfloat16, expected float32, float64, float16, int32, int64, int8, uint8 or bool"
+    with pytest.raises(TypeError, match=expected):
+        gelu(torch.ones(3, dtype=torch.bfloat16))
+    registered, x = gelu._registered, torch.ones(3, dtype=torch.bfloat16, device="meta")
+    with pytest.raises(TypeError, match=expected):
+        registered.call(*registered.arguments([x], {}), False)

@@ -17,6 +17,7 @@ from . import _threads
 
 library = torch.library.Library("hark_op", "DEF")
 _TYPES = {torch.from_numpy(_operators.numpy.empty(0, x)).dtype: x for x in map(_operators.numpy.dtype, ("f4", "f8", "i4", "i8", "u1", "f2", "i1", "?"))}
+_EXPECTED = "expected float32, float64, float16, int32, int64, int8, uint8 or bool"
 _OF_NUMPY = {x: kind for kind, x in _TYPES.items()}
 
 
@@ -31,7 +32,7 @@ def array(operator, index, x):
     try:
         return x.detach().numpy()
     except TypeError:
-        raise TypeError(f"{operator}: input {index} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool") from None
+        raise TypeError(f"{operator}: input {index} is {x.dtype}, {_EXPECTED}") from None
 
 
 def _text(value) -> str:
@@ -103,7 +104,7 @@ class Registered:
 
     def _kind(self, index, x):
         if x.dtype not in _TYPES:
-            raise TypeError(f"{self.name}: input {index} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool")
+            raise TypeError(f"{self.name}: input {index} is {x.dtype}, {_EXPECTED}")
         return lib.TYPE_OF_DTYPE[_TYPES[x.dtype]]
 
     def _setup(self, ctx, inputs, output):
