@@ -85,6 +85,13 @@ def test_checks_of_pytorch():
         torch.library.opcheck(registered.call, arguments)
 
 
+def test_gradients_that_were_not_prepared_are_refused():
+    x, registered = random(3, 5).requires_grad_(), hark.torch.op("silu")._registered
+    out = registered.call(*registered.arguments([x], {}), False)[0]
+    with pytest.raises(RuntimeError, match="hark_op::silu: .* with_gradients=False"):
+        out.sum().backward()
+
+
 def test_dicts_and_lists_in_compiled_operators():
     q = random(2, 9, 12).requires_grad_()
     desc = {"type": 2, "batch": 2, "heads": 3, "query_length": 9, "key_length": 9, "head_dim": 4, "causal": True}

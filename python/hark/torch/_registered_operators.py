@@ -114,7 +114,7 @@ class Registered:
 
     def _differentiate(self, ctx, *gradients):
         if not ctx.prepared:
-            raise RuntimeError(f"hark_op::{self.name}: gradients are requested of a call with gradients=False")
+            raise RuntimeError(f"hark_op::{self.name}: gradients are requested of a call with with_gradients=False")
         results, inputs = ctx.saved_tensors[: self.outputs + s.MAX_SAVED], ctx.saved_tensors[self.outputs + s.MAX_SAVED :]
         needs = [bool(x) and i in self.operator.differentiable for i, x in enumerate(ctx.needs_input_grad[: self.most])]
         given = [g if x.is_floating_point() else None for g, x in zip(gradients, results[: self.outputs])]
