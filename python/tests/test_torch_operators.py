@@ -107,6 +107,14 @@ def test_dicts_and_lists_in_compiled_operators():
     assert torch.equal(*results)
 
 
+def test_dicts_may_have_scalars_of_numpy():
+    q, registered = random(2, 9, 12), hark.torch.op("attention")._registered
+    desc = {"type": 2, "batch": 2, "heads": 3, "query_length": 9, "key_length": 9, "head_dim": 4, "causal": True, "scale": 0.5}
+    scalars = {**desc, "heads": numpy.int64(3), "causal": numpy.bool_(True), "scale": numpy.float32(0.5)}
+    results = [registered.call(*registered.arguments([q, q, q], {"own": x}), False)[0] for x in (desc, scalars)]
+    assert torch.equal(*results)
+
+
 def test_an_operator_that_changes_its_inputs_is_compiled():
     def step(w, g, m, v):
         hark.torch.op("adamw")(w, g, m, v, rate=0.1)

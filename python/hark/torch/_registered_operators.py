@@ -36,8 +36,8 @@ def array(operator, index, x):
 
 
 def _text(value) -> str:
-    """A dict as a text that ast.literal_eval reads."""
-    return "{" + ", ".join([f"{name!r}: {number!r}" for name, number in value.items()]) + "}"
+    """A dict as a text that ast.literal_eval reads; a scalar of NumPy as Python's number."""
+    return "{" + ", ".join([f"{name!r}: {(x.item() if hasattr(x, 'item') else x)!r}" for name, x in value.items()]) + "}"
 
 
 class Registered:
