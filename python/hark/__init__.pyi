@@ -1,4 +1,4 @@
-from typing import Any, Callable, Dict, Literal, Tuple, overload
+from typing import Any, Callable, Dict, Literal, Tuple, Union, overload
 
 from numpy.typing import NDArray
 from typing_extensions import Unpack
@@ -47,6 +47,16 @@ def attention(
     **words: Unpack[Words[Array]],
 ) -> Tuple[Array, Array]: ...
 @overload
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    return_log_sum_exp: bool = ...,
+    return_variance: bool = ...,
+    **words: Unpack[Words[Array]],
+) -> Union[Array, Tuple[Array, Array]]: ...
+@overload
 def attention_vjp(
     query: Array,
     key: Array,
@@ -76,3 +86,13 @@ def attention_vjp(
     return_variance: Literal[True],
     **words: Unpack[Words[Array]],
 ) -> Tuple[Tuple[Array, Array], Callable[[Array], Dict[str, Array]]]: ...
+@overload
+def attention_vjp(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    return_log_sum_exp: bool = ...,
+    return_variance: bool = ...,
+    **words: Unpack[Words[Array]],
+) -> Tuple[Union[Array, Tuple[Array, Array]], Callable[[Array], Dict[str, Array]]]: ...

@@ -123,20 +123,26 @@ _DTYPES = {
 }
 
 
+def _map_safetensors(path):
+    """(content, place of the first tensor, metadata, {name: entry}) of a safetensors file, which is mapped."""
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    begin = 8 + int.from_bytes(content[:8], "little")
+    try:
+        header = json.loads(content[8:begin])
+    except ValueError as error:
+        raise ValueError(f"load: {path} is not a safetensors file: {error}") from None
+    return content, begin, header.pop("__metadata__", {}), header
+
+
 def read_safetensors(path):
     """(metadata, {name: array}) of a safetensors file; the arrays are read-only, and in the mapped file but for those of BF16, F16 and
     I8, which are converted to float32: integers are multiplied by the scales of their rows, NAME.scale, which are left out."""
-    with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    size = int.from_bytes(content[:8], "little")
-    try:
-        header = json.loads(content[8 : 8 + size])
-    except ValueError as error:
-        raise ValueError(f"load: {path} is not a safetensors file: {error}") from None
-    metadata, tensors = header.pop("__metadata__", {}), {}
+    content, begin, metadata, header = _map_safetensors(path)
+    tensors = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]
-        array = numpy.frombuffer(content, "u1", last - first, 8 + size + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        array = numpy.frombuffer(content, "u1", last - first, begin + first).view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = (array.astype("u4") << 16).view("f4") if entry["dtype"] == "BF16" else array
     for name in [name for name, entry in header.items() if entry["dtype"] == "I8"]:
         scale = tensors.pop(f"{name}.scale", None)
@@ -151,6 +157,9 @@ def read_safetensors(path):
 
 def _file_of(path: str, checkpoint: Optional[str]) -> str:
     """The safetensors file that hark_model_load reads; of a folder with shards the folder."""
+    folder, name = os.path.split(path)
+    if name in ("config.json", "model.safetensors.index.json") and os.path.isfile(os.path.join(folder, "config.json")):
+        path = folder or os.curdir  # of another program: these names refer to their folder
     if os.path.isfile(path):
         return path
     if os.path.isfile(os.path.join(path, "model.safetensors")):
@@ -226,7 +235,8 @@ class _Decoding:
                 self.context.check(_truncate(self.handle, 0))
                 seen = max(0, len(history) - max(1, self.capacity // 2))
             tokens = numpy.array(history[seen:], "i4")
-            self.context.check(_prefill(self.handle, tokens.ctypes.data, len(tokens)))
+            arguments = self.handle, tokens.ctypes.data, len(tokens)
+            self.context.complete(_prefill(*arguments), _prefill, *arguments)
         return len(history)
 
     def choose(self, sampling, index: int) -> int:
@@ -241,13 +251,14 @@ class Model:
 
     def __init__(self, path: Union[str, os.PathLike], checkpoint: Optional[str] = None, weights: Optional[str] = None):
         path = os.fspath(path)
-        if weights not in _MATRICES:
+        if not (weights is None or (isinstance(weights, str) and weights in _MATRICES)):
             kind = ValueError if isinstance(weights, str) else TypeError
             raise kind(f"load: weights is {weights!r}, expected file, f32, bf16, f16 or int8")
         self._handle, self._context = c_void_p(), lib.context()
         options = _LoadOptions(checkpoint=checkpoint.encode() if checkpoint else None, matrices=_MATRICES[weights])
         self._context.check(_load(self._context.handle, os.fsencode(path), byref(options), byref(self._handle)))
         self.file = _file_of(path, checkpoint)
+        self._path, self._checkpoint, self._weights = path, checkpoint, weights
         info = _Info()
         self._context.check(_describe(self._handle, byref(info)))
         self.info: Dict[str, object] = {
@@ -256,7 +267,7 @@ class Model:
         }
         self.info["matrices"] = _MATRIX_WORDS[info.matrices]
         self.tokenizer = Tokenizer(self)
-        self._file_contents = None
+        self._file_contents = self._file_metadata = None
 
     def __del__(self):
         if getattr(self, "_handle", None) and self._context.handle and self._context.process == os.getpid():
@@ -266,30 +277,40 @@ class Model:
         info = self.info
         return f"<hark model: {info['architecture']}, {info['layers']} layers, width {info['width']}, {info['parameters']} parameters>"
 
+    def _metadata(self):
+        """The texts of a file of hark; empty for the files of another program, whose tensors have other names."""
+        if self._file_metadata is None:
+            metadata = _map_safetensors(self.file)[2] if os.path.isfile(self.file) else {}
+            self._file_metadata = metadata if "model" in metadata else {}
+        return self._file_metadata
+
     def _contents(self):
         if self._file_contents is None:
-            self._file_contents = self._own_contents() if self.info["reserved"] == 0 else read_safetensors(self.file)
+            self._file_contents = read_safetensors(self.file) if self._metadata() else self._written_contents()
         return self._file_contents
 
-    def _own_contents(self):
-        """Of an imported model, whose files may have the names of another program: by a file of hark."""
+    def _written_contents(self):
+        """Of a model of another program: by a file of hark, with matrices as that program's files have them."""
+        model, context = self if self._weights in (None, "file") else Model(self._path, self._checkpoint), lib.context()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.safetensors")
-            self._context.check(_save(self._context.handle, self._handle, os.fsencode(path)))
+            context.check(_save(context.handle, model._handle, os.fsencode(path)))
             return read_safetensors(path)
 
     @property
     def weights(self) -> Dict[str, numpy.ndarray]:
         """The weights by their names in docs/formats.md, as read-only arrays: in the mapped file where they are f32, else float32 copies.
 
-        They are those of the file, whatever ``weights`` the model was loaded with.
+        They are those of the file, whatever ``weights`` the model was loaded with. Those of another program's folder are in a temporary
+        file, which their first use writes.
         """
         return self._contents()[1]
 
     @property
     def description(self) -> Dict[str, object]:
         """The model's description with dotted keys: {"layers": 4, "attention.structure": "dense", ...}."""
-        return flatten(json.loads(self._contents()[0].get("model", "{}")).get("model", {}))
+        metadata = self._metadata() or self._contents()[0]
+        return flatten(json.loads(metadata["model"])["model"])
 
     @property
     def classes(self) -> List[str]:
@@ -319,16 +340,27 @@ class Model:
         temperature: float = 0.8,
         top_k: int = 0,
         top_p: float = 1.0,
+        min_p: float = 0.0,
         seed: int = 1,
         context: int = 0,
     ) -> Iterator[str]:
         """Continues a text, and yields it piece by piece as hark generate writes it: the same tokens for the same arguments.
 
+        top_k, top_p, min_p: draw from that number of most likely tokens (0: all), from the most likely ones that together have this
+        probability (1: all), from those with at least this fraction of the probability of the most likely one (0: all).
+
         A piece is the text of whole characters. Each time the context is full it is cut to its last half. Stop by leaving the loop.
         """
         pieces = _Pieces()
         for token in self.generate_tokens(
-            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, context=context
+            prompt,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            context=context,
         ):
             text = pieces.add(self.tokenizer.bytes_of(token))
             if text:
@@ -336,9 +368,11 @@ class Model:
         if rest := pieces.end():
             yield rest
 
-    def generate_tokens(self, prompt="", *, max_new_tokens=500, temperature=0.8, top_k=0, top_p=1.0, seed=1, context=0) -> Iterator[int]:
+    def generate_tokens(
+        self, prompt="", *, max_new_tokens=500, temperature=0.8, top_k=0, top_p=1.0, min_p=0.0, seed=1, context=0
+    ) -> Iterator[int]:
         """As generate, the numbers of the tokens."""
-        sampling = _Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        sampling = _Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         with _Decoding(self, context) as decoding:
             history, seen = list(self._beginning(prompt)), 0
             for index in range(max_new_tokens):

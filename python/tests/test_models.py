@@ -10,10 +10,11 @@ import time
 
 import numpy
 import pytest
-from _files import COMMAND
+from _files import COMMAND, write
+from test_interrupt import interrupted
 
 import hark
-from hark import _library
+from hark import _library, _models
 from hark._models import _Decoding, read_safetensors
 from hark._train import _Metrics
 
@@ -82,6 +83,60 @@ def test_weights_of_a_compact_export(run, tmp_path, kind):
     numpy.testing.assert_allclose(found.detach().numpy(), logits, atol=(0.03 if kind == "int8" else 1e-4) * abs(logits).max())
 
 
+@pytest.fixture(scope="module")
+def folder(text):
+    """A folder of another program, with matrices in f32."""
+    llama = {"model.positions": "rotary", "model.norm": "rms_norm", "model.activation": "gated_silu"}
+    run = hark.train({**SMALL, **llama, "train.steps": 1, "data.paths": [str(text)]}, text.parent / "llama")
+    command = [COMMAND, "export", run.path, "--format", "huggingface", "--output", str(text.parent / "folder")]
+    subprocess.run(command, check=True, capture_output=True)
+    return text.parent / "folder"
+
+
+@pytest.fixture(scope="module")
+def shards(folder):
+    """The same folder, in two shards."""
+    tensors, path = read_safetensors(folder / "model.safetensors")[1], folder.parent / "shards"
+    path.mkdir()
+    (path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    map_of_names = {name: f"{i % 2}.safetensors" for i, name in enumerate(tensors)}
+    for file in ("0.safetensors", "1.safetensors"):
+        write(path / file, {name: x for name, x in tensors.items() if map_of_names[name] == file})
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": map_of_names}))
+    return path
+
+
+@pytest.mark.parametrize("weights", [None, "file", "int8"])
+@pytest.mark.parametrize(
+    "name", ["folder", "folder/config.json", "folder/model.safetensors", "shards", "shards/model.safetensors.index.json"]
+)
+def test_weights_of_another_program_are_those_of_its_files(folder, shards, weights, name):
+    model = hark.load(folder.parent / name, weights=weights)
+    assert model.file == str(shards if "shards" in name else folder / "model.safetensors")
+    assert model.info["matrices"] == (weights or "f32").replace("file", "f32")
+    numbers = read_safetensors(folder / "model.safetensors")[1]
+    assert model.description["norm"] == "rms_norm" and model.description["layers"] == 2
+    assert numpy.array_equal(model.weights["embedding.token.weight"], numbers["model.embed_tokens.weight"])
+    assert {x.size for x in model.weights.values()} <= {x.size for x in numbers.values()} | {sum(x.size for x in numbers.values())}
+
+
+def test_an_imported_file_is_read_directly(folder, tmp_path, monkeypatch):
+    path = tmp_path / "imported"
+    subprocess.run([COMMAND, "import", str(folder), "--output", str(path)], check=True, capture_output=True)
+    monkeypatch.setattr(_models, "_save", None)  # nothing is written
+    models = [hark.load(path, weights=weights) for weights in (None, "int8")]
+    stored = read_safetensors(path)[1]
+    for model in models:
+        assert model.file == str(path) and model.description["norm"] == "rms_norm"
+        assert set(model.weights) == set(stored) and not any(x.flags.owndata for x in model.weights.values())
+        assert all(numpy.array_equal(x, stored[name]) for name, x in model.weights.items())
+
+
+def test_a_description_needs_no_weights(run, monkeypatch):
+    monkeypatch.setattr(_models, "read_safetensors", None)
+    assert hark.load(run.path).description["layers"] == 2
+
+
 def test_integers_without_scales_are_refused(tmp_path):
     header = json.dumps({"w": {"dtype": "I8", "shape": [1, 8], "data_offsets": [0, 8]}}).encode()
     (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
@@ -89,7 +144,9 @@ def test_integers_without_scales_are_refused(tmp_path):
         read_safetensors(tmp_path / "w.safetensors")
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}])
+@pytest.mark.parametrize(
+    "options", [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"top_p": 0.7, "context": 40}, {"min_p": 0.3, "seed": 7}]
+)
 def test_generation_is_that_of_the_command(run, options):
     options = {"seed": 3, **options}
     flags = [
@@ -104,6 +161,15 @@ def test_generation_is_that_of_the_command(run, options):
     assert done.returncode == 0, done.stderr
     pieces = list(hark.load(run.path).generate("the ", max_new_tokens=90, **options))
     assert "".join(pieces) == json.loads(done.stdout)["text"]
+
+
+def test_min_p_leaves_tokens_out(run):
+    model = hark.load(run.path)
+    likely = list(model.generate_tokens("the ", max_new_tokens=20, temperature=0.0))
+    drawn = [list(model.generate_tokens("the ", max_new_tokens=20, temperature=2.0, seed=seed, min_p=p)) for seed in (1, 2) for p in (0, 1)]
+    assert likely == drawn[1] == drawn[3] and likely != drawn[0] != drawn[2]
+    with pytest.raises(ValueError, match="min_p"):
+        next(model.generate("the ", min_p=1.5))
 
 
 @pytest.mark.parametrize("weights", ["file", "f32", "bf16", "f16", "int8"])
@@ -127,8 +193,8 @@ def test_weights_change_the_logits_and_not_the_arrays(run):
         assert not numpy.array_equal(other, logits[0])
         numpy.testing.assert_allclose(other, logits[0], atol=0.05 * abs(logits[0]).max())
     assert all(numpy.array_equal(models[3].weights[name], array) for name, array in models[0].weights.items())
-    for wrong, kind in (("f8", ValueError), (8, TypeError)):
-        with pytest.raises(kind, match="weights"):
+    for wrong, kind in (("f8", ValueError), (8, TypeError), (["f32"], TypeError)):
+        with pytest.raises(kind, match="weights is .*, expected file, f32"):
             hark.load(run.path, weights=wrong)
 
 
@@ -241,6 +307,48 @@ def test_a_generation_goes_on_in_another_thread(run):
     thread.start()
     thread.join()
     assert first + rest == expected
+
+
+def test_a_handler_that_raises_nothing_lets_the_prompt_be_read(run, monkeypatch):
+    model, came, calls = hark.load(run.path), [], []
+    expected = list(model.generate_tokens("the ", max_new_tokens=3))
+
+    def prefill(*arguments):
+        """Cancelled once for every length."""
+        calls.append(arguments[2])
+        return _library.CANCELLED if len(calls) % 2 else real(*arguments)
+
+    real = _models._prefill
+    monkeypatch.setattr(_models, "_prefill", prefill)
+    previous = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+    try:
+        found = list(model.generate_tokens("the ", max_new_tokens=3))
+    except KeyboardInterrupt:  # it would end the tests
+        found = None
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert found == expected and calls == [4, 4, 1, 1, 1, 1] and len(came) == 3
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(model.generate_tokens("the "))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_a_prompt_is_read_in_spite_of_a_real_interruption(run):
+    program = f"""
+import signal, hark
+came = []
+signal.signal(signal.SIGINT, lambda *_: came.append(1))
+model, prompt = hark.load({run.path!r}), "the old cat sees it. " * 200
+expected = next(model.generate_tokens(prompt, context=8192))
+print("begins", flush=True)
+while not came:
+    assert next(model.generate_tokens(prompt, context=8192)) == expected
+print(len(came))
+"""
+    assert interrupted(program).split() == ["begins", "1"]
 
 
 def test_interrupted_training_continues(text, tmp_path):

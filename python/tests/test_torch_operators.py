@@ -85,6 +85,13 @@ def test_checks_of_pytorch():
         torch.library.opcheck(registered.call, arguments)
 
 
+def test_gradients_that_were_not_prepared_are_refused():
+    x, registered = random(3, 5).requires_grad_(), hark.torch.op("silu")._registered
+    out = registered.call(*registered.arguments([x], {}), False)[0]
+    with pytest.raises(RuntimeError, match="hark_op::silu: .* with_gradients=False"):
+        out.sum().backward()
+
+
 def test_dicts_and_lists_in_compiled_operators():
     q = random(2, 9, 12).requires_grad_()
     desc = {"type": 2, "batch": 2, "heads": 3, "query_length": 9, "key_length": 9, "head_dim": 4, "causal": True}
@@ -97,6 +104,14 @@ def test_dicts_and_lists_in_compiled_operators():
         q.grad = None
         function(q).backward()
         results.append(q.grad.clone())
+    assert torch.equal(*results)
+
+
+def test_dicts_may_have_scalars_of_numpy():
+    q, registered = random(2, 9, 12), hark.torch.op("attention")._registered
+    desc = {"type": 2, "batch": 2, "heads": 3, "query_length": 9, "key_length": 9, "head_dim": 4, "causal": True, "scale": 0.5}
+    scalars = {**desc, "heads": numpy.int64(3), "causal": numpy.bool_(True), "scale": numpy.float32(0.5)}
+    results = [registered.call(*registered.arguments([q, q, q], {"own": x}), False)[0] for x in (desc, scalars)]
     assert torch.equal(*results)
 
 
@@ -126,5 +141,9 @@ def test_wrong_inputs_are_named():
         hark.torch.op("gelu")([1.0])
     with pytest.raises(ValueError, match="nothing"):
         hark.torch.op("nothing")
-    with pytest.raises(TypeError, match="bfloat16"):
-        hark.torch.op("gelu")(torch.ones(3, dtype=torch.bfloat16))
+    gelu, expected = hark.torch.op("gelu"), "is torch.bfloat16, expected float32, float64, float16, int32, int64, int8, uint8 or bool"
+    with pytest.raises(TypeError, match=expected):
+        gelu(torch.ones(3, dtype=torch.bfloat16))
+    registered, x = gelu._registered, torch.ones(3, dtype=torch.bfloat16, device="meta")
+    with pytest.raises(TypeError, match=expected):
+        registered.call(*registered.arguments([x], {}), False)

@@ -43,11 +43,37 @@ reveal_type(hark.jax.attention(x, x, x, causal=True))
 reveal_type(hark.jax.attention(x, x, x, return_log_sum_exp=True))
 hark.jax.op("gelu")(x)
 """
+# Calls with a flag whose value is not known; each has two lines of reveal_type, of the pair and of what is none.
+FLAGS = {
+    "numpy": [
+        "hark.attention(x, x, x, return_log_sum_exp=flag)",
+        "hark.attention(x, x, x, return_variance=flag, normalisation='cme')",
+        "hark.attention_vjp(x, x, x, return_log_sum_exp=flag)[0]",
+        "hark.attention_vjp(x, x, x, return_variance=flag, normalisation='cme')[0]",
+    ],
+    "torch": ["hark.torch.attention(x, x, x, return_log_sum_exp=flag)", "hark.torch.attention(x, x, x, return_variance=flag)"],
+    "jax": ["hark.jax.attention(x, x, x, return_log_sum_exp=flag)", "hark.jax.attention(x, x, x, return_variance=flag)"],
+}
+
+
+def with_flags(name):
+    lines = "flag = len(x.shape) > 2\n"
+    for call in FLAGS[name]:
+        lines += f"both = {call}\nif isinstance(both, tuple):\n    reveal_type(both[1])\nelse:\n    reveal_type(both)\n"
+    return lines
+
+
 TENSOR, ARRAY = "torch._tensor.Tensor", "jax._src.basearray.Array"
 PROGRAMS = {
-    "numpy": (NUMPY, ["numpy.ndarray[", "tuple[numpy.ndarray[", "numpy.ndarray[", "numpy.ndarray["]),
-    "torch": (TORCH, [TENSOR, f"tuple[{TENSOR}, {TENSOR}]", TENSOR, "hark.torch.nn.RotaryEmbedding"]),
-    "jax": (JAX, [ARRAY, f"tuple[{ARRAY}, {ARRAY}]"]),
+    "numpy": (
+        NUMPY + with_flags("numpy"),
+        ["numpy.ndarray[", "tuple[numpy.ndarray[", "numpy.ndarray[", "numpy.ndarray[", *["numpy.ndarray["] * 8],
+    ),
+    "torch": (
+        TORCH + with_flags("torch"),
+        [TENSOR, f"tuple[{TENSOR}, {TENSOR}]", TENSOR, "hark.torch.nn.RotaryEmbedding", *[TENSOR] * 4],
+    ),
+    "jax": (JAX + with_flags("jax"), [ARRAY, f"tuple[{ARRAY}, {ARRAY}]", *[ARRAY] * 4]),
 }
 
 

@@ -1,4 +1,4 @@
-from typing import Literal, Tuple, overload
+from typing import Literal, Tuple, Union, overload
 
 from jax import Array
 from typing_extensions import Unpack
@@ -36,3 +36,13 @@ def attention(
     return_variance: Literal[True],
     **words: Unpack[Words[Array]],
 ) -> Tuple[Array, Array]: ...
+@overload
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    return_log_sum_exp: bool = ...,
+    return_variance: bool = ...,
+    **words: Unpack[Words[Array]],
+) -> Union[Array, Tuple[Array, Array]]: ...

@@ -52,7 +52,8 @@ def _describe(static, arrays):
     for there in static.present:
         x = next(rest) if there else None
         if x is not None and x.dtype not in lib.TYPE_OF_DTYPE:
-            raise TypeError(f"{static.name}: input {len(shapes)} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool")
+            expected = "float32, float64, float16, bfloat16, int32, int64, int8, uint8 or bool"
+            raise TypeError(f"{static.name}: input {len(shapes)} is {x.dtype}, expected {expected}")
         shapes.append(None if x is None else (list(x.shape), lib.TYPE_OF_DTYPE[x.dtype]))
     outputs, saved = _operators.describe_results(_operators.op(static.name), shapes, static.attributes.given)
     for i, x in enumerate(outputs):

@@ -1,4 +1,4 @@
-from typing import Any, Callable, Literal, Optional, Tuple, overload
+from typing import Any, Callable, Literal, Optional, Tuple, Union, overload
 
 from torch import Tensor
 from typing_extensions import Unpack
@@ -37,6 +37,16 @@ def attention(
     return_variance: Literal[True],
     **words: Unpack[Words[Tensor]],
 ) -> Tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    return_log_sum_exp: bool = ...,
+    return_variance: bool = ...,
+    **words: Unpack[Words[Tensor]],
+) -> Union[Tensor, Tuple[Tensor, Tensor]]: ...
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

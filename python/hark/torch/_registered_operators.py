@@ -17,6 +17,7 @@ from . import _threads
 
 library = torch.library.Library("hark_op", "DEF")
 _TYPES = {torch.from_numpy(_operators.numpy.empty(0, x)).dtype: x for x in map(_operators.numpy.dtype, ("f4", "f8", "i4", "i8", "u1", "f2", "i1", "?"))}
+_EXPECTED = "expected float32, float64, float16, int32, int64, int8, uint8 or bool"
 _OF_NUMPY = {x: kind for kind, x in _TYPES.items()}
 
 
@@ -31,12 +32,12 @@ def array(operator, index, x):
     try:
         return x.detach().numpy()
     except TypeError:
-        raise TypeError(f"{operator}: input {index} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool") from None
+        raise TypeError(f"{operator}: input {index} is {x.dtype}, {_EXPECTED}") from None
 
 
 def _text(value) -> str:
-    """A dict as a text that ast.literal_eval reads."""
-    return "{" + ", ".join([f"{name!r}: {number!r}" for name, number in value.items()]) + "}"
+    """A dict as a text that ast.literal_eval reads; a scalar of NumPy as Python's number."""
+    return "{" + ", ".join([f"{name!r}: {(x.item() if hasattr(x, 'item') else x)!r}" for name, x in value.items()]) + "}"
 
 
 class Registered:
@@ -103,7 +104,7 @@ class Registered:
 
     def _kind(self, index, x):
         if x.dtype not in _TYPES:
-            raise TypeError(f"{self.name}: input {index} is {x.dtype}, expected float32, float64, int32, int64, uint8 or bool")
+            raise TypeError(f"{self.name}: input {index} is {x.dtype}, {_EXPECTED}")
         return lib.TYPE_OF_DTYPE[_TYPES[x.dtype]]
 
     def _setup(self, ctx, inputs, output):
@@ -113,7 +114,7 @@ class Registered:
 
     def _differentiate(self, ctx, *gradients):
         if not ctx.prepared:
-            raise RuntimeError(f"hark_op::{self.name}: gradients are requested of a call with gradients=False")
+            raise RuntimeError(f"hark_op::{self.name}: gradients are requested of a call with with_gradients=False")
         results, inputs = ctx.saved_tensors[: self.outputs + s.MAX_SAVED], ctx.saved_tensors[self.outputs + s.MAX_SAVED :]
         needs = [bool(x) and i in self.operator.differentiable for i, x in enumerate(ctx.needs_input_grad[: self.most])]
         given = [g if x.is_floating_point() else None for g, x in zip(gradients, results[: self.outputs])]
