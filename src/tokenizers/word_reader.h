@@ -18,9 +18,11 @@
 #define HARK_WORD_EXPRESSION                                                                                                               \
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}{1,255}| ?\\p{N}{1,255}| ?[^\\s\\p{L}\\p{N}]{1,255}|\\s{1,255}(?!\\S)|\\s{1,255}"
 #define HARK_WORD_CHARACTERS 256
-#define HARK_WORD_BYTES (HARK_WORD_CHARACTERS * HARK_UTF8_MAX_BYTES)
-/* Bytes after which a word is known: its own, and those of the character after it. */
-#define HARK_WORD_WINDOW (HARK_WORD_BYTES + HARK_UTF8_MAX_BYTES)
+enum {
+  HARK_WORD_BYTES = HARK_WORD_CHARACTERS * HARK_UTF8_MAX_BYTES,
+  HARK_WORD_WINDOW =
+      HARK_WORD_BYTES + HARK_UTF8_MAX_BYTES /* bytes after which a word is known: its own, and those of the character after it */
+};
 
 /* A part of a text that is read word by word. */
 typedef struct hark_word_reader {
