@@ -342,6 +342,39 @@ static void a_compressed_text_has_the_tokens_of_the_plain_one(void **state) {
   free(text);
 }
 
+/* What a run that is evaluated or resumed reads: the text was not unpacked before its cache is compared. */
+static hark_status open_known(const task_place *f, const char *path) {
+  hark_corpus *corpus = NULL;
+  const hark_corpus_settings settings = {.paths = &path,
+                                         .path_count = 1,
+                                         .json_field = "text",
+                                         .validation_fraction = 0.25,
+                                         .known = true,
+                                         .cache_folder = test_path(f->folder, "cache")};
+  const hark_status status = hark_corpus_open(f->context, &settings, &corpus);
+  hark_corpus_close(f->context, &corpus);
+  return status;
+}
+
+/* Damage that leaves the size as it is: the bytes of the file are never taken for the text. */
+static void damage_beside_a_cache_is_refused(void **state) {
+  const task_place *const f = *state;
+  char path[TEST_PATH_BYTES];
+  size_t bytes = 0;
+  (void)snprintf(path, sizeof path, "%s", test_file_write_text(f->folder, "lines.jsonl", "{\"text\": \"one\"}\n"));
+  assert_fine(f->context, open_known(f, path));
+  test_file_write_text(f->folder, "lines.jsonl", "{\"test\": \"one\"}\n");
+  assert_failure(f->context, open_known(f, path), HARK_BAD_FILE, "lines.jsonl:1:1: no member \"text\"");
+  unsigned char *const data = test_pack("gzip", "one two", 7, &bytes);
+  if (data == NULL) return;
+  (void)snprintf(path, sizeof path, "%s", test_file_write(f->folder, "one.gz", data, bytes));
+  assert_fine(f->context, open_known(f, path));
+  data[bytes - 8] ^= 1; /* of its checksum */
+  test_file_write(f->folder, "one.gz", data, bytes);
+  assert_failure(f->context, open_known(f, path), HARK_BAD_FILE, "one.gz: damaged gzip data");
+  free(data);
+}
+
 static void a_character_has_its_place_in_the_unpacked_text(void **state) {
   const task_place *const f = *state;
   size_t bytes = 0;
@@ -596,6 +629,7 @@ int main(void) {
       TEST(a_full_disk_is_reported),
       TEST(standard_input_is_read),
       TEST(a_compressed_text_has_the_tokens_of_the_plain_one),
+      TEST(damage_beside_a_cache_is_refused),
       TEST(a_character_has_its_place_in_the_unpacked_text),
       TEST(names_of_json_lines),
       TEST(json_lines_are_their_texts),
