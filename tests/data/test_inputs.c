@@ -101,6 +101,21 @@ static void contents_are_those_of_the_plain_file(void **state) {
   free(text);
 }
 
+/* As parallel compressors of zstd begin (RFC 8878, section 3.1.2). */
+static void a_skippable_frame_may_come_first(void **state) {
+  const task_place *const f = *state;
+  unsigned char frame[] = {0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
+  size_t bytes = 0;
+  unsigned char *const packed = test_pack("zstd", "a text", 6, &bytes);
+  for (int kind = 0; packed != NULL && kind < 16; kind++) {
+    frame[0] = (unsigned char)(0x50 + kind);
+    unsigned char *const both = join(frame, sizeof frame, packed, bytes);
+    expect_contents(f, test_file_write(f->folder, "skips", both, sizeof frame + bytes), "a text", 6);
+    free(both);
+  }
+  free(packed);
+}
+
 static void cut_files_are_refused_at_every_byte(void **state) {
   const task_place *const f = *state;
   char *const text = make_text(SHORT);
@@ -621,6 +636,7 @@ static void memory_may_run_out(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(contents_are_those_of_the_plain_file),
+      TEST(a_skippable_frame_may_come_first),
       TEST(cut_files_are_refused_at_every_byte),
       TEST(damaged_files_are_refused),
       TEST(other_bytes_after_the_data_are_refused),
