@@ -76,6 +76,27 @@ static void given_options_win(void **state) {
   close_set(&s);
 }
 
+/* A preset's values are no options that somebody gave: architectures have their own. */
+static void every_architecture_has_presets(void **state) {
+  (void)state;
+  static const char *const cases[][6] = {{"--preset", "tiny", "--architecture", "ahca", "--format", "corpus"},
+                                         {"--preset", "gpt2-small", "--architecture", "ahca", "--format", "corpus"},
+                                         {"--preset", "tiny", "--architecture", "latent", "--format", "vectors"},
+                                         {"--preset", "tiny", "--architecture", "finite", "--format", "vectors"},
+                                         {"--preset", "small", "--architecture", "encoder", "--format", "text"},
+                                         {"--preset", "small", "--architecture", "masked_encoder", "--format", "corpus"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_preset *preset;
+    set s;
+    open_set(&s, 6, cases[i]);
+    assert_fine(s.context, hark_preset_read(s.context, s.options, &s.values, &preset));
+    assert_fine(s.context, hark_config_finish(s.context, s.options, &s.config));
+    if (hark_options_problem_count(s.options) > 0) fail_msg("%s: %s", cases[i][3], hark_options_problem(s.options, 0));
+    assert_int_equal(s.config.model.layers, preset->layers);
+    close_set(&s);
+  }
+}
+
 static void a_preset_without_effect_is_refused(void **state) {
   (void)state;
   static const char *const words[] = {"--preset",     "tiny", "--layers", "1", "--heads", "1",    "--width",     "8",
@@ -206,6 +227,7 @@ int main(void) {
       cmocka_unit_test(every_row_is_a_model),
       cmocka_unit_test(gpt2_has_its_sizes),
       cmocka_unit_test(given_options_win),
+      cmocka_unit_test(every_architecture_has_presets),
       cmocka_unit_test(a_preset_without_effect_is_refused),
       cmocka_unit_test(the_size_follows_text_and_machine),
       cmocka_unit_test(only_what_is_open_is_chosen),
