@@ -130,11 +130,16 @@ static bool is_any_given(const hark_options *options, const char *const *names, 
   return false;
 }
 
-static bool is_sized(const hark_options *options) {
+/* A pattern of words for the layers needs so many of them. */
+static bool has_pattern(const hark_config *config) {
+  return config->model.attention.structure.count > 1 || config->model.attention.normalisation.count > 1;
+}
+
+static bool is_sized(const hark_options *options, const hark_config *config) {
   static const char *const names[] = {"model.architecture",    "model.layers",  "model.heads",
                                       "model.key_heads",       "model.width",   "model.feed_forward_width",
                                       "model.attention_width", "model.context", "train.accumulate"};
-  return is_any_given(options, names, sizeof names / sizeof *names);
+  return has_pattern(config) || is_any_given(options, names, sizeof names / sizeof *names);
 }
 
 static bool is_long(const hark_options *options) {
@@ -176,7 +181,7 @@ hark_status hark_preset_choose(hark_context *context, hark_options *options, har
   *out = (hark_preset_choice){0};
   const bool resumes = config->run.resume || config->train.init_from[0] != '\0';
   if (from_file || resumes || hark_config_has_examples(config) || config->data.paths.count == 0) return HARK_OK;
-  if (is_long(options) || (given == NULL && is_sized(options)) || hark_options_problem_count(options) > 0) return HARK_OK;
+  if (is_long(options) || (given == NULL && is_sized(options, config)) || hark_options_problem_count(options) > 0) return HARK_OK;
   out->time = config->train.max_time == 0;
   out->bytes = text_bytes(context, &config->data.paths);
   out->cores = cores_of(context, config);
