@@ -4,10 +4,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "support/train/packed.h"
 #include "support/train/training_place.h"
 
 /* Options of a command line, with the presets. */
@@ -171,6 +173,49 @@ static void only_what_is_open_is_chosen(void **state) {
   }
 }
 
+/* Chooses for a text; *choice.bytes is that of its contents. */
+static void choose_for(const char *path, const char *preset, hark_preset_choice *choice, double *fraction) {
+  const char *const words[] = {"--data", path, "--preset", preset};
+  const hark_preset *given;
+  set s;
+  open_set(&s, 4, words);
+  assert_fine(s.context, hark_preset_read(s.context, s.options, &s.values, &given));
+  assert_fine(s.context, hark_preset_choose(s.context, s.options, &s.config, false, given, choice));
+  *fraction = s.config.data.validation_fraction;
+  close_set(&s);
+}
+
+/* Also compressed, in JSON lines, and with a given size: the rule is about the text. */
+static void the_choice_is_by_the_text(void **state) {
+  (void)state;
+  enum { BYTES = 3000000 };
+  static const char front[] = "{\"text\": \"", back[] = "\"}\n";
+  training_place p;
+  hark_preset_choice choice;
+  double fraction;
+  size_t bytes = 0;
+  training_place_open(&p);
+  char *const text = malloc(BYTES + sizeof front + sizeof back);
+  const size_t ahead = sizeof front - 1;
+  memcpy(text, front, ahead);
+  memset(text + ahead, 'a', BYTES);
+  memcpy(text + ahead + BYTES, back, sizeof back);
+  choose_for(test_file_write(p.folder, "plain.txt", text + ahead, BYTES), "none", &choice, &fraction);
+  assert_true(choice.bytes == BYTES && fraction < 0.1);
+  choose_for(test_path(p.folder, "plain.txt"), "tiny", &choice, &fraction);
+  assert_true(choice.preset == NULL && fraction < 0.1);
+  choose_for(test_file_write(p.folder, "lines.jsonl", text, ahead + BYTES + sizeof back - 1), "none", &choice, &fraction);
+  assert_true(choice.bytes == BYTES + 1); /* a line */
+  unsigned char *const packed = test_pack("gzip", text + ahead, BYTES, &bytes);
+  if (packed != NULL) {
+    choose_for(test_file_write(p.folder, "text.gz", packed, bytes), "none", &choice, &fraction);
+    assert_true(choice.bytes == BYTES && fraction < 0.1);
+  }
+  free(packed);
+  free(text);
+  training_place_close(&p);
+}
+
 /* ---- planned once ---- */
 
 typedef struct watched {
@@ -234,6 +279,7 @@ int main(void) {
       cmocka_unit_test(a_preset_without_effect_is_refused),
       cmocka_unit_test(the_size_follows_text_and_machine),
       cmocka_unit_test(only_what_is_open_is_chosen),
+      cmocka_unit_test(the_choice_is_by_the_text),
       cmocka_unit_test(a_plan_is_made_once_and_can_be_repeated),
   };
   return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
