@@ -184,8 +184,9 @@ hark_status hark_preset_choose(hark_context *context, hark_options *options, har
   const bool resumes = config->run.resume || config->train.init_from[0] != '\0';
   if (from_file || resumes || hark_config_has_examples(config) || config->data.paths.count == 0) return HARK_OK;
   if (is_long(options) || (given == NULL && is_sized(options, config)) || hark_options_problem_count(options) > 0) return HARK_OK;
-  out->time = config->train.max_time == 0;
   out->bytes = text_bytes(context, config);
+  if (out->bytes <= 0) return HARK_OK;
+  out->time = config->train.max_time == 0;
   out->cores = cores_of(context, config);
   if (given == NULL) {
     out->preset = hark_preset_for(out->bytes, out->cores, out->time ? HARK_PRESET_SECONDS : config->train.max_time);

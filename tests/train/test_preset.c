@@ -150,6 +150,7 @@ static void only_what_is_open_is_chosen(void **state) {
                {{"--data", ".", "--structure", "dense,window,dense,window"}, 4, false, false, false},
                {{"--data", ".", "--normalisation", "softmax,linear,softmax"}, 4, false, false, false},
                {{"--data", ".", "--structure", "window"}, 4, false, true, true},
+               {{"--data", "missing"}, 2, false, false, false},
                {{"--data", ".", "--architecture", "masked_encoder"}, 4, false, false, false},
                {{"--data", ".", "--lr", "0.5"}, 4, false, true, true},
                {{"--data", ".", "--resume"}, 3, false, false, false},
