@@ -113,6 +113,7 @@ typedef struct training_view {
   hark_run *run;
   hark_progress progress;
   int64_t planned_steps, planned_warmup; /* 0: the configuration has the length */
+  bool evaluates;                        /* in that length */
 } training_view;
 
 /* A loss in as few columns as possible. */
@@ -146,10 +147,11 @@ static void show(void *user, const hark_train_progress *at) {
   hark_progress_show(progress, pieces, PIECES);
 }
 
-static void planned(void *user, int64_t steps, int64_t warmup) {
+static void planned(void *user, int64_t steps, int64_t warmup, bool evaluates) {
   training_view *const view = user;
   view->planned_steps = steps;
   view->planned_warmup = warmup;
+  view->evaluates = evaluates;
 }
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
@@ -389,6 +391,7 @@ static hark_status ready(void *user, bool timed) {
     config->train.steps = view->planned_steps;
     config->train.warmup = view->planned_warmup;
     config->train.max_time = 0;
+    if (!view->evaluates) config->train.evaluate_every = config->train.early_stop = 0;
   }
   hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);

@@ -191,8 +191,8 @@ hark_status hark_preset_choose(hark_context *context, hark_options *options, har
   if (given == NULL) {
     out->preset = hark_preset_for(out->bytes, out->cores, out->time ? HARK_PRESET_SECONDS : config->train.max_time);
     HARK_TRY(hark_preset_apply(context, options, out->preset, where));
-    HARK_TRY(limit_validation(context, options, out->bytes));
   }
+  HARK_TRY(limit_validation(context, options, out->bytes));
   if (!out->time) return HARK_OK;
   config->train.plans_once = true;
   return hark_options_set(context, options, "train.max_time", "10m", where, HARK_SOURCE_PRESET);

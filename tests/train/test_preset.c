@@ -222,13 +222,15 @@ static void the_choice_is_by_the_text(void **state) {
 typedef struct watched {
   training_clock clock; /* first: its functions take it */
   int64_t steps, warmup;
+  bool evaluates;
   double later; /* seconds of a step once the run begins */
 } watched;
 
-static void keep_plan(void *user, int64_t steps, int64_t warmup) {
+static void keep_plan(void *user, int64_t steps, int64_t warmup, bool evaluates) {
   watched *const w = user;
   w->steps = steps;
   w->warmup = warmup;
+  w->evaluates = evaluates;
 }
 
 static hark_status slow_down(void *user, bool timed) {
@@ -271,6 +273,28 @@ static void a_plan_is_made_once_and_can_be_repeated(void **state) {
   training_place_close(&p);
 }
 
+/* The hook reports it, so that the configuration of the run can have it. */
+static void a_plan_without_evaluations_is_reported(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  for (int i = 0; i < 2; i++) {
+    hark_config config = training_configuration(&p);
+    config.train.steps = 0;
+    config.train.max_time = 50;
+    config.data.validation_fraction = i == 0 ? 0.01 : 0.5; /* of a batch; of a hundred and more */
+    config.train.planned = config.train.plans_once = true;
+    watched w = {.clock = {.second = 1}, .later = 1};
+    const hark_train_hooks hooks = {
+        .user = &w, .clock = training_clock_now, .request = training_clock_tick, .ready = slow_down, .planned = keep_plan};
+    hark_train_result result;
+    assert_fine(p.context, training_run(&p, &config, i == 0 ? "short" : "long", &hooks, &result));
+    assert_int_equal(w.evaluates, i == 0);
+    assert_int_equal(isnan(result.validation_loss) != 0, i == 1);
+  }
+  training_place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_is_a_model),
@@ -282,6 +306,7 @@ int main(void) {
       cmocka_unit_test(only_what_is_open_is_chosen),
       cmocka_unit_test(the_choice_is_by_the_text),
       cmocka_unit_test(a_plan_is_made_once_and_can_be_repeated),
+      cmocka_unit_test(a_plan_without_evaluations_is_reported),
   };
   return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
 }
