@@ -140,6 +140,18 @@ static void runs_are_listed(void **state) {
   expect("runs missing", HARK_EXIT_BAD_INPUT, "", "missing: no such folder");
 }
 
+/* However long its files are. */
+static void long_files_are_read(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  assert_int_equal(shell("printf '# %070000d\\n' 0 >>run/config.yaml"), 0);
+  assert_int_equal(shell("printf '{\"step\": 2, \"time\": 1, \"note\": \"%020000d\"}\\n' 0 >>run/metrics.jsonl"), 0);
+  expect("runs run --json", HARK_EXIT_DONE, "\"state\": \"done\"", "");
+  json_t *const object = command_json(&output);
+  assert_true(command_number(object, "train/loss") > 0 && command_number(object, "time") == 1);
+  json_decref(object);
+}
+
 static void a_run_that_is_written_is_running(void **state) {
   (void)state;
   expect("train --data text.txt --out runs/a --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
@@ -213,6 +225,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(presets_are_sizes, begin, end),
       cmocka_unit_test_setup_teardown(other_names_are_hints, begin, end),
       cmocka_unit_test_setup_teardown(runs_are_listed, begin, end),
+      cmocka_unit_test_setup_teardown(long_files_are_read, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_is_written_is_running, begin, end),
       cmocka_unit_test_setup_teardown(several_models_are_described_and_measured, begin, end),
       cmocka_unit_test_setup_teardown(resume_takes_the_run, begin, end),
