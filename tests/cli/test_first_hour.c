@@ -166,6 +166,7 @@ static void several_models_are_described_and_measured(void **state) {
   expect("train --data text.txt --out b --steps 3 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("eval a b --json", HARK_EXIT_DONE, "\"run\": \"b\"", "");
   assert_int_equal(test_line_count(output.out), 2);
+  expect("eval a b --data -", HARK_EXIT_USAGE, "", "standard input can be read once");
   expect("info a b", HARK_EXIT_DONE, "run b\n", "");
   assert_non_null(strstr(output.out, "run a\n"));
   expect("info missing b", HARK_EXIT_BAD_INPUT, "run b\n", "missing"); /* the others are used */
