@@ -470,10 +470,12 @@ static void examples_in_every_form(void **state) {
   static const char table[] =
       "1\tgood\n0\tb\xC3\xA4"
       "d\n",
-                    lines[] = "{\"text\": \"good\", \"label\": 1}\n{\"label\": 0, \"text\": \"b\\u00e4d\"}\n";
+                    lines[] = "{\"text\": \"good\", \"label\": 1}\n{\"label\": 0, \"text\": \"b\\u00e4d\"}\n",
+                    reals[] = "{\"text\": \"good\", \"label\": 1.0}\n{\"label\": 0e0, \"text\": \"b\\u00e4d\"}\n";
   static const char review[] = "{\"review\": \"good\", \"label\": 1}\n\n{\"label\": 0, \"review\": \"b\\u00e4d\"}";
   const uint64_t sum = examples_sum(f, test_file_write_text(f->folder, "a.tsv", table), NULL);
   assert_true(examples_sum(f, test_file_write_text(f->folder, "a.jsonl", lines), NULL) == sum);
+  assert_true(examples_sum(f, test_file_write_text(f->folder, "a.jsonl", reals), NULL) == sum);
   assert_true(examples_sum(f, test_file_write_text(f->folder, "b.jsonl", review), "review") == sum);
   for (int i = 0; hark_packings[i] != NULL; i++) {
     size_t bytes = 0;
@@ -494,6 +496,9 @@ static void bad_examples_have_their_place(void **state) {
     const char *text, *message;
   } cases[] = {{"{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n", "a.jsonl:2:1: no member \"label\", expected a whole number"},
                {"{\"text\": \"a\", \"label\": \"1\"}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 1.5}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 1e30}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 2.0}\n", "label 2 is out of range"},
                {"{\"text\": \"a\", \"label\": 2}\n", "label 2 is out of range, expected 0 to 1"},
                {"{\"text\": \"\", \"label\": 1}\n", "empty text"},
                {"{\"text\": \"a\", \"label\"", "a.jsonl:1:22: JSON: "},
