@@ -313,7 +313,7 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(read_argument(call, config));
   if (config->run.resume) {
     HARK_TRY(find_run(call, config, path));
-    if (path[0] != '\0') HARK_TRY(hark_options_read_yaml(call->context, call->options, path, HARK_SOURCE_RUN));
+    if (path[0] != '\0') HARK_TRY(hark_data_place_read_options(call->context, call->options, path));
   } else if (config->train.init_from[0] != '\0') {
     HARK_TRY(find_origin(call, config, origin));
     if (origin[0] != '\0') HARK_TRY(read_origin(call, origin));
