@@ -293,6 +293,17 @@ static void say_choice(const hark_preset_choice *choice) {
     fprintf(stderr, "chosen: steps for about ten minutes; --max-time or --steps change it\n");
 }
 
+static size_t length_without_slashes(const char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  return length;
+}
+
+static bool is_same_path(const char *a, const char *b) {
+  const size_t length = length_without_slashes(a);
+  return length == length_without_slashes(b) && memcmp(a, b, length) == 0;
+}
+
 /* --resume RUN: an argument names the run, like --out. */
 static hark_status read_argument(hark_invocation *call, const hark_config *config) {
   if (hark_options_argument_count(call->options) == 0) return HARK_OK;
@@ -301,7 +312,7 @@ static hark_status read_argument(hark_invocation *call, const hark_config *confi
   if (!config->run.resume)
     return hark_options_complain(call->context, call->options, run,
                                  "unexpected argument; usage: hark train [options], or with --resume RUN");
-  if (config->run.directory[0] != '\0' && strcmp(config->run.directory, run) != 0)
+  if (config->run.directory[0] != '\0' && !is_same_path(config->run.directory, run))
     return hark_options_complain(call->context, call->options, run, "unexpected argument: --out names another run to resume");
   return hark_options_set(call->context, call->options, "run.directory", run, "--resume", HARK_SOURCE_COMMAND);
 }

@@ -181,6 +181,8 @@ static void resume_takes_the_run(void **state) {
   expect("train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("train --resume run --steps 4", HARK_EXIT_DONE, "run: step 4 of 4", "");
   expect("train --resume --out run --steps 5", HARK_EXIT_DONE, "run: step 5 of 5", "");
+  expect("train --resume run --out run/ --steps 6", HARK_EXIT_DONE, "step 6 of 6", "");
+  expect("train --resume run// --out run --steps 7", HARK_EXIT_DONE, "step 7 of 7", "");
   expect("train --resume run --out other --steps 9", HARK_EXIT_USAGE, "", "--out names another run to resume");
   expect("train run --data text.txt", HARK_EXIT_USAGE, "", "run: unexpected argument");
 }
