@@ -14,6 +14,8 @@
 #include "data/examples/examples.h"
 #include "data/inputs.h"
 #include "data/json_lines.h"
+#include "data/sources.h"
+#include "data/sources_apart.h"
 #include "data/unpack/unpack.h"
 #include "support/cmocka_all.h"
 #include "support/train/packed.h"
@@ -518,6 +520,23 @@ static hark_status open_quoted(const task_place *f, const char *format, const ch
   return hark_examples_open(f->context, &settings, out);
 }
 
+/* A folder of the same size hides no copies. */
+static void copies_beside_a_folder_are_refused(void **state) {
+  const task_place *const f = *state;
+  const int64_t parts[] = {0, 0, 1};
+  hark_source_list list = {0};
+  test_file_write_text(f->folder, "classes/a/x.txt", "1\tgood\n");
+  assert_fine(f->context, hark_sources_add_folder(f->context, &list, test_path(f->folder, "classes"), 7, HARK_SPLIT_TRAINING));
+  assert_fine(f->context,
+              hark_sources_add_file(f->context, &list, test_file_write_text(f->folder, "one.tsv", "1\tgood\n"), HARK_SPLIT_TRAINING));
+  assert_fine(f->context,
+              hark_sources_add_file(f->context, &list, test_file_write_text(f->folder, "two.tsv", "1\tgood\n"), HARK_SPLIT_TEST));
+  assert_fine(f->context, hark_sources_unpack(f->context, &list, NULL));
+  assert_failure(f->context, hark_files_check_apart(f->context, list.items, parts, 3, ""), HARK_BAD_CONFIGURATION,
+                 "has the same contents as");
+  hark_sources_free(f->context, &list);
+}
+
 static void quoted_fields(void **state) {
   const task_place *const f = *state;
   static const char plain[] = "1\tA 1\tB\tthe \"first\"\tno \"quotes\" at the front\n0\tC\tD\t\"\tlast\n";
@@ -657,6 +676,7 @@ int main(void) {
       TEST(bad_json_lines_have_their_place),
       TEST(examples_in_every_form),
       TEST(bad_examples_have_their_place),
+      TEST(copies_beside_a_folder_are_refused),
       TEST(quoted_fields),
       TEST(reviews_in_folders),
       TEST(batches_of_cifar),
