@@ -19,6 +19,9 @@ typedef struct hark_spool {
   uint64_t bytes;
 } hark_spool;
 
+/* TMPDIR, or /tmp. */
+const char *hark_spool_folder(void);
+
 /* Errors: HARK_IO_ERROR, which names the folder (no space left, for instance). */
 HARK_MUST_CHECK hark_status hark_spool_append(hark_context *context, hark_spool *spool, const void *data, size_t bytes);
 void hark_spool_close(hark_spool *spool);

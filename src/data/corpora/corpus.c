@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -199,10 +198,9 @@ static hark_status build_and_open(hark_context *context, const hark_corpus_setti
 /* Makes the file in a temporary folder, which is then removed; only the open file remains. */
 static hark_status build_elsewhere(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                    const hark_tokenizer *tokenizer, hark_corpus *corpus) {
-  const char *const given = getenv("TMPDIR");
   char path[HARK_PATH_BYTES];
   hark_temporary_folder folder;
-  HARK_TRY(hark_path_join(context, given != NULL && given[0] != '\0' ? given : "/tmp", "hark", path));
+  HARK_TRY(hark_path_join(context, hark_spool_folder(), "hark", path));
   HARK_TRY(hark_path_clean(context, path));
   hark_status status = hark_temporary_folder_make(context, path, S_IRWXU, &folder);
   if (status != HARK_OK) hark_fail_prefix(context, "the run's cache cannot be written, and no folder can be made for its tokens: ");
