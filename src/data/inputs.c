@@ -25,10 +25,11 @@ const char *hark_spool_folder(void) {
   return given != NULL && given[0] != '\0' ? given : "/tmp";
 }
 
-/* The name is removed at once; until then it is noted, for programs that a signal ends. */
+/* The name is removed at once; until then it is noted, for programs that a signal ends. Those of killed processes are removed. */
 static hark_status make_spool(hark_context *context, hark_spool *spool) {
   char path[HARK_PATH_BYTES], name[HARK_PATH_BYTES];
   HARK_TRY(hark_path_join(context, hark_spool_folder(), SPOOL_NAME, path));
+  HARK_TRY(hark_path_clean(context, path));
   for (int number = 0; number < HARK_TEMPORARY_TRIES; number++) {
     HARK_TRY(hark_temporary_name(context, path, number, name));
     hark_temporary_slot *note = hark_temporary_note(context, name);

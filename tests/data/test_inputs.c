@@ -273,6 +273,16 @@ static void a_full_disk_is_reported(void **state) {
   assert_failure(f->context, status, HARK_NOT_FOUND, "(TMPDIR)");
 }
 
+/* What a killed process has left is removed by the next one: no process has the number that is the highest one and more. */
+static void abandoned_spools_are_removed(void **state) {
+  const task_place *const f = *state;
+  hark_spool spool = {0};
+  test_file_write_text(f->folder, "spool/.hark-unpacked.tmp-2147483646-0", "left");
+  assert_fine(f->context, hark_spool_append(f->context, &spool, "x", 1));
+  hark_spool_close(&spool);
+  assert_int_equal(test_folder_count(f->folder, "spool"), 2);
+}
+
 /* Runs with `path` as standard input. */
 static hark_status read_standard(const task_place *f, const char *path, hark_text *out) {
   const int kept = dup(STDIN_FILENO);
@@ -667,6 +677,7 @@ int main(void) {
       TEST(memory_is_limited),
       TEST(a_missing_library_is_named),
       TEST(a_full_disk_is_reported),
+      TEST(abandoned_spools_are_removed),
       TEST(standard_input_is_read),
       TEST(a_compressed_text_has_the_tokens_of_the_plain_one),
       TEST(damage_beside_a_cache_is_refused),
