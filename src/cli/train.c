@@ -235,9 +235,8 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words and byte-level BPE are learned with optional libraries.
- * A run that has its vocabulary does not need it, and where examples have no sub-words the
- * option is refused as one without effect. */
+/* Sub-words and byte-level BPE are learned with optional libraries. A run that has its vocabulary needs none of them, and where examples
+ * have no sub-words the option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
