@@ -81,8 +81,8 @@ static void given_options_win(void **state) {
 /* A preset's values are no options that somebody gave: architectures have their own. */
 static void every_architecture_has_presets(void **state) {
   (void)state;
-  static const char *const cases[][6] = {{"--preset", "tiny", "--architecture", "ahca", "--format", "corpus"},
-                                         {"--preset", "gpt2-small", "--architecture", "ahca", "--format", "corpus"},
+  static const char *const cases[][6] = {{"--preset", "tiny", "--architecture", "ahca", "--format", "text"},
+                                         {"--preset", "gpt2-small", "--architecture", "ahca", "--format", "text"},
                                          {"--preset", "tiny", "--architecture", "latent", "--format", "vectors"},
                                          {"--preset", "tiny", "--architecture", "finite", "--format", "vectors"},
                                          {"--preset", "small", "--architecture", "encoder", "--format", "text"},
@@ -134,6 +134,8 @@ static void the_size_follows_text_and_machine(void **state) {
       }
 }
 
+#define TEXT HARK_SOURCE_DIR "/LICENSE"
+
 /* What is given leaves nothing to choose: a file, a size with a length, weights, a run. */
 static void only_what_is_open_is_chosen(void **state) {
   (void)state;
@@ -141,24 +143,24 @@ static void only_what_is_open_is_chosen(void **state) {
     const char *words[6];
     int count;
     bool from_file, size, time;
-  } cases[] = {{{"--data", "."}, 2, false, true, true},
-               {{"--data", "."}, 2, true, false, false},
-               {{"--data", ".", "--max-time", "1h"}, 4, false, true, false},
-               {{"--data", ".", "--steps", "5"}, 4, false, false, false},
-               {{"--data", ".", "--epochs", "5"}, 4, false, false, false},
-               {{"--data", ".", "--layers", "2"}, 4, false, false, false},
-               {{"--data", ".", "--structure", "dense,window,dense,window"}, 4, false, false, false},
-               {{"--data", ".", "--normalisation", "softmax,linear,softmax"}, 4, false, false, false},
-               {{"--data", ".", "--structure", "window"}, 4, false, true, true},
+  } cases[] = {{{"--data", TEXT}, 2, false, true, true},
+               {{"--data", TEXT}, 2, true, false, false},
+               {{"--data", TEXT, "--max-time", "1h"}, 4, false, true, false},
+               {{"--data", TEXT, "--steps", "5"}, 4, false, false, false},
+               {{"--data", TEXT, "--epochs", "5"}, 4, false, false, false},
+               {{"--data", TEXT, "--layers", "2"}, 4, false, false, false},
+               {{"--data", TEXT, "--structure", "dense,window,dense,window"}, 4, false, false, false},
+               {{"--data", TEXT, "--normalisation", "softmax,linear,softmax"}, 4, false, false, false},
+               {{"--data", TEXT, "--structure", "window"}, 4, false, true, true},
                {{"--data", "missing"}, 2, false, false, false},
-               {{"--data", ".", "--architecture", "masked_encoder"}, 4, false, false, false},
-               {{"--data", ".", "--lr", "0.5"}, 4, false, true, true},
-               {{"--data", ".", "--resume"}, 3, false, false, false},
-               {{"--data", ".", "--init-from", "run"}, 4, false, false, false},
-               {{"--data", ".", "--format", "text"}, 4, false, false, false},
+               {{"--data", TEXT, "--architecture", "masked_encoder"}, 4, false, false, false},
+               {{"--data", TEXT, "--lr", "0.5"}, 4, false, true, true},
+               {{"--data", TEXT, "--resume"}, 3, false, false, false},
+               {{"--data", TEXT, "--init-from", "run"}, 4, false, false, false},
+               {{"--data", TEXT, "--format", "text"}, 4, false, false, false},
                {{"--out", "x"}, 2, false, false, false},
-               {{"--data", ".", "--preset", "small"}, 4, false, false, true},
-               {{"--data", ".", "--preset", "small", "--steps", "9"}, 6, false, false, false}};
+               {{"--data", TEXT, "--preset", "small"}, 4, false, false, true},
+               {{"--data", TEXT, "--preset", "small", "--steps", "9"}, 6, false, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_preset_choice choice;
     const hark_preset *given;
