@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/process.h"
+#include "data/inputs.h"
 #include "io/words.h"
 
 #define GROUPS (HARK_COMMAND_TABLES + 3)
@@ -175,6 +176,28 @@ static void take_argument(hark_invocation *call, argument_walk *walk) {
   hark_options_keep_argument(call->options, walk->index);
 }
 
+static bool has_standard_input(const hark_invocation *call, const hark_option_table *table, const void *values, const char **option) {
+  for (int i = 0; i < table->count; i++) {
+    const hark_option *const row = &table->options[i];
+    const hark_string_list *const list = (const hark_string_list *)((const char *)values + row->offset);
+    if (row->type != HARK_OPTION_LIST || !hark_command_is_given(call, row->name)) continue;
+    *option = row->name;
+    for (int64_t item = 0; item < list->count; item++)
+      if (hark_input_is_standard(list->items[item])) return true;
+  }
+  return false;
+}
+
+/* The second of several runs would find it empty. */
+static hark_status refuse_standard_input(hark_invocation *call, const argument_walk *walk) {
+  const char *option = NULL;
+  for (int i = 0; i < HARK_COMMAND_TABLES && walk->count > 1 && call->command->tables[i] != NULL; i++)
+    if (call->values[i] != NULL && has_standard_input(call, call->command->tables[i], call->values[i], &option))
+      return hark_options_complain(call->context, call->options, option, "standard input can be read once, and %d arguments need it",
+                                   walk->count);
+  return HARK_OK;
+}
+
 /* Everything between the options' creation and the end of the subcommand's work. */
 static hark_status execute(hark_invocation *call, int count, const char *const *words, argument_walk *walk) {
   const char *const *const config = &call->common.file.config;
@@ -184,6 +207,7 @@ static hark_status execute(hark_invocation *call, int count, const char *const *
   call->json = call->common.json.json;
   if (*config != NULL && (*config)[0] != 0) HARK_TRY(hark_options_read_yaml(call->context, call->options, *config, HARK_SOURCE_FILE));
   HARK_TRY(check_arguments(call));
+  HARK_TRY(refuse_standard_input(call, walk));
   if (call->command->check != NULL) HARK_TRY(call->command->check(call));
   HARK_TRY(hark_options_refuse_idle(call->context, call->options));
   HARK_TRY(hark_options_finish(call->context, call->options));

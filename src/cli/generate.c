@@ -37,8 +37,9 @@ static const hark_option options[] = {
     {"min-p", "min-p", HARK_OPTION_FLOAT, AT(min_p), "0", "[0, 1]", NULL, NULL,
      "draw from the tokens that have at least this fraction of the probability of the most likely one (arXiv 2407.01082); 0: all",
      "temperature >0"},
-    {"repetition-penalty", "repetition-penalty", HARK_OPTION_FLOAT, AT(repetition_penalty), "1", "(0, inf)", NULL, NULL,
-     "logits of tokens that the text already has, prompt included, are divided by it, or multiplied if below 0 (arXiv 1909.05858); 1: none",
+    {"repetition-penalty", "repetition-penalty", HARK_OPTION_FLOAT, AT(repetition_penalty), "1", "[0.01, 100]", NULL, NULL,
+     "logits of tokens that the text already has, prompt included, are divided by it, or multiplied if below 0 (arXiv 1909.05858, section "
+     "4.1, with the sign rule of Transformers); 1: none",
      NULL},
     {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},

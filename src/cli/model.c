@@ -7,6 +7,7 @@
 #include "io/checkpoint_files.h"
 #include "models/foreign/foreign.h"
 #include "models/model.h"
+#include "train/data_place.h"
 
 static const struct {
   hark_type type;
@@ -28,7 +29,7 @@ hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(hark_run_open_reading(context, hark_options_argument(call->options, 0), &run, checkpoint));
   HARK_TRY(hark_run_path(context, &run, "config.yaml", path));
-  HARK_TRY(hark_options_read_yaml(context, call->options, path, HARK_SOURCE_RUN));
+  HARK_TRY(hark_data_place_read_options(context, call->options, path));
   return hark_config_finish(context, call->options, config);
 }
 
@@ -36,7 +37,7 @@ hark_status hark_command_read_stored(hark_invocation *call, const char *path, ha
   hark_context *context = call->context;
   const hark_option_group group = {&hark_config_table, stored};
   HARK_TRY(hark_options_create(context, NULL, &group, 1, options));
-  HARK_TRY(hark_options_read_yaml(context, *options, path, HARK_SOURCE_RUN));
+  HARK_TRY(hark_data_place_read_options(context, *options, path));
   HARK_TRY(hark_config_finish(context, *options, stored));
   if (hark_options_problem_count(*options) == 0) return HARK_OK;
   return hark_fail(context, HARK_BAD_FILE, "%s", hark_options_problem(*options, 0));

@@ -11,16 +11,17 @@
 #include <sys/stat.h>
 
 #include "cli/common.h"
+#include "config/yaml.h"
+#include "io/checkpoint_files.h"
 #include "io/files.h"
 #include "io/number.h"
 #include "json/json.h"
 #include "train/run.h"
 
 #define DEFAULT_FOLDER "runs"
-#define DEPTH 3                      /* of folders in folders: a sweep has its runs in one */
-#define TAIL_BYTES ((uint64_t)4096)  /* of metrics.jsonl that are read: its last lines */
-#define CONFIG_BYTES ((size_t)65536) /* of config.yaml */
-#define MANIFEST_BYTES ((size_t)65536)
+#define DEPTH 3                     /* of folders in folders: a sweep has its runs in one */
+#define TAIL_BYTES ((uint64_t)4096) /* of metrics.jsonl that are read: its last lines; up to LONGEST_TAIL if these have no loss */
+#define LONGEST_TAIL ((uint64_t)1 << 20)
 #define WORD_BYTES 32
 
 typedef enum run_state { RUN_EMPTY, RUN_RUNNING, RUN_STOPPED, RUN_DONE, RUN_DAMAGED, RUN_STATES } run_state;
@@ -62,7 +63,7 @@ static hark_status read_configuration(hark_context *context, const char *run, ru
   char path[HARK_PATH_BYTES];
   hark_text file = hark_text_empty(context), yaml = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, run, "config.yaml", path));
-  hark_status status = hark_file_read(context, path, CONFIG_BYTES, &file);
+  hark_status status = hark_file_read(context, path, HARK_YAML_BYTES, &file);
   hark_text_append(&yaml, "\n%s", status == HARK_OK ? hark_text_get(&file) : "");
   if (status == HARK_OK) status = yaml.status;
   if (status == HARK_OK) {
@@ -99,19 +100,34 @@ static hark_status take_tail(hark_context *context, const char *path, char *tail
   return HARK_OK;
 }
 
+static hark_status read_tail(hark_context *context, const char *path, int descriptor, uint64_t bytes, uint64_t part, run_line *line) {
+  hark_text tail = hark_text_empty(context);
+  hark_text_resize(&tail, (size_t)part + 1);
+  hark_status status = tail.status;
+  if (status == HARK_OK) status = hark_file_read_at(context, descriptor, path, tail.data + 1, (size_t)part, bytes - part);
+  if (status == HARK_OK) {
+    tail.data[0] = '\n'; /* before the first line */
+    status = take_tail(context, path, part == bytes ? tail.data : tail.data + 1, line);
+  }
+  hark_text_free(&tail);
+  return status;
+}
+
 static hark_status read_metrics(hark_context *context, const char *run, run_line *line) {
-  char path[HARK_PATH_BYTES], tail[TAIL_BYTES + 2];
+  char path[HARK_PATH_BYTES];
   uint64_t bytes;
   int descriptor;
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
   HARK_TRY(hark_file_open(context, path, &descriptor, &bytes));
-  const uint64_t part = bytes < TAIL_BYTES ? bytes : TAIL_BYTES;
-  tail[0] = '\n'; /* before the first line */
-  const hark_status status = hark_file_read_at(context, descriptor, path, tail + 1, (size_t)part, bytes - part);
+  hark_status status = HARK_OK;
+  uint64_t part = 0;
+  for (uint64_t most = TAIL_BYTES; status == HARK_OK && isnan(line->training) && part < bytes && most <= LONGEST_TAIL; most *= 16) {
+    part = bytes < most ? bytes : most;
+    status = read_tail(context, path, descriptor, bytes, part, line);
+  }
   hark_file_close(&descriptor);
-  tail[part + 1] = '\0';
-  return status == HARK_OK ? take_tail(context, path, part == bytes ? tail : tail + 1, line) : status;
+  return status;
 }
 
 /* The files of a checkpoint are there, with the sizes of the manifest. */
@@ -140,7 +156,7 @@ static hark_status check_checkpoint(hark_context *context, const hark_run *run, 
   json_t *manifest = NULL;
   HARK_TRY(hark_checkpoint_path(context, run, name, NULL, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_MANIFEST_FILE, path));
-  HARK_TRY(hark_json_read(context, path, MANIFEST_BYTES, &manifest));
+  HARK_TRY(hark_json_read(context, path, HARK_MANIFEST_BYTES, &manifest));
   const hark_status status = check_sizes(context, folder, manifest);
   json_decref(manifest);
   return status;

@@ -113,6 +113,7 @@ typedef struct training_view {
   hark_run *run;
   hark_progress progress;
   int64_t planned_steps, planned_warmup; /* 0: the configuration has the length */
+  bool evaluates;                        /* in that length */
 } training_view;
 
 /* A loss in as few columns as possible. */
@@ -146,10 +147,11 @@ static void show(void *user, const hark_train_progress *at) {
   hark_progress_show(progress, pieces, PIECES);
 }
 
-static void planned(void *user, int64_t steps, int64_t warmup) {
+static void planned(void *user, int64_t steps, int64_t warmup, bool evaluates) {
   training_view *const view = user;
   view->planned_steps = steps;
   view->planned_warmup = warmup;
+  view->evaluates = evaluates;
 }
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
@@ -233,9 +235,8 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words and byte-level BPE are learned with optional libraries.
- * A run that has its vocabulary does not need it, and where examples have no sub-words the
- * option is refused as one without effect. */
+/* Sub-words and byte-level BPE are learned with optional libraries. A run that has its vocabulary needs none of them, and where examples
+ * have no sub-words the option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
@@ -291,6 +292,17 @@ static void say_choice(const hark_preset_choice *choice) {
     fprintf(stderr, "chosen: steps for about ten minutes; --max-time or --steps change it\n");
 }
 
+static size_t length_without_slashes(const char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  return length;
+}
+
+static bool is_same_path(const char *a, const char *b) {
+  const size_t length = length_without_slashes(a);
+  return length == length_without_slashes(b) && memcmp(a, b, length) == 0;
+}
+
 /* --resume RUN: an argument names the run, like --out. */
 static hark_status read_argument(hark_invocation *call, const hark_config *config) {
   if (hark_options_argument_count(call->options) == 0) return HARK_OK;
@@ -299,7 +311,7 @@ static hark_status read_argument(hark_invocation *call, const hark_config *confi
   if (!config->run.resume)
     return hark_options_complain(call->context, call->options, run,
                                  "unexpected argument; usage: hark train [options], or with --resume RUN");
-  if (config->run.directory[0] != '\0' && strcmp(config->run.directory, run) != 0)
+  if (config->run.directory[0] != '\0' && !is_same_path(config->run.directory, run))
     return hark_options_complain(call->context, call->options, run, "unexpected argument: --out names another run to resume");
   return hark_options_set(call->context, call->options, "run.directory", run, "--resume", HARK_SOURCE_COMMAND);
 }
@@ -311,7 +323,7 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(read_argument(call, config));
   if (config->run.resume) {
     HARK_TRY(find_run(call, config, path));
-    if (path[0] != '\0') HARK_TRY(hark_options_read_yaml(call->context, call->options, path, HARK_SOURCE_RUN));
+    if (path[0] != '\0') HARK_TRY(hark_data_place_read_options(call->context, call->options, path));
   } else if (config->train.init_from[0] != '\0') {
     HARK_TRY(find_origin(call, config, origin));
     if (origin[0] != '\0') HARK_TRY(read_origin(call, origin));
@@ -389,6 +401,7 @@ static hark_status ready(void *user, bool timed) {
     config->train.steps = view->planned_steps;
     config->train.warmup = view->planned_warmup;
     config->train.max_time = 0;
+    if (!view->evaluates) config->train.evaluate_every = config->train.early_stop = 0;
   }
   hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);

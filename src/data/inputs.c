@@ -20,15 +20,16 @@ bool hark_input_is_standard(const char *path) { return strcmp(path, HARK_STANDAR
 
 /* ---- spools ---- */
 
-static const char *spool_folder(void) {
+const char *hark_spool_folder(void) {
   const char *const given = getenv("TMPDIR");
   return given != NULL && given[0] != '\0' ? given : "/tmp";
 }
 
-/* The name is removed at once; until then it is noted, for programs that a signal ends. */
+/* The name is removed at once; until then it is noted, for programs that a signal ends. Those of killed processes are removed. */
 static hark_status make_spool(hark_context *context, hark_spool *spool) {
   char path[HARK_PATH_BYTES], name[HARK_PATH_BYTES];
-  HARK_TRY(hark_path_join(context, spool_folder(), SPOOL_NAME, path));
+  HARK_TRY(hark_path_join(context, hark_spool_folder(), SPOOL_NAME, path));
+  HARK_TRY(hark_path_clean(context, path));
   for (int number = 0; number < HARK_TEMPORARY_TRIES; number++) {
     HARK_TRY(hark_temporary_name(context, path, number, name));
     hark_temporary_slot *note = hark_temporary_note(context, name);
@@ -39,9 +40,9 @@ static hark_status make_spool(hark_context *context, hark_spool *spool) {
     spool->open = spool->descriptor >= 0;
     spool->bytes = 0;
     if (spool->open) return HARK_OK;
-    if (error != EEXIST) return hark_system_fail(context, error, spool_folder(), "no file for unpacked data can be made (TMPDIR)");
+    if (error != EEXIST) return hark_system_fail(context, error, hark_spool_folder(), "no file for unpacked data can be made (TMPDIR)");
   }
-  return hark_fail(context, HARK_IO_ERROR, "%s: no file for unpacked data can be made (TMPDIR)", spool_folder());
+  return hark_fail(context, HARK_IO_ERROR, "%s: no file for unpacked data can be made (TMPDIR)", hark_spool_folder());
 }
 
 hark_status hark_spool_append(hark_context *context, hark_spool *spool, const void *data, size_t bytes) {
@@ -50,7 +51,8 @@ hark_status hark_spool_append(hark_context *context, hark_spool *spool, const vo
   while (bytes > 0) {
     const ssize_t put = pwrite(spool->descriptor, at, bytes, (off_t)spool->bytes);
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return hark_system_fail(context, put < 0 ? errno : ENOSPC, spool_folder(), "unpacked data cannot be written (TMPDIR)");
+    if (put <= 0)
+      return hark_system_fail(context, put < 0 ? errno : ENOSPC, hark_spool_folder(), "unpacked data cannot be written (TMPDIR)");
     at += put;
     bytes -= (size_t)put;
     spool->bytes += (uint64_t)put;

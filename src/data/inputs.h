@@ -1,7 +1,8 @@
 /* inputs.h - files of data as people have them: plain, compressed (unpack/unpack.h), or standard input ("-").
  *
  * A plain file is read where it is. Compressed files, recognised by their first bytes, and standard input are unpacked into a spool, a file
- * without a name in TMPDIR (or /tmp), so that every reader works at offsets and sees the unpacked bytes; no process that ends leaves it.
+ * without a name in TMPDIR (or /tmp), so that every reader works at offsets and sees the unpacked bytes; one that is killed while it
+ * makes the file leaves it to the next one, which removes it.
  * Offsets in messages are those of the unpacked bytes, except in those about compressed data.
  */
 #ifndef HARK_DATA_INPUTS_H
@@ -18,6 +19,9 @@ typedef struct hark_spool {
   int descriptor;
   uint64_t bytes;
 } hark_spool;
+
+/* TMPDIR, or /tmp. */
+const char *hark_spool_folder(void);
 
 /* Errors: HARK_IO_ERROR, which names the folder (no space left, for instance). */
 HARK_MUST_CHECK hark_status hark_spool_append(hark_context *context, hark_spool *spool, const void *data, size_t bytes);

@@ -1,6 +1,7 @@
 /* json_lines.c - see json_lines.h. */
 #include "data/json_lines.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "data/unpack/unpack.h"
@@ -42,13 +43,22 @@ hark_status hark_json_lines_read(hark_context *context, const hark_line_reader *
   return hark_lines_fail(context, lines, 0, "not a JSON object, expected one per line");
 }
 
+/* 1 is written as 1.0 by programs that keep tables of numbers. */
+static bool is_whole(const hark_json_node *value) {
+  static const double limit = 9007199254740992.0; /* 2^53: every whole number up to it is a double */
+  return value->kind == HARK_JSON_INTEGER ||
+         (value->kind == HARK_JSON_REAL && fabs(value->real) <= limit && floor(value->real) == value->real);
+}
+
+int64_t hark_json_lines_whole(const hark_json_node *value) { return value->kind == HARK_JSON_REAL ? (int64_t)value->real : value->integer; }
+
 hark_status hark_json_lines_member(hark_context *context, const hark_line_reader *lines, const hark_json_node *object, const char *field,
                                    hark_json_kind kind, const hark_json_node **out) {
   const char *const expected = kind == HARK_JSON_TEXT ? "a string" : "a whole number";
   char shown[HARK_SHOWN_BYTES];
   *out = hark_json_member(object, field);
   if (*out == NULL) return hark_lines_fail(context, lines, 0, "no member \"%s\", expected %s", hark_text_shown(field, shown), expected);
-  if ((*out)->kind == kind) return HARK_OK;
+  if (kind == HARK_JSON_INTEGER ? is_whole(*out) : (*out)->kind == kind) return HARK_OK;
   return hark_lines_fail(context, lines, 0, "\"%s\" is not %s", hark_text_shown(field, shown), expected);
 }
 

@@ -17,9 +17,12 @@ bool hark_json_lines_is(const char *path);
 /* Reads the object of the current line; the caller frees the tree. *blank: the line has no object, and there is no tree.
  * Errors: HARK_BAD_FILE, with file, line, column and byte offset. */
 HARK_MUST_CHECK hark_status hark_json_lines_read(hark_context *context, const hark_line_reader *lines, hark_json_tree *tree, bool *blank);
-/* The member `field` of an object, of one kind; `lines` is the place for the message. Errors: HARK_BAD_FILE. */
+/* The member `field` of an object, of one kind, text or whole number, also as 1.0 or 1e0; `lines` is the place for the message.
+ * Errors: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_json_lines_member(hark_context *context, const hark_line_reader *lines, const hark_json_node *object,
                                                    const char *field, hark_json_kind kind, const hark_json_node **out);
+/* The value of such a whole number. */
+int64_t hark_json_lines_whole(const hark_json_node *value);
 
 /* Appends the texts of a file to a spool. Errors: HARK_BAD_FILE (no JSON, no object, no such member or another kind of value, with file and
  * line), those of hark_lines_open(). */

@@ -200,11 +200,11 @@ static hark_status unpack(hark_context *context, hark_source *source, const char
 }
 
 hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field) {
-  if (list->unpacked) return HARK_OK;
+  if (list->unpacked) return list->unpacking;
   list->unpacked = true;
-  for (int64_t i = 0; i < list->count; i++)
-    if (!list->items[i].folder) HARK_TRY(unpack(context, &list->items[i], field, &list->spool));
-  return HARK_OK;
+  for (int64_t i = 0; i < list->count && list->unpacking == HARK_OK; i++)
+    if (!list->items[i].folder) list->unpacking = unpack(context, &list->items[i], field, &list->spool);
+  return list->unpacking;
 }
 
 hark_status hark_source_open(hark_context *context, const hark_source *source, hark_input *out) {

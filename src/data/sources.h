@@ -26,7 +26,8 @@ typedef struct hark_source {
 typedef struct hark_source_list {
   hark_source *items;
   int64_t count, capacity;
-  bool unpacked;
+  bool unpacked;         /* hark_sources_unpack() was called */
+  hark_status unpacking; /* its result */
   hark_spool spool;
 } hark_source_list;
 
@@ -50,7 +51,8 @@ HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_
 /* Adds a file, with its path as given, or standard input. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role);
 /* Unpacks compressed files, standard input and, where `field` is not NULL, the texts of JSON lines (json_lines.h): from then on `bytes` and
- * reading are those of the contents. A second call does nothing. Errors: those of hark_input_open() and hark_json_lines_text(). */
+ * reading are those of the contents. A second call only returns the result of the first one: standard input cannot be read twice.
+ * Errors: those of hark_input_open() and hark_json_lines_text(). */
 HARK_MUST_CHECK hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field);
 /* Whether one of the sources is a file of JSON lines, by its name. */
 bool hark_sources_have_json_lines(const hark_source_list *list);

@@ -46,19 +46,22 @@ static hark_status check_given_once(hark_context *context, file_entry *entries, 
   return HARK_OK;
 }
 
-/* Refuses copies among files of one size. */
+/* Refuses copies among files of one size; folders are left out. */
 static hark_status check_copies(hark_context *context, file_entry *entries, int64_t count, const char *advice) {
   hark_file_summary summary;
   bool apart = false;
   for (int64_t i = 1; i < count; i++) apart = apart || entries[i].part != entries[0].part;
   if (!apart || entries[0].file->bytes == 0) return HARK_OK;
+  int64_t files = 0;
   for (int64_t i = 0; i < count; i++) {
-    if (entries[i].file->folder) return HARK_OK;
+    if (entries[i].file->folder) continue;
     HARK_TRY(hark_source_summarise(context, entries[i].file, &summary));
-    memcpy(entries[i].sha256, summary.sha256, sizeof summary.sha256);
+    entries[files] = entries[i];
+    memcpy(entries[files].sha256, summary.sha256, sizeof summary.sha256);
+    files++;
   }
-  qsort(entries, (size_t)count, sizeof *entries, by_contents);
-  for (int64_t i = 1; i < count; i++)
+  qsort(entries, (size_t)files, sizeof *entries, by_contents);
+  for (int64_t i = 1; i < files; i++)
     if (strcmp(entries[i - 1].sha256, entries[i].sha256) == 0 && entries[i - 1].part != entries[i].part)
       return hark_fail(
           context, HARK_BAD_CONFIGURATION,

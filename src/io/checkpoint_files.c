@@ -7,7 +7,6 @@
 #include "io/json_tree.h"
 
 #define POINTER_LIMIT ((size_t)HARK_NAME_BYTES)
-#define MANIFEST_LIMIT ((size_t)1 << 20)
 #define MANIFEST_FORMAT_VERSION 1
 
 int64_t hark_checkpoint_step(const char *name) {
@@ -96,7 +95,7 @@ hark_status hark_manifest_check(hark_context *context, const char *folder, const
   hark_text text = hark_text_empty(context);
   hark_json_tree tree;
   HARK_TRY(hark_path_join(context, folder, HARK_MANIFEST_FILE, path));
-  HARK_TRY(hark_file_read(context, path, MANIFEST_LIMIT, &text));
+  HARK_TRY(hark_file_read(context, path, HARK_MANIFEST_BYTES, &text));
   hark_status status = hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree);
   hark_text_free(&text);
   HARK_TRY(status);

@@ -6,6 +6,7 @@
 
 #define HARK_CHECKPOINTS_FOLDER "checkpoints" /* in a run */
 #define HARK_MANIFEST_FILE "manifest.json"    /* in a checkpoint */
+#define HARK_MANIFEST_BYTES ((size_t)1 << 20) /* at most */
 #define HARK_WEIGHTS_FILE "model.safetensors"
 #define HARK_OPTIMIZER_FILE "optimizer.safetensors"
 #define HARK_FIRST_MOMENT "first_moment." /* before the name of a weight, there */

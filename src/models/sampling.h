@@ -17,7 +17,8 @@ size_t hark_sampling_scratch_bytes(int64_t vocabulary);
 HARK_MUST_CHECK hark_status hark_sampling_choose(hark_context *context, const hark_sampling *sampling, const float *logits,
                                                  int64_t vocabulary, int32_t first_allowed, uint64_t index, void *scratch, int32_t *token);
 
-/* Makes the tokens that a text already has less likely (Keskar et al., arXiv 1909.05858, section 4.1): the logit x of each of tokens
+/* Makes the tokens that a text already has less likely (Keskar et al., arXiv 1909.05858, section 4.1, with the sign rule of
+ * Transformers): the logit x of each of tokens
  * [count], however often it occurs, becomes x / penalty if it is above 0, and otherwise x * penalty, so that a penalty above 1 lowers both.
  * seen: vocabulary bytes of scratch memory. Tokens outside the vocabulary are ignored. */
 void hark_sampling_penalise(float *logits, int64_t vocabulary, const int32_t *tokens, int64_t count, double penalty, unsigned char *seen);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tokenizers/pipeline/pipeline.h"
+#include "tokenizers/pipeline/sentencepiece_model.h"
 
 struct hark_imported {
   hark_pipeline *pipeline;
@@ -63,15 +64,8 @@ void hark_imported_destroy(hark_context *context, hark_imported **imported) {
 
 /* ---- the file ---- */
 
-/* A document of JSON begins with blanks and '{'; SentencePiece's with a byte that is neither. */
-static bool is_json(const char *text, size_t bytes) {
-  size_t at = bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-  while (at < bytes && strchr(" \t\r\n", text[at]) != NULL) at++;
-  return at < bytes && text[at] == '{';
-}
-
 const char *hark_imported_kind(const hark_imported *imported) {
-  return is_json(imported->file.data, imported->file.length) ? "tokenizer.json" : "tokenizer.model";
+  return hark_sentencepiece_is_model(imported->file.data, imported->file.length) ? "tokenizer.model" : "tokenizer.json";
 }
 
 const void *hark_imported_file(const hark_imported *imported, size_t *bytes) {
@@ -83,7 +77,7 @@ int32_t hark_imported_size(const hark_imported *imported) { return imported->siz
 
 void hark_imported_print(const hark_imported *imported, hark_text *out) {
   static const char digits[] = "0123456789abcdef";
-  if (is_json(imported->file.data, imported->file.length)) {
+  if (!hark_sentencepiece_is_model(imported->file.data, imported->file.length)) {
     hark_text_append_bytes(out, imported->file.data, imported->file.length);
     return;
   }
@@ -95,6 +89,13 @@ void hark_imported_print(const hark_imported *imported, hark_text *out) {
 }
 
 static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+/* JSON as it is begins with blanks and '{', and hexadecimal digits do not. */
+static bool is_json(const char *text, size_t bytes) {
+  size_t at = bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+  while (at < bytes && strchr(" \t\r\n", text[at]) != NULL) at++;
+  return at < bytes && text[at] == '{';
+}
 
 hark_status hark_imported_bytes(hark_context *context, const char *name, const char *text, hark_text *out) {
   const size_t length = strlen(text);

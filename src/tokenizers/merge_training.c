@@ -6,7 +6,7 @@
 
 #define NO_ENTRY UINT32_MAX
 
-/* A pair, how often it occurs now, and the last of the words that it has occurred in. */
+/* A pair, how often it occurs now, the words that it has occurred in, and the last merge that made it more frequent. */
 typedef struct pair_count {
   int32_t left, right;
   int64_t count;

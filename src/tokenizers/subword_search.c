@@ -13,9 +13,10 @@
 
 #include <string.h>
 
+#include "tokenizers/unknown_penalty.h"
+
 #define ROOT 0
 #define NODES_LIMIT ((size_t)1 << 24) /* a node and a byte share 32 bits */
-#define UNKNOWN_PENALTY 10.0f
 
 static size_t first_edge(const hark_subword_search *search, uint32_t from) {
   return (size_t)((from * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (search->edges - 1);
@@ -40,7 +41,7 @@ hark_status hark_subword_search_open(hark_context *context, hark_subword_search 
   search->piece_capacity = pieces;
   search->piece[ROOT] = -1;
   search->nodes = 1;
-  search->unknown_score = -UNKNOWN_PENALTY;
+  search->unknown_score = -HARK_UNKNOWN_PENALTY;
   return HARK_OK;
 }
 
@@ -55,7 +56,7 @@ bool hark_subword_search_add(hark_subword_search *search, const char *text, size
     node = edge->to;
   }
   if (search->piece[node] >= 0) return false;
-  if (search->pieces == 0 || score - UNKNOWN_PENALTY < search->unknown_score) search->unknown_score = score - UNKNOWN_PENALTY;
+  if (search->pieces == 0 || score - HARK_UNKNOWN_PENALTY < search->unknown_score) search->unknown_score = score - HARK_UNKNOWN_PENALTY;
   search->piece[node] = (int32_t)search->pieces;
   search->score[search->pieces++] = score;
   return true;

@@ -2,8 +2,8 @@
  *
  * As in the trainer of the Hugging Face tokenizers library, the most frequent pair of pieces becomes a piece, again and again
  * (merge_training.h); the paper's choice by likelihood is not used. Pieces begin as characters: the most frequent ones that make up the
- * fraction `coverage` of the text. Others end words. Of pairs of equal frequency the one whose left piece is first in the vocabulary is
- * taken, then the one whose right piece is: characters by code point, then merged pieces by number. Piece i has score -i.
+ * fraction `coverage` of the text. Other characters end words. Of pairs of equal frequency the one whose left piece is first in the
+ * vocabulary is taken, then the one whose right piece is: characters by code point, then merged pieces by number. Piece i has score -i.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -17,10 +17,11 @@
 #include "io/json_write.h"
 #include "tokenizers/pipeline/component.h"
 #include "tokenizers/tokenizer_kind.h"
+#include "tokenizers/unknown_penalty.h"
 #include "tokenizers/utf8.h"
+#include "tokenizers/word_reader.h"
 
 #define BYTE_VALUES 256
-#define UNKNOWN_PENALTY 10.0f
 #define RESERVED_PENALTY 16 /* bytes, more than the name of a reserved token has */
 
 typedef struct json_writer {
@@ -256,7 +257,7 @@ static float lowest_score(const hark_subword_pieces *pieces) {
 
 /* Of a byte and a piece with the same text the later one, the piece, is used there. */
 static hark_status print_unigram(const json_writer *w, const hark_subword_pieces *pieces) {
-  const double byte = (double)lowest_score(pieces) - (double)UNKNOWN_PENALTY;
+  const double byte = (double)lowest_score(pieces) - (double)HARK_UNKNOWN_PENALTY;
   if (!pieces->byte_fallback) return refuse(w, "unigram without bytes (data.subwords.byte_fallback), where unknown characters are joined");
   begin(w, "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL ", " UNITS "]}", BYTE_LEVEL, "Unigram");
   hark_text_append(w->out, ",\n  \"unk_id\": %d,\n  \"byte_fallback\": false,\n  \"vocab\": [", HARK_TOKEN_UNKNOWN);
@@ -286,17 +287,22 @@ static hark_status print_subwords(const json_writer *w) {
 
 /* ---- byte-level BPE ---- */
 
-/* HARK_WORD_EXPRESSION with the escapes of JSON. */
-#define WORDS                                                                                                                              \
-  "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}{1,255}| ?\\\\p{N}{1,255}| "                         \
-  "?[^\\\\s\\\\p{L}\\\\p{N}]{1,255}|"                                                                                                      \
-  "\\\\s{1,255}(?!\\\\S)|\\\\s{1,255}\"}, \"behavior\": \"Isolated\", \"invert\": false}"
+static void append_words(hark_text *out) {
+  hark_text_append(out, "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+  hark_json_append_string(out, HARK_WORD_EXPRESSION);
+  hark_text_append(out, "}, \"behavior\": \"Isolated\", \"invert\": false}, %s]}", BYTE_LEVEL);
+}
 
 static hark_status print_byte_bpe(const json_writer *w) {
   const hark_byte_merge *merges;
   HARK_TRY(check_names(w));
   const size_t count = hark_byte_merges_of(w->tokenizer, &merges);
-  begin_bpe(w, "{\"type\": \"Sequence\", \"pretokenizers\": [" WORDS ", " BYTE_LEVEL "]}", BYTE_LEVEL, false, false);
+  hark_text words = hark_text_empty(w->context);
+  append_words(&words);
+  if (words.status == HARK_OK) begin_bpe(w, hark_text_get(&words), BYTE_LEVEL, false, false);
+  const hark_status status = words.status;
+  hark_text_free(&words);
+  HARK_TRY(status);
   append_reserved(w);
   append_tokens(w, HARK_TOKEN_RESERVED, w->tokenizer->size, append_byte_level);
   hark_text_append(w->out, "\n  },\n  \"merges\": [");

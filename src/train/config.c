@@ -342,12 +342,18 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
   return hark_options_complain(context, set, "model.positional", "%s", message);
 }
 
+/* Nobody gave it: an architecture replaces the default of the table, or the value of a preset, by its own. */
+static bool is_open(const hark_options *set, const char *name) {
+  const hark_option_source source = hark_options_source(set, name);
+  return source == HARK_SOURCE_DEFAULT || source == HARK_SOURCE_PRESET;
+}
+
 /* Sets the defaults of models of real vectors: the settings of their theorems. */
 static void settle_vectors(const hark_options *set, hark_config *config) {
   const bool latent = config->model.architecture == HARK_ARCHITECTURE_LATENT;
   if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
-  if (hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT) config->model.positions = HARK_POSITIONS_NONE;
-  if (hark_options_source(set, "model.activation") == HARK_SOURCE_DEFAULT) config->model.activation = HARK_ACTIVATION_RELU;
+  if (is_open(set, "model.positions")) config->model.positions = HARK_POSITIONS_NONE;
+  if (is_open(set, "model.activation")) config->model.activation = HARK_ACTIVATION_RELU;
   if (!latent) return;
   if (hark_options_source(set, "model.attention.kernel") == HARK_SOURCE_DEFAULT) config->model.attention.kernel = HARK_KERNEL_RBF;
   if (hark_options_source(set, "model.attention.sigma") == HARK_SOURCE_DEFAULT)
@@ -429,7 +435,7 @@ static void note_derived(hark_options *set, const hark_config *config) {
 
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
-  if (config->model.architecture == HARK_ARCHITECTURE_AHCA && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
+  if (config->model.architecture == HARK_ARCHITECTURE_AHCA && is_open(set, "model.positions"))
     config->model.positions = HARK_POSITIONS_LEARNED;
   settle_vectors(set, config);
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;

@@ -275,6 +275,13 @@ static hark_status lead(hark_context *context, hark_options *options, const hark
   return HARK_OK;
 }
 
+hark_status hark_data_place_read_options(hark_context *context, hark_options *options, const char *path) {
+  static const char field[] = "data.text_field";
+  HARK_TRY(hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN));
+  if (hark_options_source(options, field) != HARK_SOURCE_DEFAULT) return HARK_OK;
+  return hark_options_set(context, options, field, "", path, HARK_SOURCE_RUN);
+}
+
 hark_status hark_data_place_find(hark_context *context, hark_options *options, const hark_config *config, const char *run,
                                  hark_data_place *out) {
   const hark_config recorded = recorded_lists(options, config);

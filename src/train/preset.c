@@ -130,11 +130,16 @@ static bool is_any_given(const hark_options *options, const char *const *names, 
   return false;
 }
 
-static bool is_sized(const hark_options *options) {
+/* A pattern of words for the layers needs so many of them. */
+static bool has_pattern(const hark_config *config) {
+  return config->model.attention.structure.count > 1 || config->model.attention.normalisation.count > 1;
+}
+
+static bool is_sized(const hark_options *options, const hark_config *config) {
   static const char *const names[] = {"model.architecture",    "model.layers",  "model.heads",
                                       "model.key_heads",       "model.width",   "model.feed_forward_width",
                                       "model.attention_width", "model.context", "train.accumulate"};
-  return is_any_given(options, names, sizeof names / sizeof *names);
+  return has_pattern(config) || is_any_given(options, names, sizeof names / sizeof *names);
 }
 
 static bool is_long(const hark_options *options) {
@@ -142,13 +147,15 @@ static bool is_long(const hark_options *options) {
   return is_any_given(options, names, sizeof names / sizeof *names);
 }
 
-/* Bytes of the files; 0 where they cannot be found, which is reported when they are read. */
-static double text_bytes(hark_context *context, const hark_string_list *paths) {
-  const hark_corpus_settings settings = {.paths = paths->items, .path_count = (int)paths->count};
+/* Bytes of the text, unpacked; 0 if it cannot be found or read, which is reported when it is read again. */
+static double text_bytes(hark_context *context, const hark_config *config) {
+  const hark_corpus_settings settings = {.paths = config->data.paths.items, .path_count = (int)config->data.paths.count};
   hark_source_list list = {0};
   double bytes = 0;
-  if (hark_sources_find(context, &settings, &list) == HARK_OK)
-    for (int64_t i = 0; i < list.count; i++) bytes += (double)list.items[i].bytes;
+  hark_status status = hark_sources_find(context, &settings, &list);
+  if (status == HARK_OK)
+    status = hark_sources_unpack(context, &list, config->data.text_field[0] != '\0' ? config->data.text_field : NULL);
+  for (int64_t i = 0; i < list.count && status == HARK_OK; i++) bytes += (double)list.items[i].bytes;
   hark_sources_free(context, &list);
   return bytes;
 }
@@ -176,15 +183,16 @@ hark_status hark_preset_choose(hark_context *context, hark_options *options, har
   *out = (hark_preset_choice){0};
   const bool resumes = config->run.resume || config->train.init_from[0] != '\0';
   if (from_file || resumes || hark_config_has_examples(config) || config->data.paths.count == 0) return HARK_OK;
-  if (is_long(options) || (given == NULL && is_sized(options)) || hark_options_problem_count(options) > 0) return HARK_OK;
+  if (is_long(options) || (given == NULL && is_sized(options, config)) || hark_options_problem_count(options) > 0) return HARK_OK;
+  out->bytes = text_bytes(context, config);
+  if (out->bytes <= 0) return HARK_OK;
   out->time = config->train.max_time == 0;
-  out->bytes = text_bytes(context, &config->data.paths);
   out->cores = cores_of(context, config);
   if (given == NULL) {
     out->preset = hark_preset_for(out->bytes, out->cores, out->time ? HARK_PRESET_SECONDS : config->train.max_time);
     HARK_TRY(hark_preset_apply(context, options, out->preset, where));
-    HARK_TRY(limit_validation(context, options, out->bytes));
   }
+  HARK_TRY(limit_validation(context, options, out->bytes));
   if (!out->time) return HARK_OK;
   config->train.plans_once = true;
   return hark_options_set(context, options, "train.max_time", "10m", where, HARK_SOURCE_PRESET);

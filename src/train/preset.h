@@ -54,8 +54,8 @@ typedef struct hark_preset_choice {
 } hark_preset_choice;
 
 /* Chooses the size of the model, the length and the fraction for validation of a new run on a text, where nothing but the data determines
- * them: no file, no preset, no size and no length. `given` is the preset of the command line, or NULL; it leaves only the length to
- * choose. To be called before hark_config_finish(). `from_file`: a configuration was read from a file, which means what it says. */
+ * them: no file, no preset, no size and no length. `given` is the preset of the command line, or NULL; it leaves the length and the
+ * fraction to choose. To be called before hark_config_finish(). `from_file`: a configuration was read from a file, so nothing is chosen. */
 HARK_MUST_CHECK hark_status hark_preset_choose(hark_context *context, hark_options *options, hark_config *config, bool from_file,
                                                const hark_preset *given, hark_preset_choice *out);
 

@@ -573,7 +573,7 @@ static hark_status get_ready(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   const bool idle = state->step > 0 && (state->step >= trainer->steps || has_stalled(trainer));
   if (!idle && trainer->config->train.plans_once && trainer->planned && trainer->hooks->planned != NULL)
-    trainer->hooks->planned(trainer->hooks->user, trainer->steps, state->plan.warmup);
+    trainer->hooks->planned(trainer->hooks->user, trainer->steps, state->plan.warmup, !trainer->no_evaluation);
   if (!idle && trainer->hooks->ready != NULL) HARK_TRY(trainer->hooks->ready(trainer->hooks->user, trainer->timed));
   trainer->line_clock = hark_training_now(trainer);
   if (trainer->planned) hark_training_begin_looks(trainer);

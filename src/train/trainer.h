@@ -31,8 +31,8 @@ typedef struct hark_train_hooks {
    * other settings of it no longer apply. Not called when a resumed run has nothing to do. */
   hark_status (*ready)(void *user, bool timed);
   /* Optional: called before `ready` if train.plans_once: the steps that were planned, with their warm-up. From then on train.steps and
-   * train.warmup with these values make the same run. */
-  void (*planned)(void *user, int64_t steps, int64_t warmup);
+   * train.warmup with these values make the same run. `evaluates`: false if evaluations take too long, and none are made. */
+  void (*planned)(void *user, int64_t steps, int64_t warmup, bool evaluates);
   /* Optional: called after every micro-batch with the accumulated gradients in the engine, before they are used, for inspection. Step (from
    * 1) and micro-batch (from 0) are the current ones. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);

@@ -140,6 +140,18 @@ static void runs_are_listed(void **state) {
   expect("runs missing", HARK_EXIT_BAD_INPUT, "", "missing: no such folder");
 }
 
+/* However long its files are. */
+static void long_files_are_read(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  assert_int_equal(shell("printf '# %070000d\\n' 0 >>run/config.yaml"), 0);
+  assert_int_equal(shell("printf '{\"step\": 2, \"time\": 1, \"note\": \"%020000d\"}\\n' 0 >>run/metrics.jsonl"), 0);
+  expect("runs run --json", HARK_EXIT_DONE, "\"state\": \"done\"", "");
+  json_t *const object = command_json(&output);
+  assert_true(command_number(object, "train/loss") > 0 && command_number(object, "time") == 1);
+  json_decref(object);
+}
+
 static void a_run_that_is_written_is_running(void **state) {
   (void)state;
   expect("train --data text.txt --out runs/a --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
@@ -154,6 +166,7 @@ static void several_models_are_described_and_measured(void **state) {
   expect("train --data text.txt --out b --steps 3 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("eval a b --json", HARK_EXIT_DONE, "\"run\": \"b\"", "");
   assert_int_equal(test_line_count(output.out), 2);
+  expect("eval a b --data -", HARK_EXIT_USAGE, "", "standard input can be read once");
   expect("info a b", HARK_EXIT_DONE, "run b\n", "");
   assert_non_null(strstr(output.out, "run a\n"));
   expect("info missing b", HARK_EXIT_BAD_INPUT, "run b\n", "missing"); /* the others are used */
@@ -168,6 +181,8 @@ static void resume_takes_the_run(void **state) {
   expect("train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("train --resume run --steps 4", HARK_EXIT_DONE, "run: step 4 of 4", "");
   expect("train --resume --out run --steps 5", HARK_EXIT_DONE, "run: step 5 of 5", "");
+  expect("train --resume run --out run/ --steps 6", HARK_EXIT_DONE, "step 6 of 6", "");
+  expect("train --resume run// --out run --steps 7", HARK_EXIT_DONE, "step 7 of 7", "");
   expect("train --resume run --out other --steps 9", HARK_EXIT_USAGE, "", "--out names another run to resume");
   expect("train run --data text.txt", HARK_EXIT_USAGE, "", "run: unexpected argument");
 }
@@ -197,12 +212,13 @@ static void samples_and_their_rules(void **state) {
   expect("generate run --prompt the -n 8 --min-p 1 --seed 7", HARK_EXIT_DONE, "the", ""); /* only the most likely token is left */
   char *const drawn = strdup(output.out);
   expect("generate run --prompt the -n 8 --temperature 0", HARK_EXIT_DONE, drawn, "");
-  /* a penalty of any size never repeats a character while there is another: the vocabulary of the text has more than 8 */
-  expect("generate run --prompt t -n 7 --temperature 0 --repetition-penalty 1e9", HARK_EXIT_DONE, "t", "");
+  /* a large penalty never repeats a character while there is another: the vocabulary of the text has more than 8 */
+  expect("generate run --prompt t -n 7 --temperature 0 --repetition-penalty 100", HARK_EXIT_DONE, "t", "");
   for (int i = 0; i < 8; i++)
     for (int j = 0; j < i; j++) assert_true(output.out[i] != output.out[j]);
   free(drawn);
   expect("generate run --min-p 0.1 --temperature 0", HARK_EXIT_USAGE, "", "--min-p: has no effect here");
+  expect("generate run --repetition-penalty 1e9", HARK_EXIT_USAGE, "", "--repetition-penalty: \"1e9\" given");
   expect("generate run --min-p 2", HARK_EXIT_USAGE, "", "--min-p: \"2\" given");
 }
 
@@ -213,6 +229,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(presets_are_sizes, begin, end),
       cmocka_unit_test_setup_teardown(other_names_are_hints, begin, end),
       cmocka_unit_test_setup_teardown(runs_are_listed, begin, end),
+      cmocka_unit_test_setup_teardown(long_files_are_read, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_is_written_is_running, begin, end),
       cmocka_unit_test_setup_teardown(several_models_are_described_and_measured, begin, end),
       cmocka_unit_test_setup_teardown(resume_takes_the_run, begin, end),

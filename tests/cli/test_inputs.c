@@ -101,6 +101,25 @@ static void standard_input(void **state) {
   assert_false(test_folder_count(folder, "run") == 0);
 }
 
+/* A run of an earlier version, whose configuration has no data.text_field, was trained on the bytes of its file. */
+static void runs_from_before_json_lines_continue(void **state) {
+  (void)state;
+  test_file_write_text(folder, "text.jsonl", json_text);
+  test_folder_remove(test_path(folder, "run"));
+  expect("train --out run --data text.jsonl --text-field '' " SMALL, HARK_EXIT_DONE, "", "");
+  expect("eval run --part validation", HARK_EXIT_DONE, "", "");
+  char *const losses = strdup(output.out), *const yaml = test_file_text(folder, "run/config.yaml");
+  char *const line = strstr(yaml, "  text_field: "), *const next = line != NULL ? strchr(line, '\n') + 1 : NULL;
+  assert_non_null(line);
+  memmove(line, next, strlen(next) + 1);
+  test_file_write_text(folder, "run/config.yaml", yaml);
+  expect("eval run --part validation", HARK_EXIT_DONE, losses, "");
+  expect("train --resume run --steps 3", HARK_EXIT_DONE, "step 3 of 3", "");
+  expect("eval run --part validation", HARK_EXIT_DONE, "", "");
+  free(losses);
+  free(yaml);
+}
+
 static void what_is_refused(void **state) {
   (void)state;
   test_file_write_text(folder, "bad.jsonl", "{\"text\": \"a\"}\n{\"body\": \"b\"}\n");
@@ -140,6 +159,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_are_the_same_as_on_plain_text),
       cmocka_unit_test(standard_input),
+      cmocka_unit_test(runs_from_before_json_lines_continue),
       cmocka_unit_test(what_is_refused),
       cmocka_unit_test(folders_of_reviews),
   };

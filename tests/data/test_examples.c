@@ -242,7 +242,7 @@ static const refusal refusals[] = {
     {"image", "", "f: 0 bytes, expected a multiple of 3073"},
     {"image", "not an image", "f: 12 bytes, expected a multiple of 3073"},
     {"pathfinder", "HARKIMGS", "f: 8 bytes, the header alone has 32"},
-    {"pathfinder", "HARKIMGZ0123456789abcdefghijklmnop", "does not begin with"},
+    {"pathfinder", "HARKIMGZ0123456789abcdefghijklmnop", "is neither a file of images (\"HARKIMGS\") nor a safetensors file"},
     {"sequences", "", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\t\n", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" occurs twice"},

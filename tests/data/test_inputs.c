@@ -14,6 +14,8 @@
 #include "data/examples/examples.h"
 #include "data/inputs.h"
 #include "data/json_lines.h"
+#include "data/sources.h"
+#include "data/sources_apart.h"
 #include "data/unpack/unpack.h"
 #include "support/cmocka_all.h"
 #include "support/train/packed.h"
@@ -99,6 +101,21 @@ static void contents_are_those_of_the_plain_file(void **state) {
   expect_contents(f, test_file_write_text(f->folder, "begins", "BZh9 is how a text may begin"), "BZh9 is how a text may begin", 28);
   free(twice);
   free(text);
+}
+
+/* As parallel compressors of zstd begin (RFC 8878, section 3.1.2). */
+static void a_skippable_frame_may_come_first(void **state) {
+  const task_place *const f = *state;
+  unsigned char frame[] = {0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
+  size_t bytes = 0;
+  unsigned char *const packed = test_pack("zstd", "a text", 6, &bytes);
+  for (int kind = 0; packed != NULL && kind < 16; kind++) {
+    frame[0] = (unsigned char)(0x50 + kind);
+    unsigned char *const both = join(frame, sizeof frame, packed, bytes);
+    expect_contents(f, test_file_write(f->folder, "skips", both, sizeof frame + bytes), "a text", 6);
+    free(both);
+  }
+  free(packed);
 }
 
 static void cut_files_are_refused_at_every_byte(void **state) {
@@ -256,6 +273,16 @@ static void a_full_disk_is_reported(void **state) {
   assert_failure(f->context, status, HARK_NOT_FOUND, "(TMPDIR)");
 }
 
+/* What a killed process has left is removed by the next one: no process has the number that is the highest one and more. */
+static void abandoned_spools_are_removed(void **state) {
+  const task_place *const f = *state;
+  hark_spool spool = {0};
+  test_file_write_text(f->folder, "spool/.hark-unpacked.tmp-2147483646-0", "left");
+  assert_fine(f->context, hark_spool_append(f->context, &spool, "x", 1));
+  hark_spool_close(&spool);
+  assert_int_equal(test_folder_count(f->folder, "spool"), 2);
+}
+
 /* Runs with `path` as standard input. */
 static hark_status read_standard(const task_place *f, const char *path, hark_text *out) {
   const int kept = dup(STDIN_FILENO);
@@ -342,6 +369,39 @@ static void a_compressed_text_has_the_tokens_of_the_plain_one(void **state) {
   free(text);
 }
 
+/* What a run that is evaluated or resumed reads: the text was not unpacked before its cache is compared. */
+static hark_status open_known(const task_place *f, const char *path) {
+  hark_corpus *corpus = NULL;
+  const hark_corpus_settings settings = {.paths = &path,
+                                         .path_count = 1,
+                                         .json_field = "text",
+                                         .validation_fraction = 0.25,
+                                         .known = true,
+                                         .cache_folder = test_path(f->folder, "cache")};
+  const hark_status status = hark_corpus_open(f->context, &settings, &corpus);
+  hark_corpus_close(f->context, &corpus);
+  return status;
+}
+
+/* Damage that leaves the size as it is: the bytes of the file are never taken for the text. */
+static void damage_beside_a_cache_is_refused(void **state) {
+  const task_place *const f = *state;
+  char path[TEST_PATH_BYTES];
+  size_t bytes = 0;
+  (void)snprintf(path, sizeof path, "%s", test_file_write_text(f->folder, "lines.jsonl", "{\"text\": \"one\"}\n"));
+  assert_fine(f->context, open_known(f, path));
+  test_file_write_text(f->folder, "lines.jsonl", "{\"test\": \"one\"}\n");
+  assert_failure(f->context, open_known(f, path), HARK_BAD_FILE, "lines.jsonl:1:1: no member \"text\"");
+  unsigned char *const data = test_pack("gzip", "one two", 7, &bytes);
+  if (data == NULL) return;
+  (void)snprintf(path, sizeof path, "%s", test_file_write(f->folder, "one.gz", data, bytes));
+  assert_fine(f->context, open_known(f, path));
+  data[bytes - 8] ^= 1; /* of its checksum */
+  test_file_write(f->folder, "one.gz", data, bytes);
+  assert_failure(f->context, open_known(f, path), HARK_BAD_FILE, "one.gz: damaged gzip data");
+  free(data);
+}
+
 static void a_character_has_its_place_in_the_unpacked_text(void **state) {
   const task_place *const f = *state;
   size_t bytes = 0;
@@ -422,10 +482,12 @@ static void examples_in_every_form(void **state) {
   static const char table[] =
       "1\tgood\n0\tb\xC3\xA4"
       "d\n",
-                    lines[] = "{\"text\": \"good\", \"label\": 1}\n{\"label\": 0, \"text\": \"b\\u00e4d\"}\n";
+                    lines[] = "{\"text\": \"good\", \"label\": 1}\n{\"label\": 0, \"text\": \"b\\u00e4d\"}\n",
+                    reals[] = "{\"text\": \"good\", \"label\": 1.0}\n{\"label\": 0e0, \"text\": \"b\\u00e4d\"}\n";
   static const char review[] = "{\"review\": \"good\", \"label\": 1}\n\n{\"label\": 0, \"review\": \"b\\u00e4d\"}";
   const uint64_t sum = examples_sum(f, test_file_write_text(f->folder, "a.tsv", table), NULL);
   assert_true(examples_sum(f, test_file_write_text(f->folder, "a.jsonl", lines), NULL) == sum);
+  assert_true(examples_sum(f, test_file_write_text(f->folder, "a.jsonl", reals), NULL) == sum);
   assert_true(examples_sum(f, test_file_write_text(f->folder, "b.jsonl", review), "review") == sum);
   for (int i = 0; hark_packings[i] != NULL; i++) {
     size_t bytes = 0;
@@ -446,6 +508,9 @@ static void bad_examples_have_their_place(void **state) {
     const char *text, *message;
   } cases[] = {{"{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n", "a.jsonl:2:1: no member \"label\", expected a whole number"},
                {"{\"text\": \"a\", \"label\": \"1\"}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 1.5}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 1e30}\n", "a.jsonl:1:1: \"label\" is not a whole number"},
+               {"{\"text\": \"a\", \"label\": 2.0}\n", "label 2 is out of range"},
                {"{\"text\": \"a\", \"label\": 2}\n", "label 2 is out of range, expected 0 to 1"},
                {"{\"text\": \"\", \"label\": 1}\n", "empty text"},
                {"{\"text\": \"a\", \"label\"", "a.jsonl:1:22: JSON: "},
@@ -463,6 +528,23 @@ static hark_status open_quoted(const task_place *f, const char *format, const ch
   const char *const path = test_file_write_text(f->folder, "quoted.tsv", text);
   const hark_examples_settings settings = {.format = format, .paths = &path, .path_count = 1, .quoted = true};
   return hark_examples_open(f->context, &settings, out);
+}
+
+/* A folder of the same size hides no copies. */
+static void copies_beside_a_folder_are_refused(void **state) {
+  const task_place *const f = *state;
+  const int64_t parts[] = {0, 0, 1};
+  hark_source_list list = {0};
+  test_file_write_text(f->folder, "classes/a/x.txt", "1\tgood\n");
+  assert_fine(f->context, hark_sources_add_folder(f->context, &list, test_path(f->folder, "classes"), 7, HARK_SPLIT_TRAINING));
+  assert_fine(f->context,
+              hark_sources_add_file(f->context, &list, test_file_write_text(f->folder, "one.tsv", "1\tgood\n"), HARK_SPLIT_TRAINING));
+  assert_fine(f->context,
+              hark_sources_add_file(f->context, &list, test_file_write_text(f->folder, "two.tsv", "1\tgood\n"), HARK_SPLIT_TEST));
+  assert_fine(f->context, hark_sources_unpack(f->context, &list, NULL));
+  assert_failure(f->context, hark_files_check_apart(f->context, list.items, parts, 3, ""), HARK_BAD_CONFIGURATION,
+                 "has the same contents as");
+  hark_sources_free(f->context, &list);
 }
 
 static void quoted_fields(void **state) {
@@ -588,20 +670,24 @@ static void memory_may_run_out(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(contents_are_those_of_the_plain_file),
+      TEST(a_skippable_frame_may_come_first),
       TEST(cut_files_are_refused_at_every_byte),
       TEST(damaged_files_are_refused),
       TEST(other_bytes_after_the_data_are_refused),
       TEST(memory_is_limited),
       TEST(a_missing_library_is_named),
       TEST(a_full_disk_is_reported),
+      TEST(abandoned_spools_are_removed),
       TEST(standard_input_is_read),
       TEST(a_compressed_text_has_the_tokens_of_the_plain_one),
+      TEST(damage_beside_a_cache_is_refused),
       TEST(a_character_has_its_place_in_the_unpacked_text),
       TEST(names_of_json_lines),
       TEST(json_lines_are_their_texts),
       TEST(bad_json_lines_have_their_place),
       TEST(examples_in_every_form),
       TEST(bad_examples_have_their_place),
+      TEST(copies_beside_a_folder_are_refused),
       TEST(quoted_fields),
       TEST(reviews_in_folders),
       TEST(batches_of_cifar),

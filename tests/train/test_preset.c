@@ -4,10 +4,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "support/train/packed.h"
 #include "support/train/training_place.h"
 
 /* Options of a command line, with the presets. */
@@ -76,6 +78,27 @@ static void given_options_win(void **state) {
   close_set(&s);
 }
 
+/* A preset's values are no options that somebody gave: architectures have their own. */
+static void every_architecture_has_presets(void **state) {
+  (void)state;
+  static const char *const cases[][6] = {{"--preset", "tiny", "--architecture", "ahca", "--format", "text"},
+                                         {"--preset", "gpt2-small", "--architecture", "ahca", "--format", "text"},
+                                         {"--preset", "tiny", "--architecture", "latent", "--format", "vectors"},
+                                         {"--preset", "tiny", "--architecture", "finite", "--format", "vectors"},
+                                         {"--preset", "small", "--architecture", "encoder", "--format", "text"},
+                                         {"--preset", "small", "--architecture", "masked_encoder", "--format", "corpus"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_preset *preset;
+    set s;
+    open_set(&s, 6, cases[i]);
+    assert_fine(s.context, hark_preset_read(s.context, s.options, &s.values, &preset));
+    assert_fine(s.context, hark_config_finish(s.context, s.options, &s.config));
+    if (hark_options_problem_count(s.options) > 0) fail_msg("%s: %s", cases[i][3], hark_options_problem(s.options, 0));
+    assert_int_equal(s.config.model.layers, preset->layers);
+    close_set(&s);
+  }
+}
+
 static void a_preset_without_effect_is_refused(void **state) {
   (void)state;
   static const char *const words[] = {"--preset",     "tiny", "--layers", "1", "--heads", "1",    "--width",     "8",
@@ -111,6 +134,8 @@ static void the_size_follows_text_and_machine(void **state) {
       }
 }
 
+#define TEXT HARK_SOURCE_DIR "/LICENSE"
+
 /* What is given leaves nothing to choose: a file, a size with a length, weights, a run. */
 static void only_what_is_open_is_chosen(void **state) {
   (void)state;
@@ -118,20 +143,24 @@ static void only_what_is_open_is_chosen(void **state) {
     const char *words[6];
     int count;
     bool from_file, size, time;
-  } cases[] = {{{"--data", "."}, 2, false, true, true},
-               {{"--data", "."}, 2, true, false, false},
-               {{"--data", ".", "--max-time", "1h"}, 4, false, true, false},
-               {{"--data", ".", "--steps", "5"}, 4, false, false, false},
-               {{"--data", ".", "--epochs", "5"}, 4, false, false, false},
-               {{"--data", ".", "--layers", "2"}, 4, false, false, false},
-               {{"--data", ".", "--architecture", "masked_encoder"}, 4, false, false, false},
-               {{"--data", ".", "--lr", "0.5"}, 4, false, true, true},
-               {{"--data", ".", "--resume"}, 3, false, false, false},
-               {{"--data", ".", "--init-from", "run"}, 4, false, false, false},
-               {{"--data", ".", "--format", "text"}, 4, false, false, false},
+  } cases[] = {{{"--data", TEXT}, 2, false, true, true},
+               {{"--data", TEXT}, 2, true, false, false},
+               {{"--data", TEXT, "--max-time", "1h"}, 4, false, true, false},
+               {{"--data", TEXT, "--steps", "5"}, 4, false, false, false},
+               {{"--data", TEXT, "--epochs", "5"}, 4, false, false, false},
+               {{"--data", TEXT, "--layers", "2"}, 4, false, false, false},
+               {{"--data", TEXT, "--structure", "dense,window,dense,window"}, 4, false, false, false},
+               {{"--data", TEXT, "--normalisation", "softmax,linear,softmax"}, 4, false, false, false},
+               {{"--data", TEXT, "--structure", "window"}, 4, false, true, true},
+               {{"--data", "missing"}, 2, false, false, false},
+               {{"--data", TEXT, "--architecture", "masked_encoder"}, 4, false, false, false},
+               {{"--data", TEXT, "--lr", "0.5"}, 4, false, true, true},
+               {{"--data", TEXT, "--resume"}, 3, false, false, false},
+               {{"--data", TEXT, "--init-from", "run"}, 4, false, false, false},
+               {{"--data", TEXT, "--format", "text"}, 4, false, false, false},
                {{"--out", "x"}, 2, false, false, false},
-               {{"--data", ".", "--preset", "small"}, 4, false, false, true},
-               {{"--data", ".", "--preset", "small", "--steps", "9"}, 6, false, false, false}};
+               {{"--data", TEXT, "--preset", "small"}, 4, false, false, true},
+               {{"--data", TEXT, "--preset", "small", "--steps", "9"}, 6, false, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_preset_choice choice;
     const hark_preset *given;
@@ -147,18 +176,63 @@ static void only_what_is_open_is_chosen(void **state) {
   }
 }
 
+/* Chooses for a text; *choice.bytes is that of its contents. */
+static void choose_for(const char *path, const char *preset, hark_preset_choice *choice, double *fraction) {
+  const char *const words[] = {"--data", path, "--preset", preset};
+  const hark_preset *given;
+  set s;
+  open_set(&s, 4, words);
+  assert_fine(s.context, hark_preset_read(s.context, s.options, &s.values, &given));
+  assert_fine(s.context, hark_preset_choose(s.context, s.options, &s.config, false, given, choice));
+  *fraction = s.config.data.validation_fraction;
+  close_set(&s);
+}
+
+/* Also compressed, in JSON lines, and with a given size: the rule is about the text. */
+static void the_choice_is_by_the_text(void **state) {
+  (void)state;
+  enum { BYTES = 3000000 };
+  static const char front[] = "{\"text\": \"", back[] = "\"}\n";
+  training_place p;
+  hark_preset_choice choice;
+  double fraction;
+  size_t bytes = 0;
+  training_place_open(&p);
+  char *const text = malloc(BYTES + sizeof front + sizeof back);
+  const size_t ahead = sizeof front - 1;
+  memcpy(text, front, ahead);
+  memset(text + ahead, 'a', BYTES);
+  memcpy(text + ahead + BYTES, back, sizeof back);
+  choose_for(test_file_write(p.folder, "plain.txt", text + ahead, BYTES), "none", &choice, &fraction);
+  assert_true(choice.bytes == BYTES && fraction < 0.1);
+  choose_for(test_path(p.folder, "plain.txt"), "tiny", &choice, &fraction);
+  assert_true(choice.preset == NULL && fraction < 0.1);
+  choose_for(test_file_write(p.folder, "lines.jsonl", text, ahead + BYTES + sizeof back - 1), "none", &choice, &fraction);
+  assert_true(choice.bytes == BYTES + 1); /* a line */
+  unsigned char *const packed = test_pack("gzip", text + ahead, BYTES, &bytes);
+  if (packed != NULL) {
+    choose_for(test_file_write(p.folder, "text.gz", packed, bytes), "none", &choice, &fraction);
+    assert_true(choice.bytes == BYTES && fraction < 0.1);
+  }
+  free(packed);
+  free(text);
+  training_place_close(&p);
+}
+
 /* ---- planned once ---- */
 
 typedef struct watched {
   training_clock clock; /* first: its functions take it */
   int64_t steps, warmup;
+  bool evaluates;
   double later; /* seconds of a step once the run begins */
 } watched;
 
-static void keep_plan(void *user, int64_t steps, int64_t warmup) {
+static void keep_plan(void *user, int64_t steps, int64_t warmup, bool evaluates) {
   watched *const w = user;
   w->steps = steps;
   w->warmup = warmup;
+  w->evaluates = evaluates;
 }
 
 static hark_status slow_down(void *user, bool timed) {
@@ -201,15 +275,40 @@ static void a_plan_is_made_once_and_can_be_repeated(void **state) {
   training_place_close(&p);
 }
 
+/* The hook reports it, so that the configuration of the run can have it. */
+static void a_plan_without_evaluations_is_reported(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  for (int i = 0; i < 2; i++) {
+    hark_config config = training_configuration(&p);
+    config.train.steps = 0;
+    config.train.max_time = 50;
+    config.data.validation_fraction = i == 0 ? 0.01 : 0.5; /* of a batch; of a hundred and more */
+    config.train.planned = config.train.plans_once = true;
+    watched w = {.clock = {.second = 1}, .later = 1};
+    const hark_train_hooks hooks = {
+        .user = &w, .clock = training_clock_now, .request = training_clock_tick, .ready = slow_down, .planned = keep_plan};
+    hark_train_result result;
+    assert_fine(p.context, training_run(&p, &config, i == 0 ? "short" : "long", &hooks, &result));
+    assert_int_equal(w.evaluates, i == 0);
+    assert_int_equal(isnan(result.validation_loss) != 0, i == 1);
+  }
+  training_place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_is_a_model),
       cmocka_unit_test(gpt2_has_its_sizes),
       cmocka_unit_test(given_options_win),
+      cmocka_unit_test(every_architecture_has_presets),
       cmocka_unit_test(a_preset_without_effect_is_refused),
       cmocka_unit_test(the_size_follows_text_and_machine),
       cmocka_unit_test(only_what_is_open_is_chosen),
+      cmocka_unit_test(the_choice_is_by_the_text),
       cmocka_unit_test(a_plan_is_made_once_and_can_be_repeated),
+      cmocka_unit_test(a_plan_without_evaluations_is_reported),
   };
   return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
 }

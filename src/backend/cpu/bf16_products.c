@@ -41,7 +41,7 @@ static int64_t even_part(int64_t whole, int64_t parts, int64_t multiple) {
   return hark_ceil_div(hark_ceil_div(whole, parts), multiple) * multiple;
 }
 
-/* Twice as many pieces of rows pack op(B) [k, n] as many times more as there are pieces of rows now; of columns, op(A) [m, k]. */
+/* Each piece of rows packs op(B) [k, n] again, each piece of columns op(A) [m, k]; the cheaper of both is doubled. */
 static grid cut(const hark_cpu_bf16_product *p, int threads) {
   grid g = {.product = p};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL)) return g;

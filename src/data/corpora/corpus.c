@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -139,31 +138,40 @@ static void reset(hark_context *context, hark_corpus *corpus) {
   corpus->tokenizer = NULL;
 }
 
+/* *same: whether the sources have the contents that they had when the file was made. */
+static hark_status compare_sources(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
+                                   const hark_corpus *corpus, bool *same) {
+  *same = corpus->sources.count == sources->count;
+  for (int64_t i = 0; i < sources->count && *same; i++)
+    HARK_TRY(compare_source(context, settings, &corpus->info, &corpus->sources.items[i], sources, &sources->items[i], same));
+  return HARK_OK;
+}
+
+/* *of_sources: the result of reading the sources, which a failure of the file does not change. */
 static hark_status open_if_unchanged(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
-                                     hark_corpus *corpus, bool *usable) {
-  *usable = false;
+                                     hark_corpus *corpus, bool *usable, hark_status *of_sources) {
+  bool same = false;
   HARK_TRY(open_file(context, corpus));
-  bool same = corpus->sources.count == sources->count;
-  for (int64_t i = 0; i < sources->count && same; i++)
-    HARK_TRY(compare_source(context, settings, &corpus->info, &corpus->sources.items[i], sources, &sources->items[i], &same));
-  if (!same) return HARK_OK;
-  HARK_TRY(open_tokenizer(context, settings->tokenizer, corpus));
-  *usable = true;
+  *of_sources = compare_sources(context, settings, sources, corpus, &same);
+  HARK_TRY(*of_sources);
+  if (same) HARK_TRY(open_tokenizer(context, settings->tokenizer, corpus));
+  *usable = same;
   return HARK_OK;
 }
 
 /* Tries the cache file for a vocabulary (0: learned from the text). A missing, changed or damaged file is not used; this is not a
- * failure. */
+ * failure, but sources that cannot be read are. */
 static hark_status try_cache(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources, const char *kind,
                              uint64_t vocabulary, hark_corpus *corpus) {
   HARK_TRY(cache_path(context, settings, sources, kind, vocabulary, corpus->path));
   hark_path_kind found;
   HARK_TRY(hark_path_examine(context, corpus->path, &found));
   if (found == HARK_PATH_NONE) return HARK_OK;
-  const hark_status status = open_if_unchanged(context, settings, sources, corpus, &corpus->was_cached);
+  hark_status of_sources = HARK_OK;
+  const hark_status status = open_if_unchanged(context, settings, sources, corpus, &corpus->was_cached, &of_sources);
   if (corpus->was_cached) return HARK_OK;
   reset(context, corpus);
-  if (status == HARK_BAD_FILE || status == HARK_NOT_FOUND) {
+  if (of_sources == HARK_OK && (status == HARK_BAD_FILE || status == HARK_NOT_FOUND)) {
     hark_log(context, HARK_LOG_WARNING, "making the tokens again: %s", hark_context_message(context));
     return HARK_OK;
   }
@@ -190,10 +198,9 @@ static hark_status build_and_open(hark_context *context, const hark_corpus_setti
 /* Makes the file in a temporary folder, which is then removed; only the open file remains. */
 static hark_status build_elsewhere(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                    const hark_tokenizer *tokenizer, hark_corpus *corpus) {
-  const char *const given = getenv("TMPDIR");
   char path[HARK_PATH_BYTES];
   hark_temporary_folder folder;
-  HARK_TRY(hark_path_join(context, given != NULL && given[0] != '\0' ? given : "/tmp", "hark", path));
+  HARK_TRY(hark_path_join(context, hark_spool_folder(), "hark", path));
   HARK_TRY(hark_path_clean(context, path));
   hark_status status = hark_temporary_folder_make(context, path, S_IRWXU, &folder);
   if (status != HARK_OK) hark_fail_prefix(context, "the run's cache cannot be written, and no folder can be made for its tokens: ");

@@ -35,7 +35,7 @@ static hark_status check_size(hark_context *context, const char *path, const cha
                    bytes->integer);
 }
 
-/* Reads the required members: "format", and in "files" a member for each split. at[split] is 0 where a split is missing. */
+/* Reads the required members: "format", and in "files" a member for each split. count[split] is 0 where a split is missing. */
 static hark_status read_members(hark_context *context, const char *folder, const hark_json_node *root, hark_text *text,
                                 hark_folder_files *found) {
   const hark_json_node *const version = hark_json_member(root, "format_version"), *const files = hark_json_member(root, "files");

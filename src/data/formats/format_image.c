@@ -114,8 +114,8 @@ static hark_status read_own_records(hark_example_reader *reader, const hark_inpu
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
   HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
   if (memcmp(header, HARK_IMAGE_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE,
-                     "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": nor is it a safetensors file: not a file of images", reader->path);
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: is neither a file of images (\"" HARK_IMAGE_MAGIC "\") nor a safetensors file",
+                     reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_IMAGE_VERSION, HARK_IMAGE_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, HEIGHT, "height", 1, HARK_IMAGE_SIDE_MAX, &shape.height));
   HARK_TRY(hark_header_number(reader, header, WIDTH, "width", 1, HARK_IMAGE_SIDE_MAX, &shape.width));

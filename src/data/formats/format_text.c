@@ -132,10 +132,11 @@ static hark_status read_object(hark_example_reader *reader, const hark_line_read
   const hark_json_node *text = NULL, *label = NULL;
   HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->text_field, HARK_JSON_TEXT, &text));
   HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->label_field, HARK_JSON_INTEGER, &label));
-  HARK_TRY(check_label(reader, lines, 0, label->integer));
+  const int64_t class_number = hark_json_lines_whole(label);
+  HARK_TRY(check_label(reader, lines, 0, class_number));
   if (text->bytes == 0) return hark_lines_fail(context, lines, 0, "empty text");
   HARK_TRY(hark_example_part(reader, text->text, text->bytes));
-  return hark_example_end(reader, (int32_t)label->integer);
+  return hark_example_end(reader, (int32_t)class_number);
 }
 
 static hark_status read_json_line(hark_example_reader *reader, const hark_line_reader *lines) {

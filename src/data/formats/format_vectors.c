@@ -61,8 +61,7 @@ static hark_status read_open(hark_example_reader *reader, const hark_input *file
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
   HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
   if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE,
-                     "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": nor is it a safetensors file: not a file of vectors",
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: is neither a file of vectors (\"" HARK_VECTORS_MAGIC "\") nor a safetensors file",
                      reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));

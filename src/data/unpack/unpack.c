@@ -102,8 +102,12 @@ hark_status hark_unpack(hark_context *context, const char *name, const hark_pack
   if (packing->state_bytes == 0)
     return hark_fail(context, HARK_UNSUPPORTED, "%s: is compressed with %s, and this hark was built without %s (%s)", name, packing->name,
                      packing->library, packing->option);
-  HARK_TRY(hark_allocate(context, sizeof *u, (void **)&u));
-  *u = (unpacking){.context = context, .name = name, .packing = packing, .ends = ends, .between = true};
+  HARK_TRY(hark_allocate_zero(context, sizeof *u, (void **)&u)); /* by members: a value of this size may be made on the stack */
+  u->context = context;
+  u->name = name;
+  u->packing = packing;
+  u->ends = ends;
+  u->between = true;
   hark_status status = hark_allocate_zero(context, packing->state_bytes, &u->state);
   if (status == HARK_OK) {
     status = unpack_all(u);

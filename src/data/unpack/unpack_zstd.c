@@ -3,7 +3,11 @@
 
 #include "data/unpack/unpack.h"
 
-static bool is(const unsigned char *front, size_t bytes) { return bytes >= 4 && memcmp(front, "\x28\xB5\x2F\xFD", 4) == 0; }
+/* A frame, or a skippable one, which the files of parallel compressors begin with (sections 3.1.1 and 3.1.2). */
+static bool is(const unsigned char *front, size_t bytes) {
+  if (bytes < 4) return false;
+  return memcmp(front, "\x28\xB5\x2F\xFD", 4) == 0 || ((front[0] & 0xF0) == 0x50 && memcmp(front + 1, "\x2A\x4D\x18", 3) == 0);
+}
 
 #ifdef HARK_WITH_ZSTD
 #include <zstd.h>

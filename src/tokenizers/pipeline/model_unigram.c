@@ -8,8 +8,7 @@
 #include <math.h>
 
 #include "tokenizers/pipeline/models.h"
-
-#define UNKNOWN_PENALTY 10.0
+#include "tokenizers/unknown_penalty.h"
 
 typedef struct unigram_state {
   hark_trie trie;
@@ -41,7 +40,7 @@ hark_status hark_unigram_fill(hark_context *context, const hark_pipeline *pipeli
     if (table->token[id].bytes > 0 && last) hark_trie_add(&state->trie, table->token[id].text, table->token[id].bytes, id);
   }
   hark_byte_tokens(table, state->byte);
-  state->unknown_score = lowest - UNKNOWN_PENALTY;
+  state->unknown_score = lowest - (double)HARK_UNKNOWN_PENALTY;
   state->unknown = unknown;
   state->byte_fallback = byte_fallback;
   state->single = single;

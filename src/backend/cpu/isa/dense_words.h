@@ -4,8 +4,7 @@
  *                                                               by rows
  *     adjacent pairs  to[r][p] = (x[r][2 p], x[r][2 p + 1])     keys and values by features, P and dS by queries
  *
- * Rounding is that of bf16.h. Numbers that do not exist are zero. The bits are the same by the processor's
- * instructions and without.
+ * Rounding is that of bf16.h. Numbers that do not exist are zero. The bits are the same by the processor's instructions and without.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_WORDS_H
 #define HARK_BACKEND_CPU_ISA_DENSE_WORDS_H
