@@ -153,8 +153,7 @@ static double text_bytes(hark_context *context, const hark_config *config) {
   hark_source_list list = {0};
   double bytes = 0;
   hark_status status = hark_sources_find(context, &settings, &list);
-  if (status == HARK_OK)
-    status = hark_sources_unpack(context, &list, config->data.text_field[0] != '\0' ? config->data.text_field : NULL);
+  if (status == HARK_OK) status = hark_sources_unpack(context, &list, config->data.text_field[0] != '\0' ? config->data.text_field : NULL);
   for (int64_t i = 0; i < list.count && status == HARK_OK; i++) bytes += (double)list.items[i].bytes;
   hark_sources_free(context, &list);
   return bytes;

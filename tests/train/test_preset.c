@@ -150,7 +150,7 @@ static void only_what_is_open_is_chosen(void **state) {
                {{"--data", TEXT, "--epochs", "5"}, 4, false, false, false},
                {{"--data", TEXT, "--layers", "2"}, 4, false, false, false},
                {{"--data", TEXT, "--structure", "dense,window,dense,window"}, 4, false, false, false},
-               {{"--data", TEXT, "--normalisation", "softmax,linear,softmax"}, 4, false, false, false},
+               {{"--data", TEXT, "--normalisation", "softmax,cme,softmax"}, 4, false, false, false},
                {{"--data", TEXT, "--structure", "window"}, 4, false, true, true},
                {{"--data", "missing"}, 2, false, false, false},
                {{"--data", TEXT, "--architecture", "masked_encoder"}, 4, false, false, false},
