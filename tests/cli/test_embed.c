@@ -1,9 +1,11 @@
 /* test_embed.c - hark embed: folders of BERT and of sentence-transformers, files and runs of hark, formats, long lines, exchanged
  * attention, and what is refused. models/embedding compares the numbers with their definition and published ones. */
+#define _XOPEN_SOURCE 700 /* symlink */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/common.h"
 #include "io/safetensors.h"
@@ -371,6 +373,30 @@ static void runs_of_texts(void **state) {
   expect("embed masked empty.txt", HARK_EXIT_BAD_INPUT, "", "empty.txt:2:1: the line has no tokens, so that it has no embedding");
 }
 
+/* The file that an import writes is none of those that it reads, also by another name. */
+static void imports_keep_what_they_read(void **state) {
+  (void)state;
+  static const char part[] = ": is a file of the model that is read";
+  size_t bytes = 0, after = 0;
+  char bert_folder[TEST_PATH_BYTES];
+  write_weights("bert", true);
+  (void)snprintf(bert_folder, sizeof bert_folder, "%s", test_path(folder, "bert"));
+  unsigned char *const before = test_file_read(test_path(folder, "bert/model.safetensors"), &bytes);
+  expect("import bert --output bert/model.safetensors", HARK_EXIT_USAGE, "", part);
+  expect("import bert --output bert/tokenizer.json", HARK_EXIT_USAGE, "", part);
+  expect("import bert/config.json --output ./bert/../bert/config.json", HARK_EXIT_USAGE, "", part);
+  command_expect(bert_folder, "import .", HARK_EXIT_USAGE, "", "--output model.safetensors: is a file of the model that is read", &output);
+  command_expect(bert_folder, "import model.safetensors", HARK_EXIT_USAGE, "", part, &output);
+  assert_int_equal(symlink("bert/model.safetensors", test_path(folder, "link.safetensors")), 0);
+  expect("import bert --output link.safetensors", HARK_EXIT_USAGE, "", part);
+  unsigned char *const now = test_file_read(test_path(folder, "bert/model.safetensors"), &after);
+  assert_int_equal(after, bytes);
+  assert_memory_equal(now, before, bytes);
+  free(before);
+  free(now);
+  for (int i = 0; i < 2; i++) expect("import bert --output bert/imported.safetensors", HARK_EXIT_DONE, "imported.safetensors: ", "");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
@@ -382,6 +408,7 @@ int main(void) {
                                      TEST(attention_is_exchanged),
                                      TEST(what_cannot_be_read_is_refused),
                                      TEST(lines_and_options_that_are_refused),
-                                     TEST(runs_of_texts)};
+                                     TEST(runs_of_texts),
+                                     TEST(imports_keep_what_they_read)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }
