@@ -94,6 +94,8 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
   if (out->tokens < sequences || out->tokens > INT32_MAX / 2)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: %" PRId64 " tokens for %" PRId64 " sequences, expected %" PRId64 " to %d",
                      out->tokens, sequences, sequences, INT32_MAX / 2);
+  if ((int)out->embedding < HARK_EMBEDDING_NONE || out->embedding > HARK_EMBEDDING_POOLER)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: embedding is %d, expected one of hark_embedding", (int)out->embedding);
   if ((out->select != NULL || out->gives_chunks) && !is_ahca(&model->network->config))
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "predictor: chunks and a selection can be given only for ahca models, and this model has architecture %s",

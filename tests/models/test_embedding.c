@@ -529,6 +529,9 @@ static void what_cannot_be_embedded_is_refused(void **state) {
   float out[LINES * SIZE];
   assert_failure(context, predict(context, model, HARK_EMBEDDING_POOLER, 0, NULL, out), HARK_INVALID_ARGUMENT, "the model has no pooler");
   assert_failure(context, predict(context, model, HARK_EMBEDDING_MEAN, 0, of_types, out), HARK_INVALID_ARGUMENT, "the model has none");
+  assert_failure(context, predict(context, model, (hark_embedding)99, 0, NULL, out), HARK_INVALID_ARGUMENT,
+                 "predictor: embedding is 99, expected one of hark_embedding");
+  assert_failure(context, predict(context, model, (hark_embedding)-1, 0, NULL, out), HARK_INVALID_ARGUMENT, "predictor: embedding is -1");
   hark_model_destroy(context, &model);
   model = make_model(context,
                      "{\"model\": {\"type\": \"gpt\", \"architecture\": \"ahca\", \"layers\": 2, \"heads\": 2, \"key_heads\": 2, "
