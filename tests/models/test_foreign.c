@@ -475,6 +475,25 @@ static void other_files_of_a_folder_stay(void **state) {
   test_setup_close(context);
 }
 
+/* The published program computes dynamic rates from max_position_embeddings alone. */
+static void dynamic_rates_have_one_context(void **state) {
+  (void)state;
+  const char *type = NULL;
+  hark_context *context = test_reference_open();
+  hark_model *model = load(context, make_folder(context, "dynamic",
+                                                "\"model_type\": \"llama\", " LLAMA_KEYS ", \"rope_scaling\": {\"rope_type\": \"dynamic\", "
+                                                "\"factor\": 2, \"original_max_position_embeddings\": 4}",
+                                                llama, LLAMA_COUNT));
+  assert_int_equal(model->network->config.rotary.scaling, HARK_ROTARY_DYNAMIC);
+  assert_int_equal(model->network->config.rotary.original_context, 0);
+  assert_fine(context, hark_foreign_export(context, model, test_path(folder, "out"), HARK_NONE, &type));
+  model->network->config.rotary.original_context = 4;
+  assert_failure(context, hark_foreign_export(context, model, test_path(folder, "never"), HARK_NONE, &type), HARK_UNSUPPORTED,
+                 "model.rotary.original_context has no counterpart");
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
 /* ---- tokenizers ---- */
 
 static const char words[] =
@@ -561,6 +580,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(exports_have_the_bits_of_what_was_imported, begin, end),
       cmocka_unit_test_setup_teardown(options_without_a_counterpart_are_named, begin, end),
       cmocka_unit_test_setup_teardown(other_files_of_a_folder_stay, begin, end),
+      cmocka_unit_test_setup_teardown(dynamic_rates_have_one_context, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
       cmocka_unit_test(other_texts_are_no_tokenizers),
   };

@@ -40,7 +40,7 @@ static const struct {
   const char *key, *option, *scalings;
 } settings[] = {
     {"factor", "rotary.scaling_factor", "linear|dynamic|yarn|llama3"},
-    {"original_max_position_embeddings", "rotary.original_context", "dynamic|yarn|llama3"},
+    {"original_max_position_embeddings", "rotary.original_context", "yarn|llama3"},
     {"low_freq_factor", "rotary.low_freq_factor", "llama3"},
     {"high_freq_factor", "rotary.high_freq_factor", "llama3"},
     {"beta_fast", "rotary.beta_fast", "yarn"},
@@ -100,8 +100,7 @@ static void write_settings(const hark_foreign_writer *writer, const char *scalin
     if (strcmp(key, "truncate") == 0) {
       if (!r->truncate) hark_foreign_put_truth(writer, key, false);
     } else if (strcmp(key, "original_max_position_embeddings") == 0) {
-      if (r->original_context != 0 || strcmp(scaling, "dynamic") != 0)
-        hark_foreign_put_whole(writer, key, r->original_context != 0 ? r->original_context : writer->config->context);
+      hark_foreign_put_whole(writer, key, r->original_context != 0 ? r->original_context : writer->config->context);
     } else if (numbers[i] != 0) {
       hark_foreign_put_number(writer, key, numbers[i]);
     }
