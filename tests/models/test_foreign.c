@@ -494,6 +494,41 @@ static void dynamic_rates_have_one_context(void **state) {
   test_setup_close(context);
 }
 
+static void load_again(hark_context *context, const char *path, uint64_t fingerprint) {
+  hark_model *model = load(context, path);
+  assert_true(model->fingerprint == fingerprint);
+  hark_model_destroy(context, &model);
+}
+
+/* Neither an export that cannot be written nor one over the files of others removes anything. */
+static void files_stay_until_there_are_others(void **state) {
+  (void)state;
+  const char *type = NULL;
+  char source[TEST_PATH_BYTES], out[TEST_PATH_BYTES];
+  hark_context *context = test_reference_open();
+  (void)snprintf(source, sizeof source, "%s", make_folder(context, "source", GPT2_KEYS, gpt2, GPT2_COUNT));
+  (void)snprintf(out, sizeof out, "%s", test_path(folder, "out"));
+  hark_model *model = load(context, source);
+  assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
+  assert_failure(context, hark_foreign_export(context, model, source, HARK_NONE, &type), HARK_BAD_FILE,
+                 "contains config.json, expected a new or empty folder");
+  load_again(context, source, model->fingerprint);
+
+  /* over an export, with a tokenizer that this model lacks */
+  (void)test_file_write_text(folder, "out/tokenizer.json", "{}");
+  assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
+  assert_int_equal(hark_path_kind_of(test_path(folder, "out/tokenizer.json")), HARK_PATH_NONE);
+  load_again(context, out, model->fingerprint);
+
+  /* a number that f16 lacks */
+  float *const query = parameter_of(model, "blocks.0.attention.query.weight")->weight.data;
+  query[0] = 1e5F;
+  assert_failure(context, hark_foreign_export(context, model, out, HARK_F16, &type), HARK_NOT_FINITE, "");
+  load_again(context, out, model->fingerprint);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
 /* ---- tokenizers ---- */
 
 static const char words[] =
@@ -581,6 +616,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(options_without_a_counterpart_are_named, begin, end),
       cmocka_unit_test_setup_teardown(other_files_of_a_folder_stay, begin, end),
       cmocka_unit_test_setup_teardown(dynamic_rates_have_one_context, begin, end),
+      cmocka_unit_test_setup_teardown(files_stay_until_there_are_others, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
       cmocka_unit_test(other_texts_are_no_tokenizers),
   };
