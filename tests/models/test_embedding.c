@@ -497,6 +497,36 @@ static void predictors_embed(void **state) {
   test_setup_close(context);
 }
 
+/* A pair has the embeddings of both of its sequences, each of length 1 if that is requested. */
+static void pairs_are_embedded_like_single_sequences(void **state) {
+  (void)state;
+  enum { PAIRS = 2, SEQUENCES_OF_PAIRS = 4 };
+  static const hark_embedding kinds[] = {HARK_EMBEDDING_MODEL, HARK_EMBEDDING_FIRST, HARK_EMBEDDING_POOLER};
+  hark_context *context = test_reference_open();
+  hark_model *single = make_model(context, OF_BERT);
+  hark_model *pairs = make_model(context, DESCRIPTION("\"architecture\": \"encoder\", \"head\": \"embedding\", \"pooling\": \"mean\", "
+                                                      "\"pooler\": true, \"token_types\": 3, \"parts\": 2"));
+  int32_t tokens[ALL];
+  for (int i = 0; i < ALL; i++) tokens[i] = 5 + i * 7 % 250;
+  for (int k = 0; k < 3; k++)
+    for (int normalise = -1; normalise <= 1; normalise += 2) {
+      float expected[LINES * SIZE], both[SEQUENCES_OF_PAIRS * SIZE];
+      const hark_predictor_options options = {
+          .struct_size = sizeof options, .examples = PAIRS, .tokens = ALL, .embedding = kinds[k], .normalise = normalise};
+      hark_prediction_input input = input_of(tokens, NULL);
+      hark_predictor *predictor = NULL;
+      input.examples = PAIRS;
+      assert_fine(context, predict(context, single, kinds[k], normalise, NULL, expected));
+      assert_fine(context, hark_predictor_create(context, pairs, &options, &predictor));
+      assert_fine(context, hark_predictor_run(predictor, &input, both, SEQUENCES_OF_PAIRS * SIZE));
+      hark_predictor_destroy(&predictor);
+      for (int i = 0; i < SEQUENCES_OF_PAIRS * SIZE; i++) assert_true(fabs((double)both[i] - (double)expected[i]) <= 1e-6);
+    }
+  hark_model_destroy(context, &pairs);
+  hark_model_destroy(context, &single);
+  test_setup_close(context);
+}
+
 /* Without a request, an encoder of embeddings predicts them. Types of 0 are those that are not given, others change the result. */
 static void types_and_plain_predictions(void **state) {
   (void)state;
@@ -590,10 +620,15 @@ static void rules_of_embeddings(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(embeddings_are_the_published_ones), cmocka_unit_test(networks_agree_with_the_definition),
-      cmocka_unit_test(gradients_agree_with_differences),  cmocka_unit_test(predictors_embed),
-      cmocka_unit_test(types_and_plain_predictions),       cmocka_unit_test(what_cannot_be_embedded_is_refused),
-      cmocka_unit_test(threads_give_the_same_bits),        cmocka_unit_test(rules_of_embeddings),
+      cmocka_unit_test(embeddings_are_the_published_ones),
+      cmocka_unit_test(networks_agree_with_the_definition),
+      cmocka_unit_test(gradients_agree_with_differences),
+      cmocka_unit_test(predictors_embed),
+      cmocka_unit_test(types_and_plain_predictions),
+      cmocka_unit_test(what_cannot_be_embedded_is_refused),
+      cmocka_unit_test(threads_give_the_same_bits),
+      cmocka_unit_test(rules_of_embeddings),
+      cmocka_unit_test(pairs_are_embedded_like_single_sequences),
   };
   return cmocka_run_group_tests_name("embedding", tests, NULL, NULL);
 }
