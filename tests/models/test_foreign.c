@@ -529,6 +529,45 @@ static void files_stay_until_there_are_others(void **state) {
   test_setup_close(context);
 }
 
+/* Weights without a description, beside which another program has a config.json: the description that is given is used. */
+static void a_given_description_is_used(void **state) {
+  (void)state;
+  static const char description[] =
+      "{\"model\": {\"type\": \"gpt\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, \"width\": 8, \"feed_forward_width\": 8, "
+      "\"context\": 8, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"rotary\", "
+      "\"tie_embeddings\": true, \"bias\": false, \"vocabulary\": 9, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, "
+      "\"attention\": {\"structure\": \"dense\", \"window\": 128, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": false}}}";
+  enum { MOST = 32 };
+  hark_context *context = test_reference_open();
+  hark_named_tensor named[MOST];
+  hark_network *network = NULL;
+  hark_description read;
+  hark_model *model = NULL;
+  hark_model_options options = {.struct_size = sizeof options, .description = description, .description_bytes = sizeof description - 1};
+  const char *const path = make_folder(context, "beside", GPT2_KEYS, gpt2, GPT2_COUNT);
+  char weights[TEST_PATH_BYTES];
+  (void)snprintf(weights, sizeof weights, "%s", path);
+  assert_fine(context, hark_description_parse(context, "description", description, sizeof description - 1, &read));
+  assert_fine(context, hark_network_create(context, &read.config, HARK_F32, false, &network));
+  assert_fine(context, hark_parameters_initialise(context, &network->parameters, 3));
+  assert_true(network->parameters.count <= MOST);
+  for (int32_t i = 0; i < network->parameters.count; i++)
+    named[i] = (hark_named_tensor){.name = network->parameters.list[i].name, .tensor = &network->parameters.list[i].weight};
+  assert_fine(context, hark_safetensors_write(context, test_path(folder, "beside/model.safetensors"), named, network->parameters.count,
+                                              NULL, 0, NULL));
+  hark_network_destroy(context, &network);
+  hark_description_close(context, &read);
+  assert_fine(context, hark_model_load(context, weights, &options, &model));
+  assert_int_equal(model->network->config.vocabulary, 9);
+  hark_model_destroy(context, &model);
+
+  options = (hark_model_options){.struct_size = sizeof options, .vocabulary = "{}", .vocabulary_bytes = 2};
+  assert_failure(context, hark_model_load(context, make_folder(context, "theirs", GPT2_KEYS, gpt2, GPT2_COUNT), &options, &model),
+                 HARK_INVALID_ARGUMENT, "hark_model_options.vocabulary");
+  assert_null(model);
+  test_setup_close(context);
+}
+
 /* ---- tokenizers ---- */
 
 static const char words[] =
@@ -617,6 +656,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(other_files_of_a_folder_stay, begin, end),
       cmocka_unit_test_setup_teardown(dynamic_rates_have_one_context, begin, end),
       cmocka_unit_test_setup_teardown(files_stay_until_there_are_others, begin, end),
+      cmocka_unit_test_setup_teardown(a_given_description_is_used, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
       cmocka_unit_test(other_texts_are_no_tokenizers),
   };
