@@ -397,6 +397,22 @@ static void imports_keep_what_they_read(void **state) {
   for (int i = 0; i < 2; i++) expect("import bert --output bert/imported.safetensors", HARK_EXIT_DONE, "imported.safetensors: ", "");
 }
 
+/* A stretch is an option of a model with a positional kernel. */
+static void positional_kernels_are_stretched(void **state) {
+  (void)state;
+  double numbers[NUMBERS], other[NUMBERS];
+  (void)test_file_write_text(folder, "some.txt", "the house\nto be\n");
+  expect("train --out kernel --data text.txt --architecture masked_encoder --positional decay --steps 2 --tokenizer bytes " COMMAND_TINY,
+         HARK_EXIT_DONE, "", "");
+  expect("embed kernel some.txt --threads 1", HARK_EXIT_DONE, "[", "");
+  const int count = read_numbers(numbers, NUMBERS);
+  expect("embed kernel some.txt --threads 1 --positional-stretch 2", HARK_EXIT_DONE, "[", "");
+  assert_int_equal(read_numbers(other, NUMBERS), count);
+  assert_memory_not_equal(numbers, other, (size_t)count * sizeof *numbers);
+  write_weights("bert", true);
+  expect("embed bert some.txt --positional-stretch 2", HARK_EXIT_USAGE, "", "--positional-stretch: has no effect here");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
@@ -409,6 +425,7 @@ int main(void) {
                                      TEST(what_cannot_be_read_is_refused),
                                      TEST(lines_and_options_that_are_refused),
                                      TEST(runs_of_texts),
-                                     TEST(imports_keep_what_they_read)};
+                                     TEST(imports_keep_what_they_read),
+                                     TEST(positional_kernels_are_stretched)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }
