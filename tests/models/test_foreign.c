@@ -568,6 +568,20 @@ static void a_given_description_is_used(void **state) {
   test_setup_close(context);
 }
 
+/* Files of the model without its head have names without a prefix; both for one parameter would be ambiguous. */
+static void a_parameter_has_one_tensor(void **state) {
+  (void)state;
+  entry twice[GPT2_COUNT + 1];
+  hark_context *context = test_reference_open();
+  memcpy(twice, gpt2, sizeof gpt2);
+  twice[GPT2_COUNT] = (entry){"wte.weight", 7, 4, HARK_NONE};
+  refuse(context, make_folder(context, "twice", GPT2_KEYS, twice, GPT2_COUNT + 1), HARK_BAD_FILE, "tensor \"wte.weight\" is unexpected");
+  twice[0] = twice[GPT2_COUNT];
+  hark_model *model = load(context, make_folder(context, "once", GPT2_KEYS, twice, GPT2_COUNT));
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
 /* ---- tokenizers ---- */
 
 static const char words[] =
@@ -657,6 +671,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(dynamic_rates_have_one_context, begin, end),
       cmocka_unit_test_setup_teardown(files_stay_until_there_are_others, begin, end),
       cmocka_unit_test_setup_teardown(a_given_description_is_used, begin, end),
+      cmocka_unit_test_setup_teardown(a_parameter_has_one_tensor, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
       cmocka_unit_test(other_texts_are_no_tokenizers),
   };
