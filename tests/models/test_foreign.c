@@ -291,6 +291,8 @@ static void keys_are_refused_by_name(void **state) {
       {"\"is_encoder_decoder\": true", HARK_UNSUPPORTED, "is_encoder_decoder: is true, expected false"},
       {"\"unknown\": null, \"attention_bias\": true", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.bias\" is missing"},
       {"\"tie_word_embeddings\": true", HARK_BAD_FILE, "tensor \"lm_head.weight\" is not the table of embeddings"},
+      {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 77.0}", HARK_UNSUPPORTED,
+       "rope_parameters: is {...}, expected one of rope_scaling and rope_parameters"},
       {"\"head_dim\": 4", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.weight\" has shape [4, 4], expected [8, 4]"},
   };
   hark_context *context = test_reference_open();

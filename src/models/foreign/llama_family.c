@@ -140,7 +140,10 @@ static hark_status read_heads(const hark_foreign_reader *reader, int64_t key_hea
 
 hark_status hark_llama_read(const hark_foreign_reader *reader, int64_t key_heads) {
   const hark_json_node *const base = hark_foreign_value(reader, "rope_theta");
+  const hark_json_node *const newer = hark_foreign_value(reader, "rope_parameters");
   HARK_TRY(read_heads(reader, key_heads));
+  if (newer != NULL && hark_foreign_value(reader, "rope_scaling") != NULL)
+    return hark_foreign_refuse(reader, "rope_parameters", newer, "expected one of rope_scaling and rope_parameters");
   if (base != NULL) HARK_TRY(hark_foreign_set(reader, "rope_theta", base, "rotary.base", NULL));
   HARK_TRY(read_rope(reader, "rope_scaling"));
   return read_rope(reader, "rope_parameters");
