@@ -293,6 +293,8 @@ static void keys_are_refused_by_name(void **state) {
       {"\"tie_word_embeddings\": true", HARK_BAD_FILE, "tensor \"lm_head.weight\" is not the table of embeddings"},
       {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 77.0}", HARK_UNSUPPORTED,
        "rope_parameters: is {...}, expected one of rope_scaling and rope_parameters"},
+      {"\"is_encoder_decoder\": \"false\"", HARK_UNSUPPORTED, "is_encoder_decoder: is \"false\", expected false"},
+      {"\"quantization_config\": \"null\"", HARK_UNSUPPORTED, "quantization_config: is \"null\", expected null"},
       {"\"head_dim\": 4", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.weight\" has shape [4, 4], expected [8, 4]"},
   };
   hark_context *context = test_reference_open();
@@ -303,6 +305,12 @@ static void keys_are_refused_by_name(void **state) {
   }
   refuse(context, make_folder(context, "keys", "\"model_type\": \"mamba\"", llama, LLAMA_COUNT), HARK_UNSUPPORTED,
          "model_type: is mamba, expected one of gpt2, llama");
+  refuse(context, make_folder(context, "keys", GPT2_KEYS ", \"scale_attn_weights\": null", gpt2, GPT2_COUNT), HARK_UNSUPPORTED,
+         "scale_attn_weights: is null, expected true");
+  hark_model *model =
+      load(context,
+           make_folder(context, "keys", GPT2_KEYS ", \"scale_attn_by_inverse_layer_idx\": null, \"pruned_heads\": null", gpt2, GPT2_COUNT));
+  hark_model_destroy(context, &model);
   refuse(context, make_folder(context, "keys", "\"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE, "model_type: is missing");
   refuse(context, make_folder(context, "keys", "\"model_type\": \"llama\", \"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE,
          "hidden_size: is missing");

@@ -231,6 +231,19 @@ hark_status hark_foreign_truth(const hark_foreign_reader *reader, const char *ke
   return HARK_OK;
 }
 
+/* Whether the value that a row requires is a text, which the row has without quotes. */
+static bool is_word(const char *otherwise) {
+  const bool literal = strcmp(otherwise, "null") == 0 || strcmp(otherwise, "true") == 0 || strcmp(otherwise, "false") == 0;
+  return !literal && ((otherwise[0] >= 'a' && otherwise[0] <= 'z') || (otherwise[0] >= 'A' && otherwise[0] <= 'Z'));
+}
+
+/* null is as good as a value that stands for nothing; a text is no other value: "false" is true in the published program. */
+static bool is_required(const char *otherwise, const hark_json_node *value, const char *text) {
+  if (value->kind == HARK_JSON_NULL)
+    return strcmp(otherwise, "null") == 0 || strcmp(otherwise, "false") == 0 || strcmp(otherwise, "{}") == 0;
+  return (value->kind == HARK_JSON_TEXT) == is_word(otherwise) && strcmp(text, otherwise) == 0;
+}
+
 /* A key that must have one value. */
 static hark_status check_fixed(const hark_foreign_reader *reader, const hark_foreign_key *row, const hark_json_node *value) {
   char reason[HARK_SHOWN_BYTES];
@@ -239,7 +252,7 @@ static hark_status check_fixed(const hark_foreign_reader *reader, const hark_for
   hark_status status = text.status;
   (void)snprintf(reason, sizeof reason, "expected %s%s%s", row->otherwise, row->option != NULL ? ": " : "",
                  row->option != NULL ? row->option : "");
-  if (status == HARK_OK && value->kind != HARK_JSON_NULL && strcmp(hark_text_get(&text), row->otherwise) != 0)
+  if (status == HARK_OK && !is_required(row->otherwise, value, hark_text_get(&text)))
     status = hark_foreign_refuse(reader, row->key, value, reason);
   hark_text_free(&text);
   return status;
