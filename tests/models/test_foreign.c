@@ -295,6 +295,7 @@ static void keys_are_refused_by_name(void **state) {
        "rope_parameters: is {...}, expected one of rope_scaling and rope_parameters"},
       {"\"is_encoder_decoder\": \"false\"", HARK_UNSUPPORTED, "is_encoder_decoder: is \"false\", expected false"},
       {"\"quantization_config\": \"null\"", HARK_UNSUPPORTED, "quantization_config: is \"null\", expected null"},
+      {"\"head_dim\": 1048576", HARK_UNSUPPORTED, "head_dim: is 1048576, expected at most 2^20 features of all heads"},
       {"\"head_dim\": 4", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.weight\" has shape [4, 4], expected [8, 4]"},
   };
   hark_context *context = test_reference_open();
@@ -311,6 +312,12 @@ static void keys_are_refused_by_name(void **state) {
       load(context,
            make_folder(context, "keys", GPT2_KEYS ", \"scale_attn_by_inverse_layer_idx\": null, \"pruned_heads\": null", gpt2, GPT2_COUNT));
   hark_model_destroy(context, &model);
+  refuse(context,
+         make_folder(context, "keys",
+                     "\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_positions\": 6, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 2, "
+                     "\"n_inner\": 16777217",
+                     gpt2, GPT2_COUNT),
+         HARK_UNSUPPORTED, "n_inner: is 16777217, expected at most 2^24");
   refuse(context, make_folder(context, "keys", "\"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE, "model_type: is missing");
   refuse(context, make_folder(context, "keys", "\"model_type\": \"llama\", \"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE,
          "hidden_size: is missing");

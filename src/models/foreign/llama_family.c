@@ -126,6 +126,8 @@ static void write_rope(const hark_foreign_writer *writer) {
 
 /* ---- heads ---- */
 
+#define MOST_FEATURES ((int64_t)1 << 20) /* of model.attention_width */
+
 /* The default of head_dim rounds down, as the published program does; then the tensors have other shapes than with the width itself. */
 static hark_status read_heads(const hark_foreign_reader *reader, int64_t key_heads) {
   hark_network_config *const config = reader->config;
@@ -133,7 +135,8 @@ static hark_status read_heads(const hark_foreign_reader *reader, int64_t key_hea
   config->key_heads = hark_json_member(reader->root, "num_key_value_heads") == NULL && key_heads != 0 ? key_heads : config->heads;
   HARK_TRY(hark_foreign_whole(reader, "num_key_value_heads", &config->key_heads));
   HARK_TRY(hark_foreign_whole(reader, "head_dim", &head_dim));
-  if (head_dim > INT32_MAX) return hark_foreign_refuse(reader, "head_dim", hark_foreign_value(reader, "head_dim"), "which is too large");
+  if (head_dim > MOST_FEATURES / config->heads && hark_foreign_value(reader, "head_dim") != NULL)
+    return hark_foreign_refuse(reader, "head_dim", hark_foreign_value(reader, "head_dim"), "expected at most 2^20 features of all heads");
   config->attention_width = head_dim * config->heads == config->width ? 0 : head_dim * config->heads;
   return HARK_OK;
 }
