@@ -311,6 +311,8 @@ static void what_cannot_be_read_is_refused(void **state) {
                  {CONFIG(", \"is_decoder\": \"false\""), "is_decoder: is \"false\", expected false"},
                  {CONFIG(", \"position_embedding_type\": null"), "position_embedding_type: is null, expected absolute"},
                  {CONFIG(", \"add_cross_attention\": true"), "add_cross_attention: is true"},
+                 {"{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"]}",
+                  "expected one of BertModel, BertForMaskedLM, BertForPreTraining, BertForNextSentencePrediction"},
                  {CONFIG(", \"hidden_act\": \"mish\""), "hidden_act: is mish, expected gelu or gelu_new"},
                  {CONFIG(", \"embedding_size\": 8"), "embedding_size: is 8, a key that hark does not know"}};
   static const struct {
