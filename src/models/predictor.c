@@ -120,6 +120,9 @@ static hark_status take_pooling(hark_predictor *p, const hark_predictor_options 
   if (options->normalise != 0) p->pooling.normalise = options->normalise > 0;
   p->embeds =
       options->embedding != HARK_EMBEDDING_NONE || (options->normalise != 0 && encoder && config->head == HARK_ENCODER_HEAD_EMBEDDING);
+  if (!p->embeds && options->normalise != 0)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: normalise is %" PRId64 ", and no embedding is computed, expected 0",
+                     options->normalise);
   if (!p->embeds) return HARK_OK;
   if (network_of(p)->blocks == NULL)
     return hark_fail(p->context, HARK_UNSUPPORTED, "embeddings are those of architectures decoder, encoder and masked_encoder, this is %s",

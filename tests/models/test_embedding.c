@@ -559,6 +559,8 @@ static void what_cannot_be_embedded_is_refused(void **state) {
   float out[LINES * SIZE];
   assert_failure(context, predict(context, model, HARK_EMBEDDING_POOLER, 0, NULL, out), HARK_INVALID_ARGUMENT, "the model has no pooler");
   assert_failure(context, predict(context, model, HARK_EMBEDDING_MEAN, 0, of_types, out), HARK_INVALID_ARGUMENT, "the model has none");
+  assert_failure(context, predict(context, model, HARK_EMBEDDING_NONE, 1, NULL, out), HARK_INVALID_ARGUMENT,
+                 "predictor: normalise is 1, and no embedding is computed, expected 0");
   assert_failure(context, predict(context, model, (hark_embedding)99, 0, NULL, out), HARK_INVALID_ARGUMENT,
                  "predictor: embedding is 99, expected one of hark_embedding");
   assert_failure(context, predict(context, model, (hark_embedding)-1, 0, NULL, out), HARK_INVALID_ARGUMENT, "predictor: embedding is -1");
@@ -607,10 +609,17 @@ static void rules_of_embeddings(void **state) {
     const char *message;
   } cases[] = {{variants[MEAN].config, "model.head embedding predicts no classes: there are 3, expected 0"},
                {variants[POOLER].config, "model.pooling pooler needs model.pooler"},
-               {variants[POOLER].config, "model.pooling pooler reads one sequence per example, the data have 2"}};
+               {variants[POOLER].config, "model.pooling pooler reads one sequence per example, the data have 2"},
+               {variants[MEAN].config, "model.token_types needs model.architecture encoder or masked_encoder"},
+               {variants[MEAN].config, "model.normalise needs model.head embedding"}};
   cases[0].config.classes = CLASSES;
   cases[1].config.pooler = false;
   cases[2].config.parts = 2;
+  cases[3].config.architecture = HARK_ARCHITECTURE_DECODER;
+  cases[3].config.pooler = false;
+  cases[4].config.head = HARK_ENCODER_HEAD_CLASSES;
+  cases[4].config.classes = CLASSES;
+  cases[4].config.normalise = true;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_network *network = NULL;
     assert_failure(context, hark_network_declare(context, &cases[i].config, HARK_F32, &network), HARK_BAD_CONFIGURATION, cases[i].message);
