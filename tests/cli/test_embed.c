@@ -417,6 +417,37 @@ static void positional_kernels_are_stretched(void **state) {
   expect("embed bert some.txt --positional-stretch 2", HARK_EXIT_USAGE, "", "--positional-stretch: has no effect here");
 }
 
+/* Files of sentence-transformers that change what a model reads. */
+static void other_preparations_are_refused(void **state) {
+  (void)state;
+  static const char normalised_first[] =
+      "[{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}, {\"path\": \"2_Normalize\", \"type\": "
+      "\"sentence_transformers.models.Normalize\"}, {\"path\": \"1_Pooling\", \"type\": \"sentence_transformers.models.Pooling\"}]";
+  static const struct {
+    const char *file, *text, *message;
+  } cases[] = {{"sentence_bert_config.json", "{\"max_seq_length\": 5, \"do_lower_case\": true}",
+                "sentence_bert_config.json: do_lower_case: is true, expected false"},
+               {"config_sentence_transformers.json", "{\"default_prompt_name\": \"query\"}",
+                "config_sentence_transformers.json: default_prompt_name: is query, expected null"},
+               {"modules.json", normalised_first, "modules.json: expected the modules Transformer, Pooling, Normalize in this order"},
+               {"modules.json", "[]", "modules.json: expected the modules Transformer, Pooling, Normalize in this order"}};
+  write_weights("bert", true);
+  write_lines();
+  (void)test_file_write_text(folder, "bert/1_Pooling/config.json", "{\"pooling_mode\": \"mean\"}");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char name[128];
+    (void)snprintf(name, sizeof name, "bert/%s", cases[i].file);
+    (void)test_file_write_text(folder, "bert/modules.json", MODULES("Pooling"));
+    (void)test_file_write_text(folder, name, cases[i].text);
+    expect("embed bert lines.txt", HARK_EXIT_USAGE, "", cases[i].message);
+    assert_int_equal(remove(test_path(folder, name)), 0);
+  }
+  (void)test_file_write_text(folder, "bert/modules.json", MODULES("Pooling"));
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 12, \"do_lower_case\": false}");
+  (void)test_file_write_text(folder, "bert/config_sentence_transformers.json", "{\"prompts\": {}, \"default_prompt_name\": null}");
+  expect("embed bert lines.txt", HARK_EXIT_DONE, "[", "");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
@@ -430,6 +461,7 @@ int main(void) {
                                      TEST(lines_and_options_that_are_refused),
                                      TEST(runs_of_texts),
                                      TEST(imports_keep_what_they_read),
-                                     TEST(positional_kernels_are_stretched)};
+                                     TEST(positional_kernels_are_stretched),
+                                     TEST(other_preparations_are_refused)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }
