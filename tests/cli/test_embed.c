@@ -448,6 +448,18 @@ static void other_preparations_are_refused(void **state) {
   expect("embed bert lines.txt", HARK_EXIT_DONE, "[", "");
 }
 
+/* A file of hark has no place for a limit below its context. */
+static void imports_report_a_lost_limit(void **state) {
+  (void)state;
+  write_weights("bert", true);
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 5}");
+  expect("import bert --output one.safetensors", HARK_EXIT_DONE,
+         "one.safetensors: ", "max_seq_length 5 of sentence_bert_config.json is not in the file: use --context 5 of hark embed");
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 12}");
+  expect("import bert --output one.safetensors", HARK_EXIT_DONE, "one.safetensors: ", "");
+  if (strstr(output.err, "max_seq_length") != NULL) fail_msg("%s", output.err);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
@@ -462,6 +474,7 @@ int main(void) {
                                      TEST(runs_of_texts),
                                      TEST(imports_keep_what_they_read),
                                      TEST(positional_kernels_are_stretched),
-                                     TEST(other_preparations_are_refused)};
+                                     TEST(other_preparations_are_refused),
+                                     TEST(imports_report_a_lost_limit)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }
