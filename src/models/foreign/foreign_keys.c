@@ -422,6 +422,8 @@ void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_c
   hark_foreign_put_key(&writer, "architectures");
   if (hark_option_choice_at(type->classes, 0, name)) hark_text_append(out, "[\"%s\"]", name);
   hark_foreign_put_text(&writer, "torch_dtype", number_type);
+  /* Otherwise the published program has defaults, which are other tokens of this vocabulary. */
+  hark_text_append(out, ", \"bos_token_id\": null, \"eos_token_id\": null");
   for (int i = 0; i < type->key_count; i++) write_row(&writer, &type->keys[i]);
   if (type->write != NULL) type->write(&writer);
   hark_text_append(out, "}\n");
