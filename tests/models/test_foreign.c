@@ -264,6 +264,16 @@ static void types_are_kept_also_in_shards(void **state) {
   refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "is not in model.safetensors.index.json");
   (void)test_file_write_text(folder, "shards/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
   refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "weight_map.a: expected the name of a file in this folder");
+
+  /* more entries than any model has tensors */
+  enum { MANY = 200001, ROOM = 24 };
+  char *const long_index = malloc((size_t)MANY * ROOM + 64);
+  size_t length = (size_t)snprintf(long_index, 64, "{\"weight_map\": {");
+  for (int i = 0; i < MANY; i++) length += (size_t)snprintf(long_index + length, ROOM, "%s\"%d\": \"a\"", i > 0 ? ", " : "", i);
+  (void)snprintf(long_index + length, 64, "}}");
+  (void)test_file_write_text(folder, "shards/model.safetensors.index.json", long_index);
+  free(long_index);
+  refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "weight_map: has 200001 entries, expected at most 200000");
   test_setup_close(context);
 }
 
