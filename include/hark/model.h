@@ -60,14 +60,15 @@ typedef struct hark_model_options {
 } hark_model_options;
 
 /* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it), a safetensors file, or a
- * folder of Hugging Face's transformers (config.json with safetensors; docs/models.md lists what is read). Where a manifest.json is in the
- * file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be NULL.
+ * folder of Hugging Face's transformers (config.json with safetensors; docs/models.md lists what is read), unless options->description is
+ * given. Where a manifest.json is in the file's folder (in a run it must be), the file's SHA-256 must be the manifest's. `options` may be
+ * NULL.
  * With `matrices` the weights are rounded to that type, and have the same bits as in a file that was saved with it.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; checked before memory for weights is allocated), HARK_BAD_CONFIGURATION (a description that no model can
- * have), HARK_INVALID_ARGUMENT (struct_size, matrices), HARK_NOT_FINITE (a weight that is not finite in the type of the matrices),
- * HARK_UNSUPPORTED (options of a newer hark are set; no matrix of the model can be HARK_I8), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it
- * fails *out is NULL. */
+ * have), HARK_INVALID_ARGUMENT (struct_size, matrices, a vocabulary for such a folder), HARK_NOT_FINITE (a weight that is not finite in the
+ * type of the matrices), HARK_UNSUPPORTED (options of a newer hark are set; no matrix of the model can be HARK_I8), HARK_IO_ERROR,
+ * HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *options,
                                                      hark_model **out);
 

@@ -82,9 +82,10 @@ typedef struct hark_predictor_options {
 } hark_predictor_options;
 
 /* Makes a predictor. `options` may be NULL. The model must outlive it.
- * Errors: HARK_INVALID_ARGUMENT (struct_size, a number below 0, more examples than tokens, options of ahca for another model, a context of
- * another backend than the model's, an embedding by a pooler that the model lacks), HARK_UNSUPPORTED (options of a newer hark are set, an
- * embedding of an architecture without blocks), HARK_TOO_LARGE, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
+ * Errors: HARK_INVALID_ARGUMENT (struct_size, a number outside its range, more examples than tokens, options of ahca for another model, a
+ * context of another backend than the model's, an embedding by a pooler that the model lacks, normalise without an embedding),
+ * HARK_UNSUPPORTED (options of a newer hark are set, an embedding of an architecture without blocks), HARK_TOO_LARGE, HARK_OUT_OF_MEMORY.
+ * When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_predictor_create(hark_context *context, const hark_model *model,
                                                            const hark_predictor_options *options, hark_predictor **out);
 /* Frees it and sets *predictor to NULL. NULL and a pointer to NULL are allowed. */

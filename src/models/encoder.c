@@ -20,12 +20,22 @@ static hark_status declare(hark_context *context, hark_network *network) {
   return config->head == HARK_ENCODER_HEAD_CLASSES ? declare_head(context, network) : HARK_OK;
 }
 
-/* *x <- tanh(W *x + b), for each of the parts of *x [N, parts * D]. */
+/* *x <- tanh(W *x + b), for the rows of *x [N, D]. */
 static hark_status apply_pooler(const hark_network *network, const hark_forward *forward, hark_value *x) {
   hark_value y = 0;
   HARK_TRY(hark_linear_apply(forward, &network->pooler, *x, &y));
   hark_tape_release(forward->tape, *x);
   return hark_tape_apply(forward->tape, &hark_op_tanh, NULL, 1, &y, 1, x);
+}
+
+/* The ranges of examples [N, parts, 2]; with layers that are for single embeddings as [N * parts, 1, 2], so that every part is a row. */
+static hark_tensor ranges_of(const hark_network_input *input, const hark_encoder_pooling *pooling) {
+  hark_tensor ranges = *input->ranges;
+  if (!pooling->pooler && !pooling->normalise) return ranges;
+  ranges.shape[0] *= ranges.shape[1];
+  ranges.shape[1] = 1;
+  ranges.stride[0] = 2;
+  return ranges;
 }
 
 hark_status hark_encoder_pool(hark_context *context, const hark_network *network, const hark_forward *forward,
@@ -37,7 +47,8 @@ hark_status hark_encoder_pool(hark_context *context, const hark_network *network
   if (input->ranges == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "encoder: no ranges of examples, expected [N, parts, 2]");
   HARK_TRY(hark_stack_apply(context, network, forward, input->tokens, &x));
   HARK_TRY(hark_stack_finish(network, forward, x, &pooled[ROWS]));
-  HARK_TRY(hark_tape_leaf(tape, input->ranges, NULL, &pooled[RANGES]));
+  const hark_tensor ranges = ranges_of(input, pooling);
+  HARK_TRY(hark_tape_leaf(tape, &ranges, NULL, &pooled[RANGES]));
   HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &attributes, INPUTS, pooled, 1u << ROWS, out));
   if (pooling->pooler) HARK_TRY(apply_pooler(network, forward, out));
   return pooling->normalise ? hark_tape_apply(tape, &hark_op_unit_rows, NULL, 1, out, 1, out) : HARK_OK;

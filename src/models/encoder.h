@@ -38,7 +38,8 @@ static inline hark_encoder_pooling hark_encoder_pooling_of(const hark_network_co
                                 .normalise = config->normalise};
 }
 
-/* The embeddings [N, parts * D] of the examples of input->ranges, of any stack of blocks. Errors: HARK_INVALID_ARGUMENT (no ranges), those
+/* The embeddings of the examples of input->ranges, of any stack of blocks: [N, parts * D], or with pooler or normalise [N * parts, D], in
+ * the same order, since every part has one of its own. Errors: HARK_INVALID_ARGUMENT (no ranges), those
  * of the stack. */
 HARK_MUST_CHECK hark_status hark_encoder_pool(hark_context *context, const hark_network *network, const hark_forward *forward,
                                               const hark_network_input *input, const hark_encoder_pooling *pooling, hark_value *out);

@@ -320,7 +320,10 @@ static hark_status load_path(hark_context *context, const char *path, const hark
   *out = NULL;
   HARK_TRY(take_options(context, given, &options));
   bool foreign = false;
-  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (options.description == NULL) HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (foreign && options.vocabulary != NULL)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "%.250s: hark_model_options.vocabulary is given without a description, expected the tokenizer in this folder", name);
   if (foreign) return load_foreign(context, name, &options, editing, out);
   HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
   const size_t before = context->memory.live_bytes;

@@ -179,6 +179,16 @@ static bool classes_of_embedding(const hark_network_config *config, char *messag
          hark_rule_violated(message, "model.head embedding predicts no classes: there are %" PRId64 ", expected 0", config->classes);
 }
 
+static bool normalise_of_embedding(const hark_network_config *config, char *message) {
+  return is_encoder(config) && config->head == HARK_ENCODER_HEAD_CLASSES && config->normalise &&
+         hark_rule_violated(message, "model.normalise needs model.head embedding");
+}
+
+static bool types_of_encoder(const hark_network_config *config, char *message) {
+  return config->token_types > 0 && !is_encoder(config) && config->architecture != HARK_ARCHITECTURE_MASKED_ENCODER &&
+         hark_rule_violated(message, "model.token_types needs model.architecture encoder or masked_encoder");
+}
+
 static bool pooler_of_pooling(const hark_network_config *config, char *message) {
   return is_encoder(config) && config->pooling == HARK_POOLING_POOLER && !config->pooler &&
          hark_rule_violated(message, "model.pooling pooler needs model.pooler");
@@ -225,6 +235,8 @@ static const hark_model_rule rules[] = {
     {"model.recompute model.architecture", recompute_of_blocks},
     {"model.classes model.architecture", classes_of_encoder},
     {"model.classes model.head", classes_of_embedding},
+    {"model.normalise model.head", normalise_of_embedding},
+    {"model.token_types model.architecture", types_of_encoder},
     {"model.pooling model.pooler", pooler_of_pooling},
     {"model.pooling model.parts", pooler_of_pairs},
     {"model.parts model.architecture", parts_of_encoder},

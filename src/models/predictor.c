@@ -94,6 +94,8 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
   if (out->tokens < sequences || out->tokens > INT32_MAX / 2)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: %" PRId64 " tokens for %" PRId64 " sequences, expected %" PRId64 " to %d",
                      out->tokens, sequences, sequences, INT32_MAX / 2);
+  if ((int)out->embedding < HARK_EMBEDDING_NONE || out->embedding > HARK_EMBEDDING_POOLER)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: embedding is %d, expected one of hark_embedding", (int)out->embedding);
   if ((out->select != NULL || out->gives_chunks) && !is_ahca(&model->network->config))
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "predictor: chunks and a selection can be given only for ahca models, and this model has architecture %s",
@@ -118,6 +120,9 @@ static hark_status take_pooling(hark_predictor *p, const hark_predictor_options 
   if (options->normalise != 0) p->pooling.normalise = options->normalise > 0;
   p->embeds =
       options->embedding != HARK_EMBEDDING_NONE || (options->normalise != 0 && encoder && config->head == HARK_ENCODER_HEAD_EMBEDDING);
+  if (!p->embeds && options->normalise != 0)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: normalise is %" PRId64 ", and no embedding is computed, expected 0",
+                     options->normalise);
   if (!p->embeds) return HARK_OK;
   if (network_of(p)->blocks == NULL)
     return hark_fail(p->context, HARK_UNSUPPORTED, "embeddings are those of architectures decoder, encoder and masked_encoder, this is %s",

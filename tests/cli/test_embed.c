@@ -1,9 +1,11 @@
 /* test_embed.c - hark embed: folders of BERT and of sentence-transformers, files and runs of hark, formats, long lines, exchanged
  * attention, and what is refused. models/embedding compares the numbers with their definition and published ones. */
+#define _XOPEN_SOURCE 700 /* symlink */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/common.h"
 #include "io/safetensors.h"
@@ -309,7 +311,11 @@ static void what_cannot_be_read_is_refused(void **state) {
   } configs[] = {{CONFIG(", \"position_embedding_type\": \"relative_key\""),
                   "position_embedding_type: is \"relative_key\", expected absolute: relative positions are not supported"},
                  {CONFIG(", \"is_decoder\": true"), "is_decoder: is true, expected false"},
+                 {CONFIG(", \"is_decoder\": \"false\""), "is_decoder: is \"false\", expected false"},
+                 {CONFIG(", \"position_embedding_type\": null"), "position_embedding_type: is null, expected absolute"},
                  {CONFIG(", \"add_cross_attention\": true"), "add_cross_attention: is true"},
+                 {"{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"]}",
+                  "expected one of BertModel, BertForMaskedLM, BertForPreTraining, BertForNextSentencePrediction"},
                  {CONFIG(", \"hidden_act\": \"mish\""), "hidden_act: is mish, expected gelu or gelu_new"},
                  {CONFIG(", \"embedding_size\": 8"), "embedding_size: is 8, a key that hark does not know"}};
   static const struct {
@@ -374,6 +380,89 @@ static void runs_of_texts(void **state) {
   expect("embed masked empty.txt", HARK_EXIT_BAD_INPUT, "", "empty.txt:2:1: the line has no tokens, so that it has no embedding");
 }
 
+/* The file that an import writes is none of those that it reads, also by another name. */
+static void imports_keep_what_they_read(void **state) {
+  (void)state;
+  static const char part[] = ": is a file of the model that is read";
+  size_t bytes = 0, after = 0;
+  char bert_folder[TEST_PATH_BYTES];
+  write_weights("bert", true);
+  (void)snprintf(bert_folder, sizeof bert_folder, "%s", test_path(folder, "bert"));
+  unsigned char *const before = test_file_read(test_path(folder, "bert/model.safetensors"), &bytes);
+  expect("import bert --output bert/model.safetensors", HARK_EXIT_USAGE, "", part);
+  expect("import bert --output bert/tokenizer.json", HARK_EXIT_USAGE, "", part);
+  expect("import bert/config.json --output ./bert/../bert/config.json", HARK_EXIT_USAGE, "", part);
+  command_expect(bert_folder, "import .", HARK_EXIT_USAGE, "", "--output model.safetensors: is a file of the model that is read", &output);
+  command_expect(bert_folder, "import model.safetensors", HARK_EXIT_USAGE, "", part, &output);
+  assert_int_equal(symlink("bert/model.safetensors", test_path(folder, "link.safetensors")), 0);
+  expect("import bert --output link.safetensors", HARK_EXIT_USAGE, "", part);
+  unsigned char *const now = test_file_read(test_path(folder, "bert/model.safetensors"), &after);
+  assert_int_equal(after, bytes);
+  assert_memory_equal(now, before, bytes);
+  free(before);
+  free(now);
+  for (int i = 0; i < 2; i++) expect("import bert --output bert/imported.safetensors", HARK_EXIT_DONE, "imported.safetensors: ", "");
+}
+
+/* A stretch is an option of a model with a positional kernel. */
+static void positional_kernels_are_stretched(void **state) {
+  (void)state;
+  double numbers[NUMBERS], other[NUMBERS];
+  (void)test_file_write_text(folder, "some.txt", "the house\nto be\n");
+  expect("train --out kernel --data text.txt --architecture masked_encoder --positional decay --steps 2 --tokenizer bytes " COMMAND_TINY,
+         HARK_EXIT_DONE, "", "");
+  expect("embed kernel some.txt --threads 1", HARK_EXIT_DONE, "[", "");
+  const int count = read_numbers(numbers, NUMBERS);
+  expect("embed kernel some.txt --threads 1 --positional-stretch 2", HARK_EXIT_DONE, "[", "");
+  assert_int_equal(read_numbers(other, NUMBERS), count);
+  assert_memory_not_equal(numbers, other, (size_t)count * sizeof *numbers);
+  write_weights("bert", true);
+  expect("embed bert some.txt --positional-stretch 2", HARK_EXIT_USAGE, "", "--positional-stretch: has no effect here");
+}
+
+/* Files of sentence-transformers that change what a model reads. */
+static void other_preparations_are_refused(void **state) {
+  (void)state;
+  static const char normalised_first[] =
+      "[{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}, {\"path\": \"2_Normalize\", \"type\": "
+      "\"sentence_transformers.models.Normalize\"}, {\"path\": \"1_Pooling\", \"type\": \"sentence_transformers.models.Pooling\"}]";
+  static const struct {
+    const char *file, *text, *message;
+  } cases[] = {{"sentence_bert_config.json", "{\"max_seq_length\": 5, \"do_lower_case\": true}",
+                "sentence_bert_config.json: do_lower_case: is true, expected false"},
+               {"config_sentence_transformers.json", "{\"default_prompt_name\": \"query\"}",
+                "config_sentence_transformers.json: default_prompt_name: is query, expected null"},
+               {"modules.json", normalised_first, "modules.json: expected the modules Transformer, Pooling, Normalize in this order"},
+               {"modules.json", "[]", "modules.json: expected the modules Transformer, Pooling, Normalize in this order"}};
+  write_weights("bert", true);
+  write_lines();
+  (void)test_file_write_text(folder, "bert/1_Pooling/config.json", "{\"pooling_mode\": \"mean\"}");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char name[128];
+    (void)snprintf(name, sizeof name, "bert/%s", cases[i].file);
+    (void)test_file_write_text(folder, "bert/modules.json", MODULES("Pooling"));
+    (void)test_file_write_text(folder, name, cases[i].text);
+    expect("embed bert lines.txt", HARK_EXIT_USAGE, "", cases[i].message);
+    assert_int_equal(remove(test_path(folder, name)), 0);
+  }
+  (void)test_file_write_text(folder, "bert/modules.json", MODULES("Pooling"));
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 12, \"do_lower_case\": false}");
+  (void)test_file_write_text(folder, "bert/config_sentence_transformers.json", "{\"prompts\": {}, \"default_prompt_name\": null}");
+  expect("embed bert lines.txt", HARK_EXIT_DONE, "[", "");
+}
+
+/* A file of hark has no place for a limit below its context. */
+static void imports_report_a_lost_limit(void **state) {
+  (void)state;
+  write_weights("bert", true);
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 5}");
+  expect("import bert --output one.safetensors", HARK_EXIT_DONE,
+         "one.safetensors: ", "max_seq_length 5 of sentence_bert_config.json is not in the file: use --context 5 of hark embed");
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 12}");
+  expect("import bert --output one.safetensors", HARK_EXIT_DONE, "one.safetensors: ", "");
+  if (strstr(output.err, "max_seq_length") != NULL) fail_msg("%s", output.err);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(formats_have_the_same_numbers),
@@ -385,6 +474,10 @@ int main(void) {
                                      TEST(attention_is_exchanged),
                                      TEST(what_cannot_be_read_is_refused),
                                      TEST(lines_and_options_that_are_refused),
-                                     TEST(runs_of_texts)};
+                                     TEST(runs_of_texts),
+                                     TEST(imports_keep_what_they_read),
+                                     TEST(positional_kernels_are_stretched),
+                                     TEST(other_preparations_are_refused),
+                                     TEST(imports_report_a_lost_limit)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }

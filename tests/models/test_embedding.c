@@ -497,6 +497,36 @@ static void predictors_embed(void **state) {
   test_setup_close(context);
 }
 
+/* A pair has the embeddings of both of its sequences, each of length 1 if that is requested. */
+static void pairs_are_embedded_like_single_sequences(void **state) {
+  (void)state;
+  enum { PAIRS = 2, SEQUENCES_OF_PAIRS = 4 };
+  static const hark_embedding kinds[] = {HARK_EMBEDDING_MODEL, HARK_EMBEDDING_FIRST, HARK_EMBEDDING_POOLER};
+  hark_context *context = test_reference_open();
+  hark_model *single = make_model(context, OF_BERT);
+  hark_model *pairs = make_model(context, DESCRIPTION("\"architecture\": \"encoder\", \"head\": \"embedding\", \"pooling\": \"mean\", "
+                                                      "\"pooler\": true, \"token_types\": 3, \"parts\": 2"));
+  int32_t tokens[ALL];
+  for (int i = 0; i < ALL; i++) tokens[i] = 5 + i * 7 % 250;
+  for (int k = 0; k < 3; k++)
+    for (int normalise = -1; normalise <= 1; normalise += 2) {
+      float expected[LINES * SIZE], both[SEQUENCES_OF_PAIRS * SIZE];
+      const hark_predictor_options options = {
+          .struct_size = sizeof options, .examples = PAIRS, .tokens = ALL, .embedding = kinds[k], .normalise = normalise};
+      hark_prediction_input input = input_of(tokens, NULL);
+      hark_predictor *predictor = NULL;
+      input.examples = PAIRS;
+      assert_fine(context, predict(context, single, kinds[k], normalise, NULL, expected));
+      assert_fine(context, hark_predictor_create(context, pairs, &options, &predictor));
+      assert_fine(context, hark_predictor_run(predictor, &input, both, SEQUENCES_OF_PAIRS * SIZE));
+      hark_predictor_destroy(&predictor);
+      for (int i = 0; i < SEQUENCES_OF_PAIRS * SIZE; i++) assert_true(fabs((double)both[i] - (double)expected[i]) <= 1e-6);
+    }
+  hark_model_destroy(context, &pairs);
+  hark_model_destroy(context, &single);
+  test_setup_close(context);
+}
+
 /* Without a request, an encoder of embeddings predicts them. Types of 0 are those that are not given, others change the result. */
 static void types_and_plain_predictions(void **state) {
   (void)state;
@@ -529,6 +559,11 @@ static void what_cannot_be_embedded_is_refused(void **state) {
   float out[LINES * SIZE];
   assert_failure(context, predict(context, model, HARK_EMBEDDING_POOLER, 0, NULL, out), HARK_INVALID_ARGUMENT, "the model has no pooler");
   assert_failure(context, predict(context, model, HARK_EMBEDDING_MEAN, 0, of_types, out), HARK_INVALID_ARGUMENT, "the model has none");
+  assert_failure(context, predict(context, model, HARK_EMBEDDING_NONE, 1, NULL, out), HARK_INVALID_ARGUMENT,
+                 "predictor: normalise is 1, and no embedding is computed, expected 0");
+  assert_failure(context, predict(context, model, (hark_embedding)99, 0, NULL, out), HARK_INVALID_ARGUMENT,
+                 "predictor: embedding is 99, expected one of hark_embedding");
+  assert_failure(context, predict(context, model, (hark_embedding)-1, 0, NULL, out), HARK_INVALID_ARGUMENT, "predictor: embedding is -1");
   hark_model_destroy(context, &model);
   model = make_model(context,
                      "{\"model\": {\"type\": \"gpt\", \"architecture\": \"ahca\", \"layers\": 2, \"heads\": 2, \"key_heads\": 2, "
@@ -574,10 +609,17 @@ static void rules_of_embeddings(void **state) {
     const char *message;
   } cases[] = {{variants[MEAN].config, "model.head embedding predicts no classes: there are 3, expected 0"},
                {variants[POOLER].config, "model.pooling pooler needs model.pooler"},
-               {variants[POOLER].config, "model.pooling pooler reads one sequence per example, the data have 2"}};
+               {variants[POOLER].config, "model.pooling pooler reads one sequence per example, the data have 2"},
+               {variants[MEAN].config, "model.token_types needs model.architecture encoder or masked_encoder"},
+               {variants[MEAN].config, "model.normalise needs model.head embedding"}};
   cases[0].config.classes = CLASSES;
   cases[1].config.pooler = false;
   cases[2].config.parts = 2;
+  cases[3].config.architecture = HARK_ARCHITECTURE_DECODER;
+  cases[3].config.pooler = false;
+  cases[4].config.head = HARK_ENCODER_HEAD_CLASSES;
+  cases[4].config.classes = CLASSES;
+  cases[4].config.normalise = true;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_network *network = NULL;
     assert_failure(context, hark_network_declare(context, &cases[i].config, HARK_F32, &network), HARK_BAD_CONFIGURATION, cases[i].message);
@@ -587,10 +629,15 @@ static void rules_of_embeddings(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(embeddings_are_the_published_ones), cmocka_unit_test(networks_agree_with_the_definition),
-      cmocka_unit_test(gradients_agree_with_differences),  cmocka_unit_test(predictors_embed),
-      cmocka_unit_test(types_and_plain_predictions),       cmocka_unit_test(what_cannot_be_embedded_is_refused),
-      cmocka_unit_test(threads_give_the_same_bits),        cmocka_unit_test(rules_of_embeddings),
+      cmocka_unit_test(embeddings_are_the_published_ones),
+      cmocka_unit_test(networks_agree_with_the_definition),
+      cmocka_unit_test(gradients_agree_with_differences),
+      cmocka_unit_test(predictors_embed),
+      cmocka_unit_test(types_and_plain_predictions),
+      cmocka_unit_test(what_cannot_be_embedded_is_refused),
+      cmocka_unit_test(threads_give_the_same_bits),
+      cmocka_unit_test(rules_of_embeddings),
+      cmocka_unit_test(pairs_are_embedded_like_single_sequences),
   };
   return cmocka_run_group_tests_name("embedding", tests, NULL, NULL);
 }

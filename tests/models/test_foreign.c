@@ -264,6 +264,16 @@ static void types_are_kept_also_in_shards(void **state) {
   refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "is not in model.safetensors.index.json");
   (void)test_file_write_text(folder, "shards/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
   refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "weight_map.a: expected the name of a file in this folder");
+
+  /* more entries than any model has tensors */
+  enum { MANY = 200001, ROOM = 24 };
+  char *const long_index = malloc((size_t)MANY * ROOM + 64);
+  size_t length = (size_t)snprintf(long_index, 64, "{\"weight_map\": {");
+  for (int i = 0; i < MANY; i++) length += (size_t)snprintf(long_index + length, ROOM, "%s\"%d\": \"a\"", i > 0 ? ", " : "", i);
+  (void)snprintf(long_index + length, 64, "}}");
+  (void)test_file_write_text(folder, "shards/model.safetensors.index.json", long_index);
+  free(long_index);
+  refuse(context, test_path(folder, "shards"), HARK_BAD_FILE, "weight_map: has 200001 entries, expected at most 200000");
   test_setup_close(context);
 }
 
@@ -291,6 +301,11 @@ static void keys_are_refused_by_name(void **state) {
       {"\"is_encoder_decoder\": true", HARK_UNSUPPORTED, "is_encoder_decoder: is true, expected false"},
       {"\"unknown\": null, \"attention_bias\": true", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.bias\" is missing"},
       {"\"tie_word_embeddings\": true", HARK_BAD_FILE, "tensor \"lm_head.weight\" is not the table of embeddings"},
+      {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 77.0}", HARK_UNSUPPORTED,
+       "rope_parameters: is {...}, expected one of rope_scaling and rope_parameters"},
+      {"\"is_encoder_decoder\": \"false\"", HARK_UNSUPPORTED, "is_encoder_decoder: is \"false\", expected false"},
+      {"\"quantization_config\": \"null\"", HARK_UNSUPPORTED, "quantization_config: is \"null\", expected null"},
+      {"\"head_dim\": 1048576", HARK_UNSUPPORTED, "head_dim: is 1048576, expected at most 2^20 features of all heads"},
       {"\"head_dim\": 4", HARK_BAD_FILE, "tensor \"model.layers.0.self_attn.q_proj.weight\" has shape [4, 4], expected [8, 4]"},
   };
   hark_context *context = test_reference_open();
@@ -301,6 +316,18 @@ static void keys_are_refused_by_name(void **state) {
   }
   refuse(context, make_folder(context, "keys", "\"model_type\": \"mamba\"", llama, LLAMA_COUNT), HARK_UNSUPPORTED,
          "model_type: is mamba, expected one of gpt2, llama");
+  refuse(context, make_folder(context, "keys", GPT2_KEYS ", \"scale_attn_weights\": null", gpt2, GPT2_COUNT), HARK_UNSUPPORTED,
+         "scale_attn_weights: is null, expected true");
+  hark_model *model =
+      load(context,
+           make_folder(context, "keys", GPT2_KEYS ", \"scale_attn_by_inverse_layer_idx\": null, \"pruned_heads\": null", gpt2, GPT2_COUNT));
+  hark_model_destroy(context, &model);
+  refuse(context,
+         make_folder(context, "keys",
+                     "\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_positions\": 6, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 2, "
+                     "\"n_inner\": 16777217",
+                     gpt2, GPT2_COUNT),
+         HARK_UNSUPPORTED, "n_inner: is 16777217, expected at most 2^24");
   refuse(context, make_folder(context, "keys", "\"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE, "model_type: is missing");
   refuse(context, make_folder(context, "keys", "\"model_type\": \"llama\", \"vocab_size\": 7", llama, LLAMA_COUNT), HARK_BAD_FILE,
          "hidden_size: is missing");
@@ -416,6 +443,9 @@ static void exports_have_the_bits_of_what_was_imported(void **state) {
     assert_true(saved->fingerprint == model->fingerprint);
     assert_fine(context, hark_foreign_export(context, saved, out, HARK_NONE, &type));
     assert_string_equal(type, cases[i].name);
+    char *const config = test_file_text(folder, "out/config.json");
+    if (strstr(config, "\"bos_token_id\": null, \"eos_token_id\": null") == NULL) fail_msg("%s", config);
+    free(config);
     char in_file[TEST_PATH_BYTES], out_file[TEST_PATH_BYTES];
     (void)snprintf(in_file, sizeof in_file, "%s", test_path(folder, "in/model.safetensors"));
     (void)snprintf(out_file, sizeof out_file, "%s", test_path(folder, "out/model.safetensors"));
@@ -471,6 +501,113 @@ static void other_files_of_a_folder_stay(void **state) {
                  "contains notes.txt");
   assert_int_equal(hark_path_kind_of(test_path(folder, "full/config.json")), HARK_PATH_NONE);
   assert_failure(context, hark_foreign_export(context, model, test_path(folder, "ints"), HARK_I8, &type), HARK_UNSUPPORTED, "integers");
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* The published program computes dynamic rates from max_position_embeddings alone. */
+static void dynamic_rates_have_one_context(void **state) {
+  (void)state;
+  const char *type = NULL;
+  hark_context *context = test_reference_open();
+  hark_model *model = load(context, make_folder(context, "dynamic",
+                                                "\"model_type\": \"llama\", " LLAMA_KEYS ", \"rope_scaling\": {\"rope_type\": \"dynamic\", "
+                                                "\"factor\": 2, \"original_max_position_embeddings\": 4}",
+                                                llama, LLAMA_COUNT));
+  assert_int_equal(model->network->config.rotary.scaling, HARK_ROTARY_DYNAMIC);
+  assert_int_equal(model->network->config.rotary.original_context, 0);
+  assert_fine(context, hark_foreign_export(context, model, test_path(folder, "out"), HARK_NONE, &type));
+  model->network->config.rotary.original_context = 4;
+  assert_failure(context, hark_foreign_export(context, model, test_path(folder, "never"), HARK_NONE, &type), HARK_UNSUPPORTED,
+                 "model.rotary.original_context has no counterpart");
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+static void load_again(hark_context *context, const char *path, uint64_t fingerprint) {
+  hark_model *model = load(context, path);
+  assert_true(model->fingerprint == fingerprint);
+  hark_model_destroy(context, &model);
+}
+
+/* Neither an export that cannot be written nor one over the files of others removes anything. */
+static void files_stay_until_there_are_others(void **state) {
+  (void)state;
+  const char *type = NULL;
+  char source[TEST_PATH_BYTES], out[TEST_PATH_BYTES];
+  hark_context *context = test_reference_open();
+  (void)snprintf(source, sizeof source, "%s", make_folder(context, "source", GPT2_KEYS, gpt2, GPT2_COUNT));
+  (void)snprintf(out, sizeof out, "%s", test_path(folder, "out"));
+  hark_model *model = load(context, source);
+  assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
+  assert_failure(context, hark_foreign_export(context, model, source, HARK_NONE, &type), HARK_BAD_FILE,
+                 "contains config.json, expected a new or empty folder");
+  load_again(context, source, model->fingerprint);
+
+  /* over an export, with a tokenizer that this model lacks */
+  (void)test_file_write_text(folder, "out/tokenizer.json", "{}");
+  assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
+  assert_int_equal(hark_path_kind_of(test_path(folder, "out/tokenizer.json")), HARK_PATH_NONE);
+  load_again(context, out, model->fingerprint);
+
+  /* a number that f16 lacks */
+  float *const query = parameter_of(model, "blocks.0.attention.query.weight")->weight.data;
+  query[0] = 1e5F;
+  assert_failure(context, hark_foreign_export(context, model, out, HARK_F16, &type), HARK_NOT_FINITE, "");
+  load_again(context, out, model->fingerprint);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* Weights without a description, beside which another program has a config.json: the description that is given is used. */
+static void a_given_description_is_used(void **state) {
+  (void)state;
+  static const char description[] =
+      "{\"model\": {\"type\": \"gpt\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, \"width\": 8, \"feed_forward_width\": 8, "
+      "\"context\": 8, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"rotary\", "
+      "\"tie_embeddings\": true, \"bias\": false, \"vocabulary\": 9, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, "
+      "\"attention\": {\"structure\": \"dense\", \"window\": 128, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": false}}}";
+  enum { MOST = 32 };
+  hark_context *context = test_reference_open();
+  hark_named_tensor named[MOST];
+  hark_network *network = NULL;
+  hark_description read;
+  hark_model *model = NULL;
+  hark_model_options options = {.struct_size = sizeof options, .description = description, .description_bytes = sizeof description - 1};
+  const char *const path = make_folder(context, "beside", GPT2_KEYS, gpt2, GPT2_COUNT);
+  char weights[TEST_PATH_BYTES];
+  (void)snprintf(weights, sizeof weights, "%s", path);
+  assert_fine(context, hark_description_parse(context, "description", description, sizeof description - 1, &read));
+  assert_fine(context, hark_network_create(context, &read.config, HARK_F32, false, &network));
+  assert_fine(context, hark_parameters_initialise(context, &network->parameters, 3));
+  assert_true(network->parameters.count <= MOST);
+  for (int32_t i = 0; i < network->parameters.count; i++)
+    named[i] = (hark_named_tensor){.name = network->parameters.list[i].name, .tensor = &network->parameters.list[i].weight};
+  assert_fine(context, hark_safetensors_write(context, test_path(folder, "beside/model.safetensors"), named, network->parameters.count,
+                                              NULL, 0, NULL));
+  hark_network_destroy(context, &network);
+  hark_description_close(context, &read);
+  assert_fine(context, hark_model_load(context, weights, &options, &model));
+  assert_int_equal(model->network->config.vocabulary, 9);
+  hark_model_destroy(context, &model);
+
+  options = (hark_model_options){.struct_size = sizeof options, .vocabulary = "{}", .vocabulary_bytes = 2};
+  assert_failure(context, hark_model_load(context, make_folder(context, "theirs", GPT2_KEYS, gpt2, GPT2_COUNT), &options, &model),
+                 HARK_INVALID_ARGUMENT, "hark_model_options.vocabulary");
+  assert_null(model);
+  test_setup_close(context);
+}
+
+/* Files of the model without its head have names without a prefix; both for one parameter would be ambiguous. */
+static void a_parameter_has_one_tensor(void **state) {
+  (void)state;
+  entry twice[GPT2_COUNT + 1];
+  hark_context *context = test_reference_open();
+  memcpy(twice, gpt2, sizeof gpt2);
+  twice[GPT2_COUNT] = (entry){"wte.weight", 7, 4, HARK_NONE};
+  refuse(context, make_folder(context, "twice", GPT2_KEYS, twice, GPT2_COUNT + 1), HARK_BAD_FILE, "tensor \"wte.weight\" is unexpected");
+  twice[0] = twice[GPT2_COUNT];
+  hark_model *model = load(context, make_folder(context, "once", GPT2_KEYS, twice, GPT2_COUNT));
   hark_model_destroy(context, &model);
   test_setup_close(context);
 }
@@ -561,6 +698,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(exports_have_the_bits_of_what_was_imported, begin, end),
       cmocka_unit_test_setup_teardown(options_without_a_counterpart_are_named, begin, end),
       cmocka_unit_test_setup_teardown(other_files_of_a_folder_stay, begin, end),
+      cmocka_unit_test_setup_teardown(dynamic_rates_have_one_context, begin, end),
+      cmocka_unit_test_setup_teardown(files_stay_until_there_are_others, begin, end),
+      cmocka_unit_test_setup_teardown(a_given_description_is_used, begin, end),
+      cmocka_unit_test_setup_teardown(a_parameter_has_one_tensor, begin, end),
       cmocka_unit_test_setup_teardown(a_model_has_its_tokenizer, begin, end),
       cmocka_unit_test(other_texts_are_no_tokenizers),
   };

@@ -121,6 +121,9 @@ static const struct {
     {{CME, {ATTENTION("sigma_learned"), "true"}}, "model.attention.sigma_learned needs model.attention.kernel rbf"},
     {{{"model.architecture", "encoder"}, {"data.format", "listops"}, {"model.pooling", "pooler"}},
      "model.pooling pooler needs model.pooler"},
+    {{{"model.architecture", "encoder"}, {"data.format", "listops"}, {"model.normalise", "true"}},
+     "model.normalise needs model.head embedding"},
+    {{{"model.token_types", "2"}}, "model.token_types needs model.architecture encoder or masked_encoder"},
     /* rotary positions */
     {{{"model.positions", "none"}, {ROTARY("learned"), "head"}}, "model.rotary.learned needs model.positions rotary"},
     {{{"model.positions", "none"}, SCALED("linear")}, "model.rotary.scaling needs model.positions rotary"},

@@ -93,6 +93,12 @@ static size_t bytes_of(hark_option_type type) {
   return bytes[type];
 }
 
+/* Of a text only whether there is one matters for conditions: its bytes belong to the description. */
+static void note_text(const hark_model_option *row, const hark_network_config *from, hark_network_config *to) {
+  const char *const text = *(const char *const *)hark_model_option_value(row, from);
+  *(const char **)hark_model_option_field(row, to) = text != NULL && text[0] != '\0' ? "given" : "";
+}
+
 /* Copies the value of a row that has no list. */
 static void copy_value(const hark_model_option *row, const hark_network_config *from, hark_network_config *to) {
   const size_t bytes = bytes_of(row->option.type);
@@ -112,7 +118,9 @@ static hark_status check(hark_invocation *call) {
     const bool given = is_exchanged(call, row);
     if (given && row->bond == HARK_BOND_WEIGHTS)
       status = hark_options_complain(call->context, call->options, row->option.name, "decides which weights the model has");
-    else if (!given && row->option.type != HARK_OPTION_STRING)
+    else if (!given && row->option.type == HARK_OPTION_STRING)
+      note_text(row, &description.config, &config->model);
+    else if (!given)
       copy_value(row, &description.config, &config->model);
   }
   hark_description_close(call->context, &description);

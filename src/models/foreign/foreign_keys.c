@@ -231,16 +231,28 @@ hark_status hark_foreign_truth(const hark_foreign_reader *reader, const char *ke
   return HARK_OK;
 }
 
+/* Whether the value that a row requires is a text, which the row has without quotes. */
+static bool is_word(const char *otherwise) {
+  const bool literal = strcmp(otherwise, "null") == 0 || strcmp(otherwise, "true") == 0 || strcmp(otherwise, "false") == 0;
+  return !literal && ((otherwise[0] >= 'a' && otherwise[0] <= 'z') || (otherwise[0] >= 'A' && otherwise[0] <= 'Z'));
+}
+
+/* null is as good as a value that stands for nothing; a text is no other value: "false" is true in the published program. */
+static bool is_required(const char *otherwise, const hark_json_node *value, const char *text) {
+  if (value->kind == HARK_JSON_NULL)
+    return strcmp(otherwise, "null") == 0 || strcmp(otherwise, "false") == 0 || strcmp(otherwise, "{}") == 0;
+  return (value->kind == HARK_JSON_TEXT) == is_word(otherwise) && strcmp(text, otherwise) == 0;
+}
+
 /* A key that must have one value. */
 static hark_status check_fixed(const hark_foreign_reader *reader, const hark_foreign_key *row, const hark_json_node *value) {
-  char reason[HARK_SHOWN_BYTES];
-  hark_text text = hark_text_empty(reader->context);
+  hark_text text = hark_text_empty(reader->context), reason = hark_text_empty(reader->context);
   append_value(value, false, &text);
-  hark_status status = text.status;
-  (void)snprintf(reason, sizeof reason, "expected %s%s%s", row->otherwise, row->option != NULL ? ": " : "",
-                 row->option != NULL ? row->option : "");
-  if (status == HARK_OK && value->kind != HARK_JSON_NULL && strcmp(hark_text_get(&text), row->otherwise) != 0)
-    status = hark_foreign_refuse(reader, row->key, value, reason);
+  hark_text_append(&reason, "expected %s%s%s", row->otherwise, row->option != NULL ? ": " : "", row->option != NULL ? row->option : "");
+  hark_status status = text.status != HARK_OK ? text.status : reason.status;
+  if (status == HARK_OK && !is_required(row->otherwise, value, hark_text_get(&text)))
+    status = hark_foreign_refuse(reader, row->key, value, hark_text_get(&reason));
+  hark_text_free(&reason);
   hark_text_free(&text);
   return status;
 }
@@ -277,26 +289,40 @@ static hark_status refuse_unknown(const hark_foreign_reader *reader) {
 /* `architectures` names the model with its head. */
 static hark_status check_classes(const hark_foreign_reader *reader) {
   const hark_json_node *const list = hark_foreign_value(reader, "architectures");
-  char reason[HARK_SHOWN_BYTES];
+  char word[HARK_OPTION_WORD_BYTES];
   if (list == NULL) return HARK_OK;
   const char *const name = list->kind == HARK_JSON_LIST && list->count == 1 ? hark_json_text(list->first) : NULL;
   if (name != NULL && hark_option_choice(reader->type->classes, name) >= 0) return HARK_OK;
-  (void)snprintf(reason, sizeof reason, "expected [\"%s\"]", reader->type->classes);
-  return hark_foreign_refuse(reader, "architectures", list, reason);
+  hark_text reason = hark_text_empty(reader->context);
+  hark_text_append(&reason, "expected one of ");
+  for (int i = 0; hark_option_choice_at(reader->type->classes, i, word); i++) hark_text_append(&reason, "%s%s", i > 0 ? ", " : "", word);
+  hark_status status = reason.status;
+  if (status == HARK_OK) status = hark_foreign_refuse(reader, "architectures", list, hark_text_get(&reason));
+  hark_text_free(&reason);
+  return status;
+}
+
+/* The message names the type that is there and those that are read. */
+static hark_status refuse_type(const hark_foreign_reader *reader, const char *name) {
+  const hark_foreign_type *type;
+  char shown[HARK_SHOWN_BYTES];
+  hark_text types = hark_text_empty(reader->context);
+  for (int i = 0; (type = hark_foreign_type_at(i)) != NULL; i++) hark_text_append(&types, "%s%s", i > 0 ? ", " : "", type->name);
+  hark_status status = types.status;
+  if (status == HARK_OK)
+    status = hark_fail(reader->context, HARK_UNSUPPORTED, "%.250s: model_type: is %s, expected one of %s", reader->path,
+                       hark_text_shown(name, shown), hark_text_get(&types));
+  hark_text_free(&types);
+  return status;
 }
 
 static hark_status find_type(hark_foreign_reader *reader) {
   const hark_json_node *const value = hark_json_member(reader->root, "model_type");
   const char *const name = value != NULL ? hark_json_text(value) : NULL;
-  char shown[HARK_SHOWN_BYTES], types[HARK_SHOWN_BYTES] = "";
-  size_t length = 0;
-  for (int i = 0; (reader->type = hark_foreign_type_at(i)) != NULL; i++) {
+  for (int i = 0; (reader->type = hark_foreign_type_at(i)) != NULL; i++)
     if (name != NULL && strcmp(reader->type->name, name) == 0) return HARK_OK;
-    length += (size_t)snprintf(types + length, sizeof types - length, "%s%s", i > 0 ? ", " : "", reader->type->name);
-  }
   if (name == NULL) return hark_fail(reader->context, HARK_BAD_FILE, "%.250s: model_type: is missing or not a text", reader->path);
-  return hark_fail(reader->context, HARK_UNSUPPORTED, "%.250s: model_type: is %s, expected one of %s", reader->path,
-                   hark_text_shown(name, shown), types);
+  return refuse_type(reader, name);
 }
 
 static hark_status read_all(hark_foreign_reader *reader) {
@@ -396,6 +422,8 @@ void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_c
   hark_foreign_put_key(&writer, "architectures");
   if (hark_option_choice_at(type->classes, 0, name)) hark_text_append(out, "[\"%s\"]", name);
   hark_foreign_put_text(&writer, "torch_dtype", number_type);
+  /* Otherwise the published program has defaults, which are other tokens of this vocabulary. */
+  hark_text_append(out, ", \"bos_token_id\": null, \"eos_token_id\": null");
   for (int i = 0; i < type->key_count; i++) write_row(&writer, &type->keys[i]);
   if (type->write != NULL) type->write(&writer);
   hark_text_append(out, "}\n");

@@ -172,6 +172,14 @@ static hark_status examine(hark_context *context, const reading *from, const har
   return HARK_OK;
 }
 
+/* Whether there is the same name with the prefix too, which is the one that is read. */
+static bool has_prefixed(const reading *from, const char *name) {
+  char full[HARK_PARAMETER_NAME_BYTES];
+  hark_shard_tensor found;
+  const int length = snprintf(full, sizeof full, "%s%s", from->type->prefix, name);
+  return length > 0 && (size_t)length < sizeof full && hark_shards_find(from->shards, full, &found);
+}
+
 static hark_status check_expected(hark_context *context, const reading *from, const hark_network *network,
                                   const hark_shard_tensor *tensor) {
   const size_t prefix = strlen(from->type->prefix);
@@ -182,7 +190,7 @@ static hark_status check_expected(hark_context *context, const reading *from, co
   for (int i = 0; i < from->type->tensor_count && !expected; i++) {
     const hark_foreign_tensor *const row = &from->type->tensors[i];
     const bool prefixed = prefix > 0 && strncmp(row->name, from->type->prefix, prefix) == 0;
-    if (matches(row->name, name, &block) || (prefixed && matches(row->name + prefix, name, &block)))
+    if (matches(row->name, name, &block) || (prefixed && matches(row->name + prefix, name, &block) && !has_prefixed(from, name)))
       HARK_TRY(examine(context, from, network, row, block, tensor, &expected));
   }
   if (expected) return HARK_OK;

@@ -191,18 +191,10 @@ static hark_status add_group(hark_context *context, const hark_foreign_group *gr
   return HARK_OK;
 }
 
-static hark_status write_tensors(hark_context *context, const hark_foreign_type *type, const hark_network *network, const char *path,
-                                 hark_type matrices) {
-  static const hark_metadata_entry metadata[] = {{"format", "pt"}};
-  tensor_list list;
-  hark_status status = open_list(context, path, &network->parameters, matrices, &list);
-  if (status == HARK_OK) status = hark_foreign_tensors_visit(context, type, network, add_group, &list);
-  if (status == HARK_OK) status = hark_safetensors_write(context, path, list.tensors, list.count, metadata, 1, NULL);
-  close_list(context, &list);
-  return status;
-}
-
 /* ---- the folder ---- */
+
+#define PRODUCER_KEY "producer" /* of the metadata: the mark of an export */
+#define PRODUCER "hark"
 
 static const char *const own_names[] = {HARK_FOREIGN_CONFIG_FILE, HARK_WEIGHTS_FILE, "tokenizer.json", "tokenizer.model"};
 #define OWN_NAMES (sizeof own_names / sizeof *own_names)
@@ -213,29 +205,55 @@ static bool is_own_name(const char *name) {
   return false;
 }
 
-/* Refuses a folder with files of others, which the export would be mixed with. */
+/* Whether the weights in a folder are those of an earlier export. */
+static hark_status find_mark(hark_context *context, const char *folder, bool *marked) {
+  char path[HARK_PATH_BYTES];
+  hark_safetensors *file = NULL;
+  *marked = false;
+  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  const char *const producer = hark_safetensors_metadata(file, PRODUCER_KEY);
+  *marked = producer != NULL && strcmp(producer, PRODUCER) == 0;
+  hark_safetensors_close(context, &file);
+  return HARK_OK;
+}
+
+static hark_status refuse_folder(hark_context *context, const char *folder, const char *name) {
+  char shown[HARK_SHOWN_BYTES];
+  return hark_fail(context, HARK_BAD_FILE, "%s: contains %s, expected a new or empty folder, or an earlier export", folder,
+                   hark_text_shown(name, shown));
+}
+
+static hark_status check_names(hark_context *context, const char *folder, const hark_names *names) {
+  bool marked = false;
+  for (int64_t i = 0; i < names->count; i++)
+    if (!is_own_name(names->items[i])) return refuse_folder(context, folder, names->items[i]);
+  if (names->count == 0) return HARK_OK;
+  HARK_TRY(find_mark(context, folder, &marked));
+  return marked ? HARK_OK : refuse_folder(context, folder, names->items[0]);
+}
+
+/* Refuses a folder with files of others, which the export would be mixed with, or would replace. */
 static hark_status check_folder(hark_context *context, const char *folder) {
   hark_names names = {0};
-  char shown[HARK_SHOWN_BYTES];
-  hark_status status = HARK_OK;
   if (hark_path_kind_of(folder) == HARK_PATH_NONE) return HARK_OK;
   if (hark_path_kind_of(folder) != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_FILE, "%s: is not a folder", folder);
   HARK_TRY(hark_folder_clean(context, folder));
   HARK_TRY(hark_folder_list(context, folder, &names));
-  for (int64_t i = 0; i < names.count && status == HARK_OK; i++)
-    if (!is_own_name(names.items[i]))
-      status = hark_fail(context, HARK_BAD_FILE, "%s: contains %s, expected a new or empty folder", folder,
-                         hark_text_shown(names.items[i], shown));
+  const hark_status status = check_names(context, folder, &names);
   hark_names_free(context, &names);
   return status;
 }
 
-/* Removes what an earlier export left, its configuration first. */
-static hark_status clear_folder(hark_context *context, const char *folder) {
+/* Removes tokenizers of an earlier export that the model lacks. */
+static hark_status remove_tokenizers(hark_context *context, const hark_model *model, const char *folder) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  const char *const kept = model->imported != NULL ? hark_imported_kind(model->imported) : "";
   char path[HARK_PATH_BYTES];
-  HARK_TRY(hark_folder_make(context, folder));
-  for (size_t i = 0; i < OWN_NAMES; i++) {
-    HARK_TRY(hark_path_join(context, folder, own_names[i], path));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (strcmp(names[i], kept) == 0) continue;
+    HARK_TRY(hark_path_join(context, folder, names[i], path));
     HARK_TRY(hark_file_remove(context, path));
   }
   return HARK_OK;
@@ -250,15 +268,28 @@ static hark_status write_tokenizer(hark_context *context, const hark_model *mode
   return hark_file_write(context, path, data, bytes);
 }
 
-static hark_status write_folder(hark_context *context, const hark_model *model, const hark_foreign_type *type, const hark_text *config,
-                                const char *folder, hark_type matrices) {
+/* Replaces the files one by one, each atomically; the list has been made before, so that what cannot be written changes nothing. */
+static hark_status write_folder(hark_context *context, const hark_model *model, const tensor_list *list, const hark_text *config,
+                                const char *folder) {
+  static const hark_metadata_entry metadata[] = {{"format", "pt"}, {PRODUCER_KEY, PRODUCER}};
   char path[HARK_PATH_BYTES];
-  HARK_TRY(clear_folder(context, folder));
+  HARK_TRY(hark_folder_make(context, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
-  HARK_TRY(write_tensors(context, type, model->network, path, matrices));
+  HARK_TRY(hark_safetensors_write(context, path, list->tensors, list->count, metadata, 2, NULL));
+  HARK_TRY(remove_tokenizers(context, model, folder));
   HARK_TRY(write_tokenizer(context, model, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
   return hark_file_write(context, path, hark_text_get(config), config->length);
+}
+
+static hark_status write_model(hark_context *context, const hark_model *model, const hark_foreign_type *type, const hark_text *config,
+                               const char *folder, hark_type matrices) {
+  tensor_list list;
+  hark_status status = open_list(context, folder, &model->network->parameters, matrices, &list);
+  if (status == HARK_OK) status = hark_foreign_tensors_visit(context, type, model->network, add_group, &list);
+  if (status == HARK_OK) status = write_folder(context, model, &list, config, folder);
+  close_list(context, &list);
+  return status;
 }
 
 hark_status hark_foreign_export(hark_context *context, const hark_model *model, const char *folder, hark_type matrices, const char **type) {
@@ -271,7 +302,7 @@ hark_status hark_foreign_export(hark_context *context, const hark_model *model, 
   hark_status status = choose_type(context, &model->network->config, numbers, &chosen, &config);
   if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) hark_fail_prefix(context, "%s: ", folder);
   if (status == HARK_OK) status = check_folder(context, folder);
-  if (status == HARK_OK) status = write_folder(context, model, chosen, &config, folder, matrices);
+  if (status == HARK_OK) status = write_model(context, model, chosen, &config, folder, matrices);
   hark_text_free(&config);
   if (status == HARK_OK) *type = chosen->name;
   return status;

@@ -40,7 +40,7 @@ static const struct {
   const char *key, *option, *scalings;
 } settings[] = {
     {"factor", "rotary.scaling_factor", "linear|dynamic|yarn|llama3"},
-    {"original_max_position_embeddings", "rotary.original_context", "dynamic|yarn|llama3"},
+    {"original_max_position_embeddings", "rotary.original_context", "yarn|llama3"},
     {"low_freq_factor", "rotary.low_freq_factor", "llama3"},
     {"high_freq_factor", "rotary.high_freq_factor", "llama3"},
     {"beta_fast", "rotary.beta_fast", "yarn"},
@@ -100,8 +100,7 @@ static void write_settings(const hark_foreign_writer *writer, const char *scalin
     if (strcmp(key, "truncate") == 0) {
       if (!r->truncate) hark_foreign_put_truth(writer, key, false);
     } else if (strcmp(key, "original_max_position_embeddings") == 0) {
-      if (r->original_context != 0 || strcmp(scaling, "dynamic") != 0)
-        hark_foreign_put_whole(writer, key, r->original_context != 0 ? r->original_context : writer->config->context);
+      hark_foreign_put_whole(writer, key, r->original_context != 0 ? r->original_context : writer->config->context);
     } else if (numbers[i] != 0) {
       hark_foreign_put_number(writer, key, numbers[i]);
     }
@@ -127,6 +126,8 @@ static void write_rope(const hark_foreign_writer *writer) {
 
 /* ---- heads ---- */
 
+#define MOST_FEATURES ((int64_t)1 << 20) /* of model.attention_width */
+
 /* The default of head_dim rounds down, as the published program does; then the tensors have other shapes than with the width itself. */
 static hark_status read_heads(const hark_foreign_reader *reader, int64_t key_heads) {
   hark_network_config *const config = reader->config;
@@ -134,14 +135,18 @@ static hark_status read_heads(const hark_foreign_reader *reader, int64_t key_hea
   config->key_heads = hark_json_member(reader->root, "num_key_value_heads") == NULL && key_heads != 0 ? key_heads : config->heads;
   HARK_TRY(hark_foreign_whole(reader, "num_key_value_heads", &config->key_heads));
   HARK_TRY(hark_foreign_whole(reader, "head_dim", &head_dim));
-  if (head_dim > INT32_MAX) return hark_foreign_refuse(reader, "head_dim", hark_foreign_value(reader, "head_dim"), "which is too large");
+  if (head_dim > MOST_FEATURES / config->heads && hark_foreign_value(reader, "head_dim") != NULL)
+    return hark_foreign_refuse(reader, "head_dim", hark_foreign_value(reader, "head_dim"), "expected at most 2^20 features of all heads");
   config->attention_width = head_dim * config->heads == config->width ? 0 : head_dim * config->heads;
   return HARK_OK;
 }
 
 hark_status hark_llama_read(const hark_foreign_reader *reader, int64_t key_heads) {
   const hark_json_node *const base = hark_foreign_value(reader, "rope_theta");
+  const hark_json_node *const newer = hark_foreign_value(reader, "rope_parameters");
   HARK_TRY(read_heads(reader, key_heads));
+  if (newer != NULL && hark_foreign_value(reader, "rope_scaling") != NULL)
+    return hark_foreign_refuse(reader, "rope_parameters", newer, "expected one of rope_scaling and rope_parameters");
   if (base != NULL) HARK_TRY(hark_foreign_set(reader, "rope_theta", base, "rotary.base", NULL));
   HARK_TRY(read_rope(reader, "rope_scaling"));
   return read_rope(reader, "rope_parameters");

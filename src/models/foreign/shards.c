@@ -1,6 +1,7 @@
 /* shards.c - see shards.h. */
 #include "models/foreign/shards.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #define INDEX_FILE HARK_WEIGHTS_FILE ".index.json"
 #define INDEX_BYTES ((size_t)64 << 20)
 #define SHARDS 4096
+#define ENTRIES 200000 /* of weight_map: finding the file of each takes time */
 
 /* Files of pickled weights, which are programs. */
 static const char *const pickled[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "consolidated.00.pth", "model.ckpt"};
@@ -76,6 +78,9 @@ static hark_status open_map(hark_context *context, const char *folder, const cha
   const hark_json_node *const map = hark_json_member(root, "weight_map");
   if (!hark_json_is(map, HARK_JSON_OBJECT) || map->count == 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: weight_map: is missing or not an object of names of files", index);
+  if (map->count > ENTRIES)
+    return hark_fail(context, HARK_BAD_FILE, "%s: weight_map: has %" PRId64 " entries, expected at most %d", index, (int64_t)map->count,
+                     ENTRIES);
   HARK_TRY(reserve(context, shards, hark_min(map->count, SHARDS)));
   for (const hark_json_node *entry = map->first; entry != NULL; entry = entry->next)
     HARK_TRY(add_entry(context, folder, index, entry, shards));

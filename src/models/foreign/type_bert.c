@@ -141,13 +141,15 @@ static const char *kind_of(const char *type) {
   return dot != NULL ? dot + 1 : type;
 }
 
+/* *letter is the first one of its kind. */
 static hark_status read_module(hark_context *context, const char *folder, const char *path, const hark_json_node *module,
-                               hark_network_config *config) {
+                               hark_network_config *config, char *letter) {
   const hark_json_node *const type = hark_json_member(module, "type"), *const where = hark_json_member(module, "path");
   const char *const word = type != NULL ? hark_json_text(type) : NULL, *const name = where != NULL ? hark_json_text(where) : NULL;
   char shown[HARK_SHOWN_BYTES];
   if (word == NULL || name == NULL) return hark_fail(context, HARK_BAD_FILE, SHOWN ": a module has no type or no path", path);
   const char *const kind = kind_of(word);
+  *letter = kind[0];
   if (strcmp(kind, "Transformer") == 0 && name[0] == '\0') return HARK_OK;
   if (!hark_name_is_plain(name))
     return hark_fail(context, HARK_UNSUPPORTED, SHOWN ": path '%s' is not a name in this folder", path, hark_text_shown(name, shown));
@@ -160,10 +162,48 @@ static hark_status read_module(hark_context *context, const char *folder, const 
 
 static hark_status read_modules(hark_context *context, const char *folder, const char *path, const hark_json_node *root,
                                 hark_network_config *config) {
+  char order[5] = ""; /* one more than there can be */
+  size_t count = 0;
   if (root == NULL || root->kind != HARK_JSON_LIST) return hark_fail(context, HARK_BAD_FILE, SHOWN ": expected a list of modules", path);
   for (const hark_json_node *module = root->first; module != NULL; module = module->next) {
     if (module->kind != HARK_JSON_OBJECT) return hark_fail(context, HARK_BAD_FILE, SHOWN ": expected a list of objects", path);
-    HARK_TRY(read_module(context, folder, path, module, config));
+    char letter = '\0';
+    HARK_TRY(read_module(context, folder, path, module, config, &letter));
+    if (count < sizeof order - 1) order[count++] = letter;
+  }
+  if (strcmp(order, "TP") == 0 || strcmp(order, "TPN") == 0) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED, SHOWN ": expected the modules Transformer, Pooling, Normalize in this order", path);
+}
+
+static hark_status check_lower_case(hark_context *context, const char *path, const hark_json_node *root) {
+  if (!hark_json_is(root, HARK_JSON_OBJECT) || !is_true(root, "do_lower_case")) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED, SHOWN ": do_lower_case: is true, expected false: texts are not changed before the tokenizer",
+                   path);
+}
+
+static hark_status check_prompt(hark_context *context, const char *path, const hark_json_node *root) {
+  const hark_json_node *const name = hark_json_is(root, HARK_JSON_OBJECT) ? hark_json_member(root, "default_prompt_name") : NULL;
+  char shown[HARK_SHOWN_BYTES];
+  if (name == NULL || name->kind == HARK_JSON_NULL) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED, SHOWN ": default_prompt_name: is %s, expected null: no text is put before others", path,
+                   hark_text_shown(hark_json_text(name) != NULL ? hark_json_text(name) : "no text", shown));
+}
+
+/* Settings of sentence-transformers that change what the model reads. */
+static hark_status check_settings(hark_context *context, const char *folder) {
+  static const struct {
+    const char *file;
+    hark_status (*check)(hark_context *context, const char *path, const hark_json_node *root);
+  } files[] = {{"sentence_bert_config.json", check_lower_case}, {"config_sentence_transformers.json", check_prompt}};
+  char path[HARK_PATH_BYTES];
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    hark_json_tree tree = {0};
+    bool found = false;
+    HARK_TRY(read_json(context, folder, "", files[i].file, path, &tree, &found));
+    if (!found) continue;
+    const hark_status status = files[i].check(context, path, tree.root);
+    hark_json_tree_free(context, &tree);
+    HARK_TRY(status);
   }
   return HARK_OK;
 }
@@ -175,6 +215,7 @@ static hark_status settle(hark_context *context, const char *folder, const hark_
   bool found = false;
   config->pooler =
       hark_shards_find(shards, "bert.pooler.dense.weight", &pooler) || hark_shards_find(shards, "pooler.dense.weight", &pooler);
+  HARK_TRY(check_settings(context, folder));
   HARK_TRY(read_json(context, folder, "", MODULES_FILE, path, &tree, &found));
   if (!found) return HARK_OK;
   const hark_status status = read_modules(context, folder, path, tree.root, config);

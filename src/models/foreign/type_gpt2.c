@@ -60,7 +60,12 @@ static hark_status read(const hark_foreign_reader *reader) {
   hark_network_config *const config = reader->config;
   config->key_heads = config->heads;
   config->feed_forward_width = 4 * config->width;
-  return hark_foreign_whole(reader, "n_inner", &config->feed_forward_width);
+  HARK_TRY(hark_foreign_whole(reader, "n_inner", &config->feed_forward_width));
+  if (config->feed_forward_width <= (int64_t)1 << 24) return HARK_OK;
+  const hark_json_node *const value = hark_foreign_value(reader, "n_inner");
+  return value != NULL
+             ? hark_foreign_refuse(reader, "n_inner", value, "expected at most 2^24")
+             : hark_foreign_refuse(reader, "n_embd", hark_foreign_value(reader, "n_embd"), "expected at most 2^22, without n_inner");
 }
 
 static void write(const hark_foreign_writer *writer) { hark_foreign_put_whole(writer, "n_inner", writer->config->feed_forward_width); }
