@@ -21,11 +21,7 @@
 #include "train/material.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
-#if HARK_WITH_ONEDNN
-#define PROGRAM_BYTES MEBIBYTE /* includes tables of its runtime */
-#else
-#define PROGRAM_BYTES (MEBIBYTE / 2)
-#endif
+#define PROGRAM_BYTES MEBIBYTE
 #define THREAD_BYTES ((uint64_t)64 << 10)
 #define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* per tensor in a header: name, type, shape, offsets */
 #define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments */
