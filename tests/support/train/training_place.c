@@ -41,11 +41,11 @@ hark_config training_configuration(const training_place *p) {
   assert_int_equal(hark_options_read_arguments(p->context, options, (int)(sizeof words / sizeof *words), words), HARK_OK);
   assert_int_equal(hark_config_finish(p->context, options, &config), HARK_OK);
   assert_int_equal(hark_options_problem_count(options), 0);
-  hark_options_destroy(p->context, &options); /* none of the values used below is a text */
+  hark_options_destroy(p->context, &options); /* and the texts among the values, which are replaced below */
   paths[0] = p->text;
   config.data.paths = (hark_string_list){.items = paths, .count = 1};
   config.data.validation_paths = (hark_string_list){0};
-  config.train.init_from = "";
+  config.train.init_from = config.data.text_field = config.data.label_field = "";
   return config;
 }
 
