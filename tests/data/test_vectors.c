@@ -120,7 +120,7 @@ static void damaged_files_are_refused(void **state) {
     size_t at;
     unsigned char byte;
     const char *message;
-  } changes[] = {{0, 'h', "not a file of vectors"},
+  } changes[] = {{0, 'h', "is neither a file of vectors"},
                  {8, 2, "version is 2 at byte offset 8, expected 1 to 1"},
                  {12, 0, "length is 0 at byte offset 12"},
                  {16, 0, "number of features is 0 at byte offset 16"},
