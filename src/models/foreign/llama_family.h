@@ -21,6 +21,11 @@ extern const hark_foreign_tensor hark_llama_tensors[HARK_LLAMA_TENSORS];
       HARK_FOREIGN_SPECIAL_KEY("num_key_value_heads"), HARK_FOREIGN_SPECIAL_KEY("head_dim"), HARK_FOREIGN_SPECIAL_KEY("rope_theta"),       \
       HARK_FOREIGN_SPECIAL_KEY("rope_scaling"), HARK_FOREIGN_SPECIAL_KEY("rope_parameters")
 
+/* The members of a hark_foreign_type that all relatives have. */
+#define HARK_LLAMA_MEMBERS                                                                                                                 \
+  .prefix = "model.", .fixed = hark_llama_fixed, .keys = keys, .key_count = sizeof keys / sizeof *keys, .tensors = hark_llama_tensors,     \
+  .tensor_count = HARK_LLAMA_TENSORS, .read = read, .write = write
+
 /* num_key_value_heads (`key_heads` if it is absent; 0: as many as heads), head_dim, and the keys of rotary positions. */
 HARK_MUST_CHECK hark_status hark_llama_read(const hark_foreign_reader *reader, int64_t key_heads);
 void hark_llama_write(const hark_foreign_writer *writer);

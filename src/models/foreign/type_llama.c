@@ -28,12 +28,5 @@ static void write(const hark_foreign_writer *writer) {
 const hark_foreign_type hark_foreign_type_llama = {
     .name = "llama",
     .classes = "LlamaForCausalLM|LlamaModel",
-    .prefix = "model.",
-    .fixed = hark_llama_fixed,
-    .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
-    .tensors = hark_llama_tensors,
-    .tensor_count = HARK_LLAMA_TENSORS,
-    .read = read,
-    .write = write,
+    HARK_LLAMA_MEMBERS,
 };

@@ -101,12 +101,5 @@ static void write(const hark_foreign_writer *writer) {
 const hark_foreign_type hark_foreign_type_qwen2 = {
     .name = "qwen2",
     .classes = "Qwen2ForCausalLM|Qwen2Model",
-    .prefix = "model.",
-    .fixed = hark_llama_fixed,
-    .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
-    .tensors = hark_llama_tensors,
-    .tensor_count = HARK_LLAMA_TENSORS,
-    .read = read,
-    .write = write,
+    HARK_LLAMA_MEMBERS,
 };
