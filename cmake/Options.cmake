@@ -46,6 +46,9 @@ set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
+if(HARK_SANITIZE)
+  set(CMAKE_C_VISIBILITY_PRESET default) # tests share one file of the library and call what it hides (Library.cmake)
+endif()
 # For the one file of C++ (cmake/Dependencies.cmake).
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -78,6 +81,6 @@ if(HARK_BUILD_FUZZERS)
   set(HARK_SANITIZE "fuzzer-no-link,address,undefined") # in front of what was chosen, for this run
 endif()
 if(HARK_SANITIZE)
-  add_compile_options(-fsanitize=${HARK_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=${HARK_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1 -gz) # lines, no variables
   add_link_options(-fsanitize=${HARK_SANITIZE})
 endif()
