@@ -38,8 +38,6 @@ install() { # packages
 
 mkdir "$root/packages"
 cp "$folder"/*.deb "$root/packages/"
-# A minimal Debian has no manual pages; these are to be seen.
-rm -f "$root/etc/dpkg/dpkg.cfg.d/docker"
 install "/packages/hark_${version}_*.deb"
 within 'hark version'
 grep -q "$version" "$cache/deb.log" || fail "hark version prints another version: $(cat "$cache/deb.log")"
@@ -47,7 +45,7 @@ within 'test -s /usr/share/man/man1/hark-train.1.gz && test -s /usr/share/bash-c
 within 'cd /root && cat /usr/share/common-licenses/* >text.txt && hark train --data text.txt --out run --preset tiny --steps 3 && hark eval run'
 echo "hark: ok"
 
-install "/packages/libhark*_${version}_*.deb" gcc libc6-dev pkg-config
+install "/packages/libhark0.1_${version}_*.deb" "/packages/libhark-dev_${version}_*.deb" gcc libc6-dev pkg-config
 cat >"$root/root/program.c" <<'END'
 #include <hark/hark.h>
 #include <stdio.h>

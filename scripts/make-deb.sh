@@ -18,7 +18,7 @@ rm -rf "$folder/hark" "$folder"/*.deb "$folder"/*.buildinfo "$folder"/*.changes
 mkdir "$folder/hark"
 tar -cf - CMakeLists.txt CHANGELOG.md LICENSE README.md cmake debian examples include src | tar -C "$folder/hark" -xf -
 cd "$folder/hark"
-DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc 2>/dev/null || echo 2)}" dpkg-buildpackage -us -uc -b >"$folder/build.log" 2>&1 || {
+DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-noautodbgsym parallel=$(nproc 2>/dev/null || echo 2)}" dpkg-buildpackage -us -uc -b >"$folder/build.log" 2>&1 || {
   tail -n 30 "$folder/build.log" >&2
   exit 1
 }
