@@ -1,6 +1,6 @@
 #!/bin/sh
-# Debian packages of this checkout, in FOLDER: make-deb.sh [FOLDER], default build/deb. They are made from a copy of the sources, so that nothing is
-# written into the checkout; `dpkg-buildpackage -us -uc -b` in the checkout makes the same packages beside it.
+# Debian packages of this checkout, in FOLDER: make-deb.sh [FOLDER], default build/deb. They are made from a copy of the sources, so that
+# nothing is written into the checkout; `dpkg-buildpackage -us -uc -b` in the checkout makes the same packages beside it.
 # Exit status 2: packages that the build needs are missing.
 set -eu
 cd "$(dirname "$0")/.."
