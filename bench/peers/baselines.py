@@ -5,6 +5,7 @@
     baselines.py pathfinder TRAINING.bin TEST.bin
     baselines.py listops TRAINING.tsv TEST.tsv
     baselines.py labels TRAINING.tsv TEST.tsv [--window 16]
+    baselines.py few TRAINING.tsv [--length 256] [--examples 100,300,1000]      few labelled texts; 2,000 others of the file are the test
 
 Files are those of `hark data` (docs/tasks.md). Every classifier is scikit-learn's logistic regression; its strength of regularisation is chosen on a
 tenth of the training examples, which then join the others. One line of JSON a baseline: accuracy on the test examples.
@@ -31,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 CIFAR_RECORD = 1 + 3 * 1024
 IMAGES_HEADER = 32
+FEW_TEST = 2000
 LABELS = 20000  # labels of each part that are used, of hundreds of thousands that resemble each other
 
 
@@ -135,6 +137,22 @@ def text(a):
         classify(name, seen, labels, words.transform([t[:length].decode("utf-8", "replace") for t in test]), test_labels)
 
 
+def few(a):
+    labels, texts = read_lines(a.training)
+    cut = [t[: a.length] for t in texts]
+    for count in map(int, a.examples.split(",")):
+        for seed in (1, 2, 3):
+            order = np.random.default_rng(seed).permutation(len(labels))
+            test, training = order[:FEW_TEST], order[FEW_TEST : FEW_TEST + count]
+            print(json.dumps({"examples": count, "seed": seed}), flush=True)
+            majority(labels[training], labels[test])
+            histograms = [counts_of_bytes([cut[i] for i in part]) for part in (training, test)]
+            classify("histogram", histograms[0], labels[training], histograms[1], labels[test])
+            words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+            seen = words.fit_transform([cut[i].decode("utf-8", "replace") for i in training])
+            classify("words and pairs, cut", seen, labels[training], words.transform([cut[i].decode("utf-8", "replace") for i in test]), labels[test])
+
+
 def images(read):
     def run(a):
         labels, training = read(a.training)
@@ -187,17 +205,20 @@ def labels(a):
         classify(name, one_of_each(rows, columns), answers, one_of_each(test_rows, columns), test_answers)
 
 
-TASKS = {"labels": labels, "text": text, "image": images(read_cifar), "pathfinder": images(read_images), "listops": listops}
+TASKS = {"few": few, "labels": labels, "text": text, "image": images(read_cifar), "pathfinder": images(read_images), "listops": listops}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("training")
-    parser.add_argument("test")
+    parser.add_argument("test", nargs="?")
     parser.add_argument("--length", type=int, default=1000, help="bytes of a text that count (1000)")
     parser.add_argument("--window", type=int, default=16, help="words that the window of labels sees (16)")
+    parser.add_argument("--examples", default="100,300,1000,3000,10000", help="numbers of labelled texts of few (100,300,1000,3000,10000)")
     a = parser.parse_args()
+    if a.test is None and a.task != "few":
+        parser.error("a file of test examples is missing")
     TASKS[a.task](a)
 
 
