@@ -1,0 +1,97 @@
+#!/bin/sh
+# Opens a page of hark report in Chromium without a window: no line in the console, the page drawn to its end, a picture in light and in dark.
+# Without a page it trains small runs of several kinds with build/hark, and reports them. "skipped: ..." where there is no Chromium, and none can
+# be installed.
+#   sh scripts/check-report.sh [PAGE.html [FOLDER]]      pictures in FOLDER, light.png and dark.png; default build/report
+set -eu
+cd "$(dirname "$0")/.."
+hark=${HARK:-$PWD/build/hark}
+folder=${2:-build/report}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+
+find_browser() {
+  for name in chromium chromium-browser google-chrome; do
+    if command -v "$name" >/dev/null 2>&1; then
+      command -v "$name"
+      return 0
+    fi
+  done
+  return 1
+}
+
+if ! browser=$(find_browser); then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    { apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >"$folder/install.log" 2>&1 || true
+  fi
+  browser=$(find_browser) || { echo "skipped: no chromium here" && exit 0; }
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+
+# open PAGE FLAGS...: the page's document on stdout, the console in $work/log
+open_page() {
+  page=$1
+  shift
+  timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/profile" --no-first-run --hide-scrollbars \
+    --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --v=0 --virtual-time-budget=20000 "$@" "file://$page" 2>"$work/log"
+}
+
+# The check notices what it is for.
+printf '<!DOCTYPE html><title>x</title><script>undefined.x</script>' >"$work/wrong.html"
+open_page "$work/wrong.html" --dump-dom >/dev/null
+grep -q 'CONSOLE' "$work/log" || { echo "this browser does not report errors of a page" && exit 1; }
+
+make_runs() {
+  cd "$work"
+  i=0
+  while [ $i -lt 400 ]; do
+    echo "the quick brown fox $i jumps over the lazy dog, and the dog $((i * 7 % 13)) sleeps"
+    i=$((i + 1))
+  done >text.txt
+  small='--data text.txt --layers 2 --heads 2 --width 16 --context 32 --batch 4 --threads 1 --log-every 2 --evaluate-every 10 --steps 60 --lr 3e-3'
+  # shellcheck disable=SC2086 # several words
+  {
+    "$hark" train $small --out runs/dense
+    "$hark" train $small --out runs/kernel --positions none --positional 'decay+periodic'
+    "$hark" train $small --out runs/hierarchical --structure hierarchical --hierarchy-block 4 --rotary-learned head
+    "$hark" train $small --out runs/ridge --normalisation cme --kernel rbf --sigma 2
+  }
+  "$hark" data make recall --length 24 --pairs 4 --training 64 --validation 32 --test 0 --out recall
+  "$hark" train --data recall --format examples --architecture ahca --width 16 --heads 2 --layers 2 --context 32 --batch 8 --chunk-size 4 --selected 2 \
+    --secondary-slots 4 --steps 20 --evaluate-every 10 --log-every 2 --threads 1 --out runs/chunks
+  "$hark" train --data recall --format examples --architecture encoder --width 16 --heads 2 --layers 1 --context 32 --batch 8 --steps 20 --evaluate-every 10 \
+    --log-every 2 --threads 1 --out runs/encoder
+  "$hark" eval runs/encoder --json >eval.json
+  "$hark" eval runs/dense --json >>eval.json
+  "$hark" eval runs/chunks --decisions 3 --json >>eval.json
+  printf '{"step": 1, "tok' >runs/ridge/checkpoints/"$(cat runs/ridge/last)"/state.json
+  "$hark" report runs -o report.html --text 'the quick brown fox 3 jumps over the lazy dog' --evaluation eval.json
+  cd - >/dev/null
+}
+
+page=${1:-}
+if [ -z "$page" ]; then
+  make_runs >"$folder/runs.log" 2>&1 || { tail -n 20 "$folder/runs.log" && exit 1; }
+  cp "$work/report.html" "$folder/report.html"
+  page=$folder/report.html
+fi
+page=$(cd "$(dirname "$page")" && pwd)/$(basename "$page")
+
+check() { # NAME FLAGS...
+  name=$1
+  shift
+  open_page "$page" --window-size=1280,6400 --screenshot="$folder/$name.png" "$@" >/dev/null
+  cp "$work/log" "$folder/$name.log"
+  if grep 'CONSOLE' "$work/log"; then
+    echo "the console of $page is not empty ($name)"
+    exit 1
+  fi
+  [ -s "$folder/$name.png" ] || { echo "no picture of $page ($name)" && exit 1; }
+}
+check light
+check dark --blink-settings=preferredColorScheme=0
+open_page "$page" --dump-dom >"$work/dom.html"
+grep -q 'data-ready="true"' "$work/dom.html" || { echo "$page was not drawn to its end" && exit 1; }
+echo "$page: nothing in the console; pictures $folder/light.png and dark.png"
