@@ -134,21 +134,21 @@
 
   const columns = [
     {title: "run", left: true, value: (i) => names[i], show: (i) => make("span", {title: data.runs[i].path}, details.has(i) ? swatch(i) : "", names[i])},
-    {title: "state", left: true, value: (i) => data.runs[i].state},
+    {title: "state", left: true, value: (i) => data.runs[i].state,
+      show: (i) => make("span", {class: remarks(i).length > 0 ? "problem" : "", title: remarks(i).join("; ")}, data.runs[i].state)},
     {title: "kind", left: true, value: (i) => data.runs[i].architecture || "–"},
-    {title: "layers × width", value: (i) => (data.runs[i].layers || 0) * 1e6 + (data.runs[i].width || 0), show: (i) => sizeOf(data.runs[i])},
-    {title: "parameters", value: (i) => (details.get(i) || {}).parameters, show: (i) => human((details.get(i) || {}).parameters)},
-    {title: "context", value: (i) => data.runs[i].context, show: (i) => data.runs[i].context === null ? "–" : String(data.runs[i].context)},
-    {title: "attention", left: true, value: (i) => data.runs[i].structure || "–"},
-    {title: "positions", left: true, value: (i) => data.runs[i].positions || "–"},
+    {title: "size", value: (i) => (data.runs[i].layers || 0) * 1e6 + (data.runs[i].width || 0), show: (i) => sizeOf(data.runs[i])},
     {title: "step", value: (i) => data.runs[i].step,
       show: (i) => data.runs[i].step === null ? "–" : data.runs[i].step + (data.runs[i].steps === null ? "" : " of " + data.runs[i].steps)},
     {title: "train loss", value: (i) => data.runs[i]["train/loss"], show: (i) => number(data.runs[i]["train/loss"])},
     {title: "best val loss", value: bestOf, show: (i) => number(bestOf(i))},
-    {title: "time", value: (i) => data.runs[i].time, show: (i) => seconds(data.runs[i].time)},
     {title: "tokens/s", value: speedOf, show: (i) => human(speedOf(i))},
     {title: "memory", value: memoryOf, show: (i) => human(memoryOf(i), "B")},
-    {title: "remarks", left: true, wrap: true, value: (i) => remarks(i).length, show: (i) => make("span", {class: "problem"}, remarks(i).join("; "))},
+    {title: "time", value: (i) => data.runs[i].time, show: (i) => seconds(data.runs[i].time)},
+    {title: "parameters", value: (i) => (details.get(i) || {}).parameters, show: (i) => human((details.get(i) || {}).parameters)},
+    {title: "context", value: (i) => data.runs[i].context, show: (i) => data.runs[i].context === null ? "–" : String(data.runs[i].context)},
+    {title: "attention", left: true, value: (i) => data.runs[i].structure || "–"},
+    {title: "positions", left: true, value: (i) => data.runs[i].positions || "–"},
   ];
 
   function remarks(index) {
@@ -166,21 +166,32 @@
     return typeof a === "string" ? a.localeCompare(b, "en", {numeric: true}) : a - b;
   }
 
+  // What is not as it should be, and where.
+  function drawRemarks(element) {
+    const lines = data.problems.filter((problem) => problem.run === null).map((problem) => problem.text);
+    data.runs.forEach((run, i) => lines.push(...remarks(i).map((line) => names[i] + ": " + line)));
+    const running = data.runs.filter((run) => run.state === "running").length;
+    if (running > 0) element.append(note(running + (running === 1 ? " run is" : " runs are") + " still at work: the page shows how far it had come when it was written."));
+    if (lines.length === 0) return;
+    const list = make("ul", {class: "problem"}, ...lines.slice(0, 30).map((line) => make("li", {}, line)));
+    if (lines.length > 30) list.append(make("li", {}, "and " + (lines.length - 30) + " more"));
+    element.append(list);
+  }
+
   function drawTable() {
     const element = section("runs", "Runs");
-    const shown = columns.filter((c) => c.title !== "remarks" || data.runs.some((run, i) => remarks(i).length > 0));
     const order = data.runs.map((run, i) => i);
     const body = make("tbody");
     let sorted = null;
     let down = false;
     let filter = "";
-    const cell = (column, i) => make("td", {class: (column.left ? "left" : "") + (column.wrap ? " wrap" : "")},
+    const cell = (column, i) => make("td", {class: column.left ? "left" : ""},
       column.show ? column.show(i) : String(column.value(i)));
     const fill = () => {
       clear(body);
       for (const i of order) {
         if (filter && !data.runs[i].path.toLowerCase().includes(filter)) continue;
-        body.append(make("tr", {}, ...shown.map((column) => cell(column, i))));
+        body.append(make("tr", {}, ...columns.map((column) => cell(column, i))));
       }
     };
     const sort = (column, head) => {
@@ -191,7 +202,7 @@
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       fill();
     };
-    const heads = shown.map((column) => {
+    const heads = columns.map((column) => {
       const head = make("th", {scope: "col", class: column.left ? "left" : ""});
       head.append(make("button", {type: "button", click: () => sort(column, head)}, column.title));
       return head;
@@ -206,8 +217,7 @@
     fill();
     element.append(make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs"},
       make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)));
-    const general = data.problems.filter((problem) => problem.run === null);
-    for (const problem of general) element.append(make("p", {class: "problem"}, problem.text));
+    drawRemarks(element);
     element.append(note("tokens/s is the median of training. memory is an estimate of what training holds: weights, gradients, moments, a step and a batch."));
   }
 
@@ -735,8 +745,8 @@
     paintMap(small, head, count);
     drawing.imageSmoothingEnabled = false;
     drawing.drawImage(small, margin, margin, cell * count, cell * count);
-    drawing.strokeStyle = style.getPropertyValue("--line");
-    drawing.lineWidth = 0.6;
+    drawing.strokeStyle = style.getPropertyValue("--text");
+    drawing.lineWidth = 0.7;
     drawing.strokeRect(margin, margin, cell * count, cell * count);
     for (let row = 0; head.bits && row < count; row++)
       for (let key = 0; key < count; key++) {
