@@ -61,8 +61,13 @@ make_runs() {
   "$hark" data make recall --length 24 --pairs 4 --training 64 --validation 32 --test 0 --out recall
   "$hark" train --data recall --format examples --architecture ahca --width 16 --heads 2 --layers 2 --context 32 --batch 8 --chunk-size 4 --selected 2 \
     --secondary-slots 4 --steps 20 --evaluate-every 10 --log-every 2 --threads 1 --out runs/chunks
-  "$hark" train --data recall --format examples --architecture encoder --width 16 --heads 2 --layers 1 --context 32 --batch 8 --steps 20 --evaluate-every 10 \
-    --log-every 2 --threads 1 --out runs/encoder
+  i=0
+  while [ $i -lt 120 ]; do
+    printf '%s\t%s\n' $((i % 3)) "$(echo 'good bad dull' | cut -d' ' -f$((i % 3 + 1))) film number $((i * 7 % 20))"
+    i=$((i + 1))
+  done >films.tsv
+  "$hark" train --data films.tsv --format text --classes 3 --architecture encoder --width 16 --heads 2 --layers 1 --context 32 --batch 8 --steps 40 --warmup 5 \
+    --lr 3e-3 --evaluate-every 10 --log-every 2 --threads 1 --out runs/encoder
   "$hark" eval runs/encoder --json >eval.json
   "$hark" eval runs/dense --json >>eval.json
   "$hark" eval runs/chunks --decisions 3 --json >>eval.json
@@ -73,7 +78,11 @@ make_runs() {
 
 page=${1:-}
 if [ -z "$page" ]; then
-  make_runs >"$folder/runs.log" 2>&1 || { tail -n 20 "$folder/runs.log" && exit 1; }
+  set +e # in a condition the shell would ignore failures inside of it
+  (set -e; make_runs) >"$folder/runs.log" 2>&1
+  code=$?
+  set -e
+  [ $code = 0 ] || { tail -n 20 "$folder/runs.log" && exit 1; }
   cp "$work/report.html" "$folder/report.html"
   page=$folder/report.html
 fi

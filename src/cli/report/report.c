@@ -10,8 +10,6 @@
 #include "cli/report/report_page.h"
 #include "json/json.h"
 
-#define WARNINGS 20 /* printed; the page has all problems of detailed runs */
-
 #define AT(field) offsetof(hark_report_values, field)
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, AT(output), "report.html", NULL, NULL, "FILE", "the page", NULL},
@@ -45,7 +43,8 @@ hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_st
     hark_text_append(&report->problems, "{\"run\":null,\"text\":");
   hark_json_append_string(&report->problems, message);
   hark_text_append(&report->problems, "}");
-  if (report->notes++ < WARNINGS) hark_command_warn(report->call, "%s", message);
+  report->notes++;
+  if (report->warnings++ < HARK_REPORT_WARNINGS) hark_command_warn(report->call, "%s", message);
   return report->problems.status;
 }
 
@@ -77,7 +76,8 @@ static hark_status collect(hark_report *report) {
   hark_text_append(data, "{\"hark\":\"%s\",\"title\":", HARK_VERSION_STRING);
   hark_json_append_string(data, report->values->title);
   HARK_TRY(hark_report_add_runs(report));
-  if (report->found == 0) return hark_fail(report->context, HARK_NOT_FOUND, "no runs in what was named; a run is a folder of hark train");
+  if (report->found == 0) return hark_fail(report->context, HARK_NOT_FOUND, "none of the %d arguments is a run or a folder with runs",
+                     hark_options_argument_count(report->call->options));
   HARK_TRY(hark_report_add_details(report));
   HARK_TRY(hark_report_add_differences(report));
   HARK_TRY(hark_report_add_kernels(report));
@@ -127,6 +127,8 @@ static hark_status run(hark_invocation *call) {
   report.runs = memory;
   hark_status status = collect(&report);
   if (status == HARK_OK) status = write_page(&report);
+  if (report.warnings > HARK_REPORT_WARNINGS)
+    hark_command_warn(call, "%" PRId64 " more problems, which the page lists", report.warnings - HARK_REPORT_WARNINGS);
   hark_text_free(&report.data);
   hark_text_free(&report.problems);
   hark_release(context, memory, bytes);

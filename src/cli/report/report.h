@@ -9,6 +9,8 @@
 
 #define HARK_REPORT_LISTED 2000 /* runs in the table, at most: the page stays below its size */
 
+#define HARK_REPORT_WARNINGS 20 /* lines on stderr, at most; the page has all problems */
+
 typedef struct hark_report_values {
   const char *output, *title, *checkpoint, *text, *file;
   int64_t curves, tokens, kernels;
@@ -28,7 +30,7 @@ typedef struct hark_report {
   hark_report_run *runs; /* [values->curves] */
   int64_t detailed;
   int64_t found, listed, damaged, running; /* runs */
-  int64_t notes;
+  int64_t notes, warnings; /* problems of the page; lines on stderr */
   hark_text data;     /* the document */
   hark_text problems; /* items of a list of {"run": index or null, "text": ...} */
 } hark_report;

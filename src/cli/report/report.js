@@ -523,12 +523,19 @@
       element.append(note("The configurations do not differ."));
       return;
     }
-    const head = make("tr", {}, make("th", {class: "left", scope: "col"}, "option"),
-      ...data.details.map((detail) => make("th", {class: "left", scope: "col"}, swatch(detail.run), names[detail.run])));
-    const rows = data.differences.map((row) => make("tr", {}, make("th", {class: "left", scope: "row"}, row.key),
-      ...row.values.map((value) => make("td", {class: "left"}, value === null ? "–" : value === "" ? "\u201c\u201d" : value))));
-    element.append(note("Only options that differ. – : without effect in this run, or its configuration cannot be read."),
-      make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Differences"}, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))));
+    // Values that differ, and values that some runs do not have at all.
+    const differs = (row) => new Set(row.values.filter((value) => value !== null)).size > 1;
+    const values = data.differences.filter(differs);
+    const partial = data.differences.filter((row) => !differs(row));
+    const show = (value) => value === null ? "–" : value === "" ? "none" : value;
+    const table = (list) => make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Differences"}, make("table", {},
+      make("thead", {}, make("tr", {}, make("th", {class: "left", scope: "col"}, "option"),
+        ...data.details.map((detail) => make("th", {class: "left", scope: "col"}, swatch(detail.run), names[detail.run])))),
+      make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", {class: "left", scope: "row"}, row.key), ...row.values.map((value) => make("td", {class: "left"}, show(value))))))));
+    element.append(note("Only options that differ. – : without effect in this run, or its configuration cannot be read."));
+    if (values.length > 0) element.append(table(values));
+    if (partial.length > 0)
+      element.append(make("details", {open: values.length === 0}, make("summary", {}, "Options that have an effect only in some runs, with one value there (" + partial.length + ")"), table(partial)));
   }
 
   // ---- samples ----
@@ -659,8 +666,8 @@
 
   // ---- chunks ----
 
-  // White space is made visible where a token consists of it.
-  const visible = (token) => token.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
+  // Line ends and tabs become visible, and a token without a text: one that the vocabulary does not know.
+  const visible = (token) => token === "" ? "\ufffd" : token.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
 
   function drawSequence(sequence, tokens) {
     const line = make("div", {class: "tokens"});

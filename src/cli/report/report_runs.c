@@ -31,6 +31,17 @@ static const struct {
 
 /* ---- the table ---- */
 
+/* A line on stderr for what is not as it should be; the page says it too. */
+static void warn_of_state(hark_report *report, const char *path, const hark_run_line *line) {
+  char shown[HARK_SHOWN_BYTES];
+  if (line->state != HARK_RUN_DAMAGED && line->state != HARK_RUN_RUNNING) return;
+  if (report->warnings++ >= HARK_REPORT_WARNINGS) return;
+  if (line->state == HARK_RUN_DAMAGED)
+    hark_command_warn(report->call, "%s: damaged: %s", hark_text_shown(path, shown), line->problem);
+  else
+    hark_command_warn(report->call, "%s: a process still writes it: shown as far as it has come", hark_text_shown(path, shown));
+}
+
 static hark_status list_run(void *user, const char *path) {
   hark_report *const report = user;
   hark_run_line line;
@@ -39,6 +50,7 @@ static hark_status list_run(void *user, const char *path) {
   HARK_TRY(hark_run_line_read(report->context, path, &line));
   report->damaged += line.state == HARK_RUN_DAMAGED;
   report->running += line.state == HARK_RUN_RUNNING;
+  warn_of_state(report, path, &line);
   hark_text_append(&report->data, index > 0 ? ",\n" : "\n");
   hark_run_line_append_json(path, &line, &report->data);
   report->listed++;
@@ -57,8 +69,12 @@ static hark_status list_folder(hark_report *report, const char *folder) {
 
 hark_status hark_report_add_runs(hark_report *report) {
   hark_text_append(&report->data, ",\"runs\":[");
-  for (int i = 0; i < hark_options_argument_count(report->call->options); i++)
-    HARK_TRY(hark_report_keep_problem(report, -1, list_folder(report, hark_options_argument(report->call->options, i))));
+  const int arguments = hark_options_argument_count(report->call->options);
+  for (int i = 0; i < arguments; i++) {
+    const hark_status status = list_folder(report, hark_options_argument(report->call->options, i));
+    if (arguments == 1) HARK_TRY(status);
+    HARK_TRY(hark_report_keep_problem(report, -1, status));
+  }
   hark_text_append(&report->data, "],\"found\":%" PRId64, report->found);
   return report->data.status;
 }
