@@ -20,6 +20,8 @@ find_browser() {
   return 1
 }
 
+[ $# -gt 0 ] || [ -x "$hark" ] || { echo "$hark is not there: make" && exit 1; }
+
 if ! browser=$(find_browser); then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     { apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >"$folder/install.log" 2>&1 || true

@@ -168,7 +168,8 @@ hark_status hark_run_line_read(hark_context *context, const char *path, hark_run
   hark_status status = read_configuration(context, path, line);
   if (status == HARK_OK) status = read_metrics(context, path, line);
   if (status == HARK_OK) status = read_checkpoint(context, &run, line);
-  const bool moves = line->state == HARK_RUN_RUNNING && hark_folder_check_unlocked(context, path) == HARK_BUSY; /* its files change meanwhile */
+  const bool moves =
+      line->state == HARK_RUN_RUNNING && hark_folder_check_unlocked(context, path) == HARK_BUSY; /* its files change meanwhile */
   if (status == HARK_OK || status == HARK_OUT_OF_MEMORY || moves) return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
   (void)snprintf(line->problem, sizeof line->problem, "%s", hark_context_message(context));
   line->state = HARK_RUN_DAMAGED;

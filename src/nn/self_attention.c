@@ -425,8 +425,8 @@ static hark_status show_weights_from(hark_context *context, const hark_forward *
   HARK_TRY(borrow(forward, inputs[FORGET], &own[FORGET]));
   HARK_TRY(hark_tape_leaf(forward->tape, values, NULL, &own[VALUE]));
   HARK_TRY(attend(context, forward, layer, rows, own, log_kernel, &mixed));
-  HARK_TRY(forward->observe_weights(forward->observe_weights_user, layer->layer, &layer->spec, first,
-                                    hark_tape_tensor(forward->tape, mixed)));
+  HARK_TRY(
+      forward->observe_weights(forward->observe_weights_user, layer->layer, &layer->spec, first, hark_tape_tensor(forward->tape, mixed)));
   hark_tape_release(forward->tape, mixed);
   return HARK_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common.h"
@@ -86,7 +87,8 @@ static void a_page_is_one_file(void **state) {
   expect("train --data text.txt --out run --steps 6 --evaluate-every 3 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("report run", HARK_EXIT_DONE, "report.html: 1 run, ", "");
   read_page("report.html");
-  static const char *const outside[] = {"<link", " src=", "@import", "https://", "fetch(", "XMLHttpRequest", "@DATA@", "@STYLE@", "@SCRIPT@"};
+  static const char *const outside[] = {"<link",          " src=",  "@import", "https://", "fetch(",
+                                        "XMLHttpRequest", "@DATA@", "@STYLE@", "@SCRIPT@"};
   for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
     if (strstr(page, outside[i]) != NULL) fail_msg("the page has %s", outside[i]);
   assert_non_null(strstr(page, "default-src 'none'"));
@@ -97,7 +99,8 @@ static void a_page_is_one_file(void **state) {
   assert_true(fabs(y - command_number(item("runs", 0), "train/loss")) < 1e-3);
   assert_true(last_point(item("details", 0), "val/loss", &y) == 6);
   assert_true(command_number(item("details", 0), "parameters") > 100);
-  assert_true(command_number(json_object_get(item("details", 0), "memory"), "weights") == 4 * command_number(item("details", 0), "parameters"));
+  assert_true(command_number(json_object_get(item("details", 0), "memory"), "weights") ==
+              4 * command_number(item("details", 0), "parameters"));
   assert_int_equal(count_of("problems"), 0);
   /* the same bytes again: no time, no random number */
   char *const first = strdup(page);
@@ -218,8 +221,16 @@ static void nothing_to_show_is_an_error(void **state) {
 static void ten_thousand_runs_are_counted(void **state) {
   (void)state;
   expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
-  shell("i=0; mkdir many; while [ $i -lt 10000 ]; do mkdir many/$i; ln run/config.yaml many/$i/; i=$((i + 1)); done");
-  expect("report many -o many.html --curves 3", HARK_EXIT_DONE, "many.html: 10000 runs, curves of the first 3, the table lists the first 2000, ", "");
+  for (int i = 0; i < 10000; i++) {
+    char copy[TEST_PATH_BYTES + 64];
+    (void)snprintf(copy, sizeof copy, "%s/many/%d", folder, i);
+    if (i == 0) test_file_write_text(folder, "many/.keep", ""); /* makes the folder */
+    assert_int_equal(mkdir(copy, 0755), 0);
+    (void)snprintf(copy, sizeof copy, "%s/many/%d/config.yaml", folder, i);
+    assert_int_equal(link(test_path(folder, "run/config.yaml"), copy), 0);
+  }
+  expect("report many -o many.html --curves 3", HARK_EXIT_DONE,
+         "many.html: 10000 runs, curves of the first 3, the table lists the first 2000, ", "");
   read_page("many.html");
   assert_int_equal(count_of("runs"), 2000);
   assert_int_equal(count_of("details"), 3);
@@ -272,15 +283,18 @@ static void kernels_are_those_of_the_checkpoint(void **state) {
 static void different_kinds_read_a_text(void **state) {
   (void)state;
   expect("train --data text.txt --out kinds/dense --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
-  expect("train --data text.txt --out kinds/tree --steps 1 --structure hierarchical --hierarchy-block 2 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out kinds/tree --steps 1 --structure hierarchical --hierarchy-block 2 " COMMAND_TINY, HARK_EXIT_DONE, "",
+         "");
   expect("data make recall --length 24 --pairs 4 --training 4 --validation 2 --test 0 --out recall", HARK_EXIT_DONE, "", "");
-  expect("train --data recall --format examples --architecture ahca --layers 2 --width 8 --heads 2 --context 32 --batch 2 --chunk-size 4 "
-         "--selected 2 --secondary-slots 4 --steps 1 --threads 1 --out kinds/chunks",
-         HARK_EXIT_DONE, "", "");
+  expect(
+      "train --data recall --format examples --architecture ahca --layers 2 --width 8 --heads 2 --context 32 --batch 2 --chunk-size 4 "
+      "--selected 2 --secondary-slots 4 --steps 1 --threads 1 --out kinds/chunks",
+      HARK_EXIT_DONE, "", "");
   expect("data make latent --out latent --training 8 --validation 4 --test 0", HARK_EXIT_DONE, "", "");
-  expect("train --data latent --format examples --architecture latent --width 4 --heads 2 --context 16 --batch 2 --threads 1 --steps 1 "
-         "--out kinds/vectors",
-         HARK_EXIT_DONE, "", "");
+  expect(
+      "train --data latent --format examples --architecture latent --width 4 --heads 2 --context 16 --batch 2 --threads 1 --steps 1 "
+      "--out kinds/vectors",
+      HARK_EXIT_DONE, "", "");
   test_file_write_text(folder, "read.txt", "the quick brown fox");
   expect("report kinds -o kinds.html --file read.txt --tokens 6", HARK_EXIT_DONE, "4 runs", "kinds/vectors: reads real vectors");
   read_page("kinds.html"); /* chunks, dense, tree, vectors */
@@ -297,7 +311,7 @@ static void different_kinds_read_a_text(void **state) {
   assert_string_equal(text_of(layer, "kind"), "dense");
   assert_int_equal(json_array_size(json_object_get(layer, "heads")), 2);
   const json_t *const head = json_array_get(json_object_get(layer, "heads"), 0);
-  assert_int_equal(strlen(text_of(head, "map")), 36 / 3 * 4); /* base64 of 6 x 6 bytes */
+  assert_int_equal(strlen(text_of(head, "map")), 36 / 3 * 4);    /* base64 of 6 x 6 bytes */
   assert_int_equal(strncmp(text_of(head, "map"), "/4CA", 4), 0); /* the first query sees itself alone: 255, 128, 128 */
   const json_t *const tree = json_array_get(json_object_get(item("texts", 2), "layers"), 0);
   assert_string_equal(text_of(tree, "kind"), "hierarchical");
@@ -316,9 +330,10 @@ static void evaluations_are_taken_from_files(void **state) {
   }
   test_file_write_text(folder, "films.tsv", text);
   free(text);
-  expect("train --data films.tsv --format text --classes 3 --architecture encoder --layers 1 --width 16 --heads 2 --context 24 --batch 4 "
-         "--threads 1 --steps 2 --out films",
-         HARK_EXIT_DONE, "", "");
+  expect(
+      "train --data films.tsv --format text --classes 3 --architecture encoder --layers 1 --width 16 --heads 2 --context 24 --batch 4 "
+      "--threads 1 --steps 2 --out films",
+      HARK_EXIT_DONE, "", "");
   expect("eval films --json", HARK_EXIT_DONE, "confusion", "");
   test_file_write_text(folder, "eval.json", output.out);
   expect("report films -o films.html --evaluation eval.json --evaluation films.tsv --text 'film good 1'", HARK_EXIT_DONE, "", "films.tsv");

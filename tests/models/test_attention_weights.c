@@ -36,7 +36,8 @@ static hark_status take_inputs(void *user, int64_t layer, const hark_tensor *que
   return hark_tensor_read(r->context, key, r->key[layer]);
 }
 
-static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first, const hark_tensor *weights) {
+static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first,
+                                const hark_tensor *weights) {
   reported *const r = user;
   float mixed[LENGTH * WIDTH];
   assert_int_equal(hark_tensor_count(weights), LENGTH * WIDTH);
@@ -118,7 +119,8 @@ static void check_rows(const reported *r, int64_t layer) {
         if (i > t && weight != 0) fail_msg("layer %d: query %d sees key %d", (int)layer, (int)t, (int)i);
         sum += weight;
       }
-      if (!is_ridge(&r->specs[layer]) && !(fabs(sum - 1) <= WITHIN)) fail_msg("layer %d query %d: weights sum to %g", (int)layer, (int)t, sum);
+      if (!is_ridge(&r->specs[layer]) && !(fabs(sum - 1) <= WITHIN))
+        fail_msg("layer %d query %d: weights sum to %g", (int)layer, (int)t, sum);
     }
 }
 
@@ -130,7 +132,8 @@ static void check_own_block(const reported *r, int64_t layer) {
       for (int64_t i = t / block * block; i < t; i++) {
         const double ratio = exp(similarity(r, layer, h, t, i) - similarity(r, layer, h, t, t));
         const double got = (double)r->weights[layer][h][t][i], own = (double)r->weights[layer][h][t][t];
-        if (!(fabs(got - ratio * own) <= WITHIN)) fail_msg("layer %d query %d key %d: %g, expected %g", (int)layer, (int)t, (int)i, got, ratio * own);
+        if (!(fabs(got - ratio * own) <= WITHIN))
+          fail_msg("layer %d query %d key %d: %g, expected %g", (int)layer, (int)t, (int)i, got, ratio * own);
       }
 }
 

@@ -76,7 +76,8 @@ static hark_status collect(hark_report *report) {
   hark_text_append(data, "{\"hark\":\"%s\",\"title\":", HARK_VERSION_STRING);
   hark_json_append_string(data, report->values->title);
   HARK_TRY(hark_report_add_runs(report));
-  if (report->found == 0) return hark_fail(report->context, HARK_NOT_FOUND, "none of the %d arguments is a run or a folder with runs",
+  if (report->found == 0)
+    return hark_fail(report->context, HARK_NOT_FOUND, "none of the %d arguments is a run or a folder with runs",
                      hark_options_argument_count(report->call->options));
   HARK_TRY(hark_report_add_details(report));
   HARK_TRY(hark_report_add_differences(report));
@@ -118,11 +119,8 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, "cpu", 0, 0, false));
   hark_context *const context = call->context;
   const size_t bytes = (size_t)values->curves * sizeof(hark_report_run);
-  hark_report report = {.call = call,
-                        .context = context,
-                        .values = values,
-                        .data = hark_text_empty(context),
-                        .problems = hark_text_empty(context)};
+  hark_report report = {
+      .call = call, .context = context, .values = values, .data = hark_text_empty(context), .problems = hark_text_empty(context)};
   HARK_TRY(hark_allocate(context, bytes, &memory));
   report.runs = memory;
   hark_status status = collect(&report);

@@ -30,9 +30,9 @@ typedef struct hark_report {
   hark_report_run *runs; /* [values->curves] */
   int64_t detailed;
   int64_t found, listed, damaged, running; /* runs */
-  int64_t notes, warnings; /* problems of the page; lines on stderr */
-  hark_text data;     /* the document */
-  hark_text problems; /* items of a list of {"run": index or null, "text": ...} */
+  int64_t notes, warnings;                 /* problems of the page; lines on stderr */
+  hark_text data;                          /* the document */
+  hark_text problems;                      /* items of a list of {"run": index or null, "text": ...} */
 } hark_report;
 
 /* Keeps the context's message as a problem of run `index` (-1: of none), which the page shows and stderr gets as a warning, and returns

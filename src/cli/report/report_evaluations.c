@@ -21,10 +21,22 @@ static const struct {
   const char *name;
   size_t most;
   bool cut; /* to the first items, or left out */
-} members[] = {{"run", 0, false},        {"checkpoint", 0, false}, {"part", 0, false},       {"context", 0, false},
-               {"stride", 0, false},     {"loss", 0, false},       {"accuracy", 0, false},   {"majority", 0, false},
-               {"examples", 0, false},   {"targets", 0, false},    {"perplexity", 0, false}, {"positions", POSITIONS, true},
-               {"ahca", 0, false},       {"exchanged", 0, false},  {"classes", CLASSES, false}, {"confusion", CLASSES, false},
+} members[] = {{"run", 0, false},
+               {"checkpoint", 0, false},
+               {"part", 0, false},
+               {"context", 0, false},
+               {"stride", 0, false},
+               {"loss", 0, false},
+               {"accuracy", 0, false},
+               {"majority", 0, false},
+               {"examples", 0, false},
+               {"targets", 0, false},
+               {"perplexity", 0, false},
+               {"positions", POSITIONS, true},
+               {"ahca", 0, false},
+               {"exchanged", 0, false},
+               {"classes", CLASSES, false},
+               {"confusion", CLASSES, false},
                {"decisions", DECISIONS, true}};
 
 static hark_status append_member(hark_context *context, size_t member, json_t *value, hark_text *text) {

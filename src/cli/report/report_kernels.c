@@ -12,7 +12,7 @@
 typedef struct kernel_list {
   hark_report *report;
   const hark_report_run *run;
-  int64_t panels; /* of this run */
+  int64_t panels;   /* of this run */
   bool begun, open; /* a panel of any run was appended; its list of curves is to be closed */
 } kernel_list;
 
@@ -57,8 +57,7 @@ hark_status hark_report_add_kernels(hark_report *report) {
   for (int64_t i = 0; i < report->detailed; i++) {
     list.run = &report->runs[i];
     list.panels = 0;
-    const hark_status status =
-        hark_positional_curves_visit(report->context, list.run->path, report->values->checkpoint, take_curve, &list);
+    const hark_status status = hark_positional_curves_visit(report->context, list.run->path, report->values->checkpoint, take_curve, &list);
     /* a run without a checkpoint has none */
     if (status != HARK_NOT_FOUND) HARK_TRY(hark_report_keep_problem(report, list.run->index, status));
     left_out += hark_max(0, list.panels - report->values->kernels);

@@ -11,7 +11,7 @@
 #include "train/engine.h"
 #include "train/material.h"
 
-#define TEN_RUNS 10     /* that may have all their points; more runs have fewer each */
+#define TEN_RUNS 10      /* that may have all their points; more runs have fewer each */
 #define MAIN_POINTS 1500 /* of a curve, at most: losses and accuracies */
 #define OTHER_POINTS 300
 #define LEAST_POINTS 120
@@ -21,12 +21,23 @@
 static const struct {
   const char *name;
   bool main;
-} metrics[] = {{"train/loss", true},        {"val/loss", true},        {"train/accuracy", true},
-               {"val/accuracy", true},      {"train/objective", false}, {"perplexity", false},
-               {"bits_per_byte", false},    {"bits_per_character", false}, {"word_perplexity", false},
-               {"lr", false},               {"grad_norm", false},      {"tokens_per_second", false},
-               {"mfu", false},              {"ridge/mended_pivots", false}, {"ahca/chunks", false},
-               {"ahca/tokens", false},      {"ahca/depth", false}};
+} metrics[] = {{"train/loss", true},
+               {"val/loss", true},
+               {"train/accuracy", true},
+               {"val/accuracy", true},
+               {"train/objective", false},
+               {"perplexity", false},
+               {"bits_per_byte", false},
+               {"bits_per_character", false},
+               {"word_perplexity", false},
+               {"lr", false},
+               {"grad_norm", false},
+               {"tokens_per_second", false},
+               {"mfu", false},
+               {"ridge/mended_pivots", false},
+               {"ahca/chunks", false},
+               {"ahca/tokens", false},
+               {"ahca/depth", false}};
 #define METRICS ((int)(sizeof metrics / sizeof metrics[0]))
 
 /* ---- the table ---- */

@@ -31,7 +31,7 @@ typedef struct text_reading {
   int32_t *tokens;
   int64_t count, rows; /* tokens; with the token that an encoder inserts */
   int64_t maps, *budget;
-  float *weights;     /* [heads, rows, rows] of that layer */
+  float *weights; /* [heads, rows, rows] of that layer */
   size_t weight_bytes;
   hark_text layers; /* items of a JSON list */
 } text_reading;
@@ -41,7 +41,8 @@ typedef struct text_reading {
 static void append_base64(const unsigned char *bytes, int64_t count, hark_text *text) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (int64_t i = 0; i < count; i += 3) {
-    const uint32_t three = (uint32_t)bytes[i] << 16 | (uint32_t)(i + 1 < count ? bytes[i + 1] : 0) << 8 | (i + 2 < count ? bytes[i + 2] : 0);
+    const uint32_t three =
+        (uint32_t)bytes[i] << 16 | (uint32_t)(i + 1 < count ? bytes[i + 1] : 0) << 8 | (i + 2 < count ? bytes[i + 2] : 0);
     const char four[] = {digits[three >> 18], digits[three >> 12 & 63], i + 1 < count ? digits[three >> 6 & 63] : '=',
                          i + 2 < count ? digits[three & 63] : '='};
     hark_text_append_bytes(text, four, sizeof four);
@@ -118,7 +119,8 @@ static void take_columns(const text_reading *r, const hark_self_attention_spec *
              (size_t)most * sizeof(float));
 }
 
-static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first, const hark_tensor *weights) {
+static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first,
+                                const hark_tensor *weights) {
   text_reading *const r = user;
   const size_t bytes = (size_t)hark_tensor_count(weights) * sizeof(float);
   void *mixed = NULL;
