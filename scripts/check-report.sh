@@ -1,5 +1,6 @@
 #!/bin/sh
-# Opens a page of hark report in Chromium without a window: no line in the console, the page drawn to its end, a picture in light and in dark.
+# Opens a page of hark report in Chromium without a window: no line in the console, the page drawn to its end, a picture in light and in dark. Then
+# scripts/check-report.js uses it: sorts, enlarges, smooths, hides, moves cursors.
 # Without a page it trains small runs of several kinds with build/hark, and reports them. "skipped: ..." where there is no Chromium, and none can
 # be installed.
 #   sh scripts/check-report.sh [PAGE.html [FOLDER]]      pictures in FOLDER, light.png and dark.png; default build/report
@@ -32,12 +33,12 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
-# open PAGE FLAGS...: the page's document on stdout, the console in $work/log
+# open_page PAGE FLAGS...: the page's document on stdout, the console in $work/log
 open_page() {
-  page=$1
+  address=$1
   shift
   timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/profile" --no-first-run --hide-scrollbars \
-    --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --v=0 --virtual-time-budget=20000 "$@" "file://$page" 2>"$work/log"
+    --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --v=0 --virtual-time-budget=20000 "$@" "file://$address" 2>"$work/log"
 }
 
 # The check notices what it is for.
@@ -103,6 +104,14 @@ check() { # NAME FLAGS...
 }
 check light
 check dark --blink-settings=preferredColorScheme=0
-open_page "$page" --dump-dom >"$work/dom.html"
+# The page again, used by scripts/check-report.js.
+sed '/<\/body>/d; /<\/html>/d' "$page" >"$work/used.html"
+{ echo '<script>' && cat scripts/check-report.js && echo '</script></body></html>'; } >>"$work/used.html"
+open_page "$work/used.html" --window-size=1280,1000 --dump-dom >"$work/dom.html"
+if grep 'CONSOLE' "$work/log"; then
+  echo "the console of $page is not empty when it is used"
+  exit 1
+fi
 grep -q 'data-ready="true"' "$work/dom.html" || { echo "$page was not drawn to its end" && exit 1; }
+grep -q 'data-used="true"' "$work/dom.html" || { echo "$page was not used to the end" && exit 1; }
 echo "$page: nothing in the console; pictures $folder/light.png and dark.png"

@@ -671,10 +671,12 @@
 
   function drawSequence(sequence, tokens) {
     const line = make("div", {class: "tokens"});
+    // Words of a vocabulary of words have no blanks between them.
+    const between = tokens && !tokens.some((token) => /\s/.test(token)) && tokens.some((token) => token.length > 1) ? " " : "";
     const deepest = Math.max(1, ...(sequence.depth || [1]));
     let at = 0;
     sequence.chunks.forEach((length, k) => {
-      const words = tokens ? tokens.slice(at, at + length).map(visible).join("") : length + (length === 1 ? " token" : " tokens");
+      const words = tokens ? tokens.slice(at, at + length).map(visible).join(between) : length + (length === 1 ? " token" : " tokens");
       const depth = sequence.depth && sequence.depth.length === sequence.chunks.length ? sequence.depth[k] : null;
       const part = depth === null ? (k % 2 ? 0.1 : 0.22) : 0.08 + 0.3 * depth / deepest;
       line.append(make("span", {class: "chunk", style: "background: rgba(var(--heat), " + part.toFixed(2) + ")", title: "chunk " + (k + 1) + ": tokens " + at + " to " + (at + length - 1) + (depth === null ? "" : ", layers " + depth)},
@@ -694,7 +696,7 @@
       element.append(note("None. A run of architecture ahca and ", code("--text TEXT"), " (or ", code("--file FILE"), ") show how the text is divided; ", code("hark eval RUN --decisions N --json"), " and ", code("--evaluation"), " show it for examples."));
       return;
     }
-    element.append(note("A frame is a chunk; the small number is how many layers it has, and darker chunks have more. Hover over a chunk for its tokens."));
+    element.append(note("A frame is a chunk; the small number is how many layers it has, and chunks with more have a stronger colour. \ufffd is a token that the vocabulary lacks."));
     for (const text of texts) element.append(make("h3", {}, swatch(text.run), names[text.run]), ...text.chunks.flatMap((sequence) => drawSequence(sequence, text.tokens)));
     for (const evaluation of decided)
       element.append(make("h3", {}, evaluationTitle(evaluation)), ...evaluation.decisions.flatMap((sequence) => drawSequence(sequence, null)));
