@@ -102,6 +102,10 @@ static void a_page_is_one_file(void **state) {
   assert_true(command_number(json_object_get(item("details", 0), "memory"), "weights") ==
               4 * command_number(item("details", 0), "parameters"));
   assert_int_equal(count_of("problems"), 0);
+  expect("report run --json", HARK_EXIT_DONE, "", "");
+  json_t *const summary = command_json(&output);
+  assert_true(command_number(summary, "runs") == 1 && command_number(summary, "bytes") == (double)strlen(page));
+  json_decref(summary);
   /* the same bytes again: no time, no random number */
   char *const first = strdup(page);
   expect("report run", HARK_EXIT_DONE, "", "");

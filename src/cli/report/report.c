@@ -89,16 +89,29 @@ static hark_status collect(hark_report *report) {
 }
 
 /* "report.html: 3 runs, 1 damaged, 211 kB" */
+static void append_summary(const hark_report *report, size_t bytes, hark_text *line) {
+  char size[HARK_HUMAN_BYTES];
+  hark_text_append_shown(line, report->values->output);
+  hark_text_append(line, ": %" PRId64 " run%s", report->found, report->found == 1 ? "" : "s");
+  if (report->damaged > 0) hark_text_append(line, ", %" PRId64 " damaged", report->damaged);
+  if (report->running > 0) hark_text_append(line, ", %" PRId64 " running", report->running);
+  if (report->found > report->detailed) hark_text_append(line, ", curves of the first %" PRId64, report->detailed);
+  if (report->found > report->listed) hark_text_append(line, ", the table lists the first %" PRId64, report->listed);
+  hark_text_append(line, ", %sB\n", hark_human((double)bytes, size));
+}
+
+static void append_summary_json(const hark_report *report, size_t bytes, hark_text *line) {
+  hark_text_append(line, "{\"output\": ");
+  hark_json_append_string(line, report->values->output);
+  hark_text_append(line,
+                   ", \"runs\": %" PRId64 ", \"damaged\": %" PRId64 ", \"running\": %" PRId64 ", \"curves\": %" PRId64
+                   ", \"listed\": %" PRId64 ", \"problems\": %" PRId64 ", \"bytes\": %zu}\n",
+                   report->found, report->damaged, report->running, report->detailed, report->listed, report->notes, bytes);
+}
+
 static hark_status print_summary(hark_report *report, size_t bytes) {
   hark_text line = hark_text_empty(report->context);
-  char size[HARK_HUMAN_BYTES];
-  hark_text_append_shown(&line, report->values->output);
-  hark_text_append(&line, ": %" PRId64 " run%s", report->found, report->found == 1 ? "" : "s");
-  if (report->damaged > 0) hark_text_append(&line, ", %" PRId64 " damaged", report->damaged);
-  if (report->running > 0) hark_text_append(&line, ", %" PRId64 " running", report->running);
-  if (report->found > report->detailed) hark_text_append(&line, ", curves of the first %" PRId64, report->detailed);
-  if (report->found > report->listed) hark_text_append(&line, ", the table lists the first %" PRId64, report->listed);
-  hark_text_append(&line, ", %sB\n", hark_human((double)bytes, size));
+  (report->call->json ? append_summary_json : append_summary)(report, bytes, &line);
   return hark_command_print_about(report->call, report->values->output, &line);
 }
 
@@ -146,6 +159,7 @@ const hark_command hark_command_report = {
         "  process still writes, are shown as far as they can be read, with the reason.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
+    .has_json = true,
     .tables = {&table},
     .run = run,
 };
