@@ -1,4 +1,4 @@
-/* report_evaluations.c - what hark eval measured, from files of its JSON: losses by position, confusion matrices, decisions about chunks. */
+/* report_evaluations.c - what hark eval measured, from files of its JSON: losses by position, confusion matrices, decisions. */
 #include <inttypes.h>
 #include <stdlib.h>
 
