@@ -832,7 +832,7 @@
     const kinds = [...new Set(text.layers.filter((layer) => layer.heads.length > 0).map((layer) => layer.kind))].join(", ");
     element.append(make("h3", {}, swatch(text.run), names[text.run] + ": " + kinds), maps);
     const missing = text.layers.reduce((sum, layer) => sum + layer.all_heads - layer.heads.length, 0);
-    if (missing > 0) element.append(note(missing + " more heads are left out, so that the page stays small."));
+    if (missing > 0) element.append(note(missing + " more heads are left out, so that the page stays small: fewer runs, or fewer ", code("--tokens"), ", show more."));
     if (heads.length === 0) return;
     large.append(canvas);
     element.append(words, large);

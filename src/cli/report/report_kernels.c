@@ -1,5 +1,6 @@
 /* report_kernels.c - learned positions of a report's runs: positional kernels over the distance, rotary rates over the pairs. */
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "cli/plot/plot_positional.h"
 #include "cli/report/report.h"
@@ -20,7 +21,7 @@ typedef struct kernel_list {
 static void thin(hark_series *series) {
   if (series->count <= NEAR + FAR_POINTS) return;
   hark_series far = *series;
-  far.points += 2 * NEAR;
+  far.points += (ptrdiff_t)2 * NEAR;
   far.count -= NEAR;
   hark_series_thin(&far, FAR_POINTS);
   series->count = NEAR + far.count;

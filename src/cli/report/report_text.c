@@ -14,8 +14,8 @@
 #include "train/ahca_statistics.h"
 
 #define TEXT_BYTES ((size_t)1 << 26) /* of a file, at most */
-#define MAPS 64                      /* of a run, at most: heads, layer by layer */
-#define ALL_MAP_NUMBERS 1000000      /* of all runs: they are the largest part of the page */
+#define MAPS 64                      /* of a run, at most: the first heads of every layer */
+#define ALL_MAP_NUMBERS 700000       /* of all runs, which share them equally: they are the largest part of the page */
 #define SAME_CELL 1e-6               /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
 
 /* The reading of one run. */
@@ -30,7 +30,7 @@ typedef struct text_reading {
   size_t bytes;
   int32_t *tokens;
   int64_t count, rows; /* tokens; with the token that an encoder inserts */
-  int64_t maps, *budget;
+  int64_t most_maps, maps;
   float *weights; /* [heads, rows, rows] of that layer */
   size_t weight_bytes;
   hark_text layers; /* items of a JSON list */
@@ -98,10 +98,8 @@ static hark_status append_layer(text_reading *r, int64_t layer, const hark_self_
   hark_text *const text = &r->layers;
   hark_text_append(text, "%s\n{\"layer\":%" PRId64 ",\"kind\":\"%s\",\"heads\":[", text->length > 0 ? "," : "", layer, kind_of(spec));
   bool begun = false;
-  for (int64_t head = 0; head < spec->heads; head++) {
-    if (r->maps == MAPS || *r->budget < r->rows * r->rows) break;
-    r->maps++;
-    *r->budget -= r->rows * r->rows;
+  const int64_t share = hark_max(1, r->most_maps / r->model->network->config.layers);
+  for (int64_t head = 0; head < hark_min(share, spec->heads) && r->maps < r->most_maps; head++, r->maps++) {
     hark_text_append(text, begun ? "," : "");
     HARK_TRY(append_map(r, r->weights + head * r->rows * r->rows, spec->structure == HARK_STRUCTURE_HIERARCHICAL, text));
     begun = true;
@@ -208,6 +206,7 @@ static hark_status add_chunks(text_reading *r, bool begun) {
 
 static hark_status add_maps(text_reading *r, bool begun) {
   const hark_predictor_watch watch = {.weights = take_weights, .user = r};
+  r->most_maps = hark_min(MAPS, ALL_MAP_NUMBERS / (r->report->detailed * r->rows * r->rows));
   HARK_TRY(predict(r, &watch));
   begin_item(r, begun, &r->report->data);
   hark_text_append(&r->report->data, ",\"layers\":[%s]}", hark_text_get(&r->layers));
@@ -229,14 +228,13 @@ static hark_status read_model(text_reading *r, const char *path, bool begun) {
 }
 
 /* A run that cannot read the text is a problem of this run. *begun: an item was appended. */
-static hark_status add_text(hark_report *report, int64_t run, const hark_text *words, int64_t *budget, bool *begun) {
+static hark_status add_text(hark_report *report, int64_t run, const hark_text *words, bool *begun) {
   const size_t token_bytes = (words->length + 1) * sizeof(int32_t);
   text_reading r = {.report = report,
                     .context = report->context,
                     .index = run,
                     .text = hark_text_get(words),
                     .bytes = words->length,
-                    .budget = budget,
                     .layers = hark_text_empty(report->context)};
   HARK_TRY(hark_allocate(report->context, token_bytes, (void **)&r.tokens));
   const hark_status status = read_model(&r, report->runs[run].path, *begun);
@@ -258,12 +256,11 @@ static hark_status read_words(hark_report *report, hark_text *words) {
 
 hark_status hark_report_add_texts(hark_report *report) {
   hark_text words = hark_text_empty(report->context);
-  int64_t budget = ALL_MAP_NUMBERS;
   bool begun = false;
   hark_status status = hark_report_keep_problem(report, -1, read_words(report, &words));
   hark_text_append(&report->data, ",\"texts\":[");
   for (int64_t i = 0; i < report->detailed && status == HARK_OK && words.length > 0; i++)
-    status = hark_report_keep_problem(report, report->runs[i].index, add_text(report, i, &words, &budget, &begun));
+    status = hark_report_keep_problem(report, report->runs[i].index, add_text(report, i, &words, &begun));
   hark_text_append(&report->data, "],\"text_given\":%s", words.length > 0 ? "true" : "false");
   hark_text_free(&words);
   return status;
