@@ -5,11 +5,14 @@
 # be installed.
 #   sh scripts/check-report.sh [PAGE.html [FOLDER]]      pictures in FOLDER, light.png and dark.png; default build/report
 set -eu
+page=${1:-}
+folder=${2:-}
+[ -z "$page" ] || { [ -f "$page" ] || { echo "$page: no such page" && exit 1; }; page=$(realpath "$page"); }
+[ -z "$folder" ] || { mkdir -p "$folder" && folder=$(realpath "$folder"); }
 cd "$(dirname "$0")/.."
 hark=${HARK:-$PWD/build/hark}
-folder=${2:-build/report}
+folder=${folder:-$PWD/build/report}
 mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
 
 find_browser() {
   for name in chromium chromium-browser google-chrome; do
@@ -21,7 +24,7 @@ find_browser() {
   return 1
 }
 
-[ $# -gt 0 ] || [ -x "$hark" ] || { echo "$hark is not there: make" && exit 1; }
+[ -n "$page" ] || [ -x "$hark" ] || { echo "$hark is not there: make" && exit 1; }
 
 if ! browser=$(find_browser); then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
@@ -79,7 +82,6 @@ make_runs() {
   cd - >/dev/null
 }
 
-page=${1:-}
 if [ -z "$page" ]; then
   set +e # in a condition the shell would ignore failures inside of it
   (set -e; make_runs) >"$folder/runs.log" 2>&1
@@ -89,7 +91,6 @@ if [ -z "$page" ]; then
   cp "$work/report.html" "$folder/report.html"
   page=$folder/report.html
 fi
-page=$(cd "$(dirname "$page")" && pwd)/$(basename "$page")
 
 check() { # NAME FLAGS...
   name=$1
