@@ -351,7 +351,8 @@
           list.push({run: detail.run, name, thick: m + 1 === view.metrics.length, raw: series, line: smooth(series, factor())});
         });
       }
-      return list.filter((curve) => curve.line.length > 0);
+      // Thick curves are drawn last, over the noise of the thin ones.
+      return list.filter((curve) => curve.line.length > 0).sort((a, b) => a.thick - b.thick);
     }
 
     function ranges(list) {
@@ -385,8 +386,8 @@
       for (const curve of list) {
         const style = {stroke: color(curve.run), "stroke-dasharray": dash(curve.run)};
         if (state.smoothing > 0) lines.append(make("path", {d: path(curve.raw, x, y), ...style, "stroke-width": 1, opacity: 0.25}));
-        lines.append(make("path", {d: path(curve.line, x, y), ...style, "stroke-width": curve.thick ? 3 : 1.4, opacity: curve.thick ? 1 : 0.75}));
-        if (curve.thick && curve.line.length <= 60)
+        lines.append(make("path", {d: path(curve.line, x, y), ...style, "stroke-width": curve.thick ? 3 : 1.4, opacity: curve.thick ? 1 : list.length > 8 ? 0.45 : 0.75}));
+        if (curve.thick && curve.line.length <= 40)
           for (const point of curve.line) lines.append(make("circle", {cx: x(point[0]), cy: y(point[1]), r: 3.5, fill: color(curve.run)}));
       }
       svg.append(lines);
