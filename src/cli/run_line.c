@@ -65,7 +65,7 @@ static void take_number(const json_t *object, const char *name, double *out) {
   if (json_is_number(value)) *out = json_number_value(value);
 }
 
-/* The numbers of the last whole lines. A line that is no JSON is what hark verify reports. */
+/* The numbers of the last complete lines. A line that is no JSON is what hark verify reports. */
 static hark_status take_tail(hark_context *context, const char *path, char *tail, hark_run_line *line) {
   for (char *at = tail, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
     json_t *object;

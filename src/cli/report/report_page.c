@@ -27,7 +27,7 @@ static void append_data(const hark_text *data, hark_text *page) {
   }
 }
 
-/* The part of the page before a mark; *at moves behind the mark. */
+/* The part of the page before a mark; *at moves to the text after it. */
 static void append_up_to(const char **at, const char *mark, hark_text *page) {
   const char *const found = strstr(*at, mark);
   const size_t length = found != NULL ? (size_t)(found - *at) : strlen(*at);
