@@ -322,6 +322,10 @@ static void different_kinds_read_a_text(void **state) {
   assert_non_null(json_object_get(json_array_get(json_object_get(tree, "heads"), 0), "cells"));
   expect_problem(3, "reads real vectors");
   expect("report kinds -o kinds.html --file none.txt", HARK_EXIT_DONE, "4 runs", "none.txt");
+  test_file_write_text(folder, "empty.txt", "");
+  expect("report kinds -o kinds.html --file empty.txt", HARK_EXIT_DONE, "4 runs", "empty.txt: is empty");
+  test_file_write_text(folder, "bytes.txt", "\xff\xfe");
+  expect("report kinds -o kinds.html --file bytes.txt", HARK_EXIT_DONE, "4 runs", "kinds/dense: text:1:1: invalid UTF-8");
 }
 
 static void evaluations_are_taken_from_files(void **state) {

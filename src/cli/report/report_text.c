@@ -142,7 +142,10 @@ static hark_status take_tokens(text_reading *r) {
   size_t found = 0;
   HARK_TRY(hark_model_describe(r->model, &info));
   const int64_t begin = info.begin != 0, most = hark_min(r->report->values->tokens, r->shape.longest);
-  HARK_TRY(hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found));
+  const hark_status status =
+      hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found);
+  if (status != HARK_OK) hark_fail_prefix(r->context, "%s: ", r->report->runs[r->index].path);
+  HARK_TRY(status);
   if (begin) r->tokens[0] = (int32_t)info.begin;
   r->count = hark_min(most, (int64_t)hark_min((int64_t)found, (int64_t)r->bytes) + begin);
   r->rows = r->count + hark_encoder_front(&r->model->network->config);
@@ -249,9 +252,10 @@ static hark_status add_text(hark_report *report, int64_t run, const hark_text *w
 
 static hark_status read_words(hark_report *report, hark_text *words) {
   const hark_report_values *const values = report->values;
-  if (values->file[0] != '\0') HARK_TRY(hark_input_read(report->context, values->file, TEXT_BYTES, words));
   if (values->file[0] == '\0') hark_text_append(words, "%s", values->text);
-  return words->status;
+  if (values->file[0] == '\0') return words->status;
+  HARK_TRY(hark_input_read(report->context, values->file, TEXT_BYTES, words));
+  return words->length > 0 ? HARK_OK : hark_fail(report->context, HARK_BAD_FILE, "%s: is empty, expected a text", values->file);
 }
 
 hark_status hark_report_add_texts(hark_report *report) {
