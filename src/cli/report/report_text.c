@@ -142,8 +142,7 @@ static hark_status take_tokens(text_reading *r) {
   size_t found = 0;
   HARK_TRY(hark_model_describe(r->model, &info));
   const int64_t begin = info.begin != 0, most = hark_min(r->report->values->tokens, r->shape.longest);
-  const hark_status status =
-      hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found);
+  const hark_status status = hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found);
   if (status != HARK_OK) hark_fail_prefix(r->context, "%s: ", r->report->runs[r->index].path);
   HARK_TRY(status);
   if (begin) r->tokens[0] = (int32_t)info.begin;
