@@ -23,6 +23,7 @@
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \
   X(runs)                                                                                                                                  \
+  X(report)                                                                                                                                \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

@@ -90,6 +90,30 @@ void hark_series_sort(hark_series *series) {
   series->last_x = points[2 * kept - 2];
 }
 
+static int64_t keep_point(hark_series *series, int64_t kept, int64_t point) {
+  series->points[2 * kept] = series->points[2 * point];
+  series->points[2 * kept + 1] = series->points[2 * point + 1];
+  return kept + 1;
+}
+
+/* Points are only moved towards the beginning, so that those not yet visited are unchanged. */
+void hark_series_thin(hark_series *series, int64_t most) {
+  const int64_t inner = series->count - 2, parts = (most - 2) / 2;
+  int64_t kept = 1;
+  if (series->count <= most || parts < 1) return;
+  for (int64_t part = 0; part < parts; part++) {
+    const int64_t begin = 1 + inner * part / parts, end = 1 + inner * (part + 1) / parts;
+    int64_t low = begin, high = begin;
+    for (int64_t p = begin; p < end; p++) {
+      if (series->points[2 * p + 1] < series->points[2 * low + 1]) low = p;
+      if (series->points[2 * p + 1] > series->points[2 * high + 1]) high = p;
+    }
+    kept = keep_point(series, kept, low < high ? low : high);
+    if (low != high) kept = keep_point(series, kept, low < high ? high : low);
+  }
+  series->count = keep_point(series, kept, series->count - 1);
+}
+
 void hark_series_free(hark_context *context, hark_series *series) {
   hark_release(context, series->points, (size_t)series->capacity * 2 * sizeof(double));
   series->points = NULL;

@@ -23,6 +23,10 @@ void hark_series_free(hark_context *context, hark_series *series);
 /* Sorts the points by x; of several with the same x only the last remains. */
 void hark_series_sort(hark_series *series);
 
+/* Keeps at most `most` points, at least 4: the first, the last, and of equal parts of the others the least and the greatest, so that no
+ * peak is lost. */
+void hark_series_thin(hark_series *series, int64_t most);
+
 /* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. `logarithmic`: over log x, x > 0. */
 void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text);
 

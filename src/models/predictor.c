@@ -16,6 +16,7 @@
 #include "models/encoder.h"
 #include "models/model.h"
 #include "models/packed_batch.h"
+#include "models/predictor_watch.h"
 
 struct hark_predictor {
   hark_context *context;
@@ -41,6 +42,7 @@ struct hark_predictor {
   int64_t *global_offsets; /* host, [sequences + 1] */
   int32_t *chosen;         /* host, [sequences, selected] */
   hark_attention_report report;
+  hark_predictor_watch watch;
   bool embeds;
   hark_encoder_pooling pooling; /* of embeddings */
 };
@@ -198,7 +200,9 @@ static hark_status make_decisions(hark_predictor *p) {
 static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value *logits) {
   const hark_network *network = network_of(p);
   hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report, .rounds = true};
-  hark_network_input input = {.weight = 1};
+  hark_network_input input = {.weight = 1, .trace = p->watch.trace};
+  forward.observe_weights = p->watch.weights;
+  forward.observe_weights_user = p->watch.user;
   const int64_t index[] = {p->host.rows * p->read.most.parts, p->shape.selected};
   if (p->select != NULL) p->index_now = hark_tensor_front(&p->index, 2, index);
   const hark_ahca_given given = {
@@ -268,6 +272,10 @@ hark_status hark_predictor_create(hark_context *context, const hark_model *model
   *out = predictor;
   return HARK_OK;
 }
+
+void hark_predictor_set_watch(hark_predictor *predictor, const hark_predictor_watch *watch) { predictor->watch = *watch; }
+
+const hark_tape *hark_predictor_tape(const hark_predictor *predictor) { return predictor->tape; }
 
 void hark_predictor_destroy(hark_predictor **predictor) {
   if (predictor == NULL || *predictor == NULL) return;

@@ -7,10 +7,19 @@
 
 #include "nn/parameters.h"
 
+struct hark_self_attention_spec;
+
 /* Queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] of this pass's tokens, after rotary positions, in the
  * backend's memory (NULL in a shape-only run), valid during the call. A status other than HARK_OK ends the pass. */
 typedef hark_status hark_attention_observer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key,
                                             const hark_tensor *value);
+
+/* Weights of a layer's attention: weights [1, T, heads * head_dim], in the backend's memory and valid during the call. Number [t, h *
+ * head_dim + f] is the weight of key `first` + f for query t in head h, while first + f < T. It is what attention gives for values that are
+ * 1 at this key and 0 elsewhere: attention is linear in the values, whatever its structure, kernel or normalisation. A coarse key of a
+ * hierarchy weighs all its keys equally. A status other than HARK_OK ends the pass. */
+typedef hark_status hark_attention_weights_observer(void *user, int64_t layer, const struct hark_self_attention_spec *spec, int64_t first,
+                                                    const hark_tensor *weights);
 
 /* Sequences one after the other in [1, T] tokens, instead of rows of one length. */
 typedef struct hark_packing {
@@ -54,6 +63,10 @@ typedef struct hark_forward {
   const hark_tensor *log_kernels;
   hark_attention_observer *observe; /* receives the inputs of every layer's attention; may be NULL */
   void *observe_user;
+  /* Receives the weights of every layer's attention, which are computed only for it, T / head_dim times attention; passes of one row
+   * without caches. May be NULL. */
+  hark_attention_weights_observer *observe_weights;
+  void *observe_weights_user;
   const hark_forward_group
       *group;                    /* NULL: the pass is one text, or a batch; else `packing` has the positions, and each member its caches */
   hark_attention_report *report; /* of kernel ridge attention: counts the pivots that forwards corrected; may be NULL */

@@ -2,6 +2,7 @@
 #include "nn/self_attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "attention/layer.h"
 #include "backend/backend.h"
@@ -396,6 +397,60 @@ static hark_status attend_group(hark_context *context, const hark_forward *forwa
   return hark_tape_leaf(forward->tape, &all, NULL, mixed);
 }
 
+/* A leaf on the memory of a value, which may be consumed without it; 0 stays 0. */
+static hark_status borrow(const hark_forward *forward, hark_value value, hark_value *out) {
+  *out = 0;
+  if (value == 0) return HARK_OK;
+  hark_tensor all = *hark_tape_tensor(forward->tape, value);
+  all.owned_bytes = 0;
+  return hark_tape_leaf(forward->tape, &all, NULL, out);
+}
+
+/* values [rows, key_heads * head_dim]: row first + f is 1 at feature f of every head. */
+static hark_status write_ones(hark_context *context, const hark_self_attention_spec *spec, int64_t first, int64_t rows, float *host,
+                              hark_tensor *values) {
+  const int64_t width = spec->key_heads * spec->head_dim;
+  memset(host, 0, (size_t)(rows * width) * sizeof *host);
+  for (int64_t f = 0; f < spec->head_dim && first + f < rows; f++)
+    for (int64_t h = 0; h < spec->key_heads; h++) host[(first + f) * width + h * spec->head_dim + f] = 1;
+  return hark_tensor_write(context, values, host);
+}
+
+/* The weights of keys first, first + 1, ..: as many as a value has features. */
+static hark_status show_weights_from(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
+                                     const hark_value *inputs, hark_value log_kernel, int64_t first, const hark_tensor *values) {
+  hark_value own[INPUTS] = {0}, mixed = 0;
+  HARK_TRY(borrow(forward, inputs[QUERY], &own[QUERY]));
+  HARK_TRY(borrow(forward, inputs[KEY], &own[KEY]));
+  HARK_TRY(borrow(forward, inputs[FORGET], &own[FORGET]));
+  HARK_TRY(hark_tape_leaf(forward->tape, values, NULL, &own[VALUE]));
+  HARK_TRY(attend(context, forward, layer, rows, own, log_kernel, &mixed));
+  HARK_TRY(
+      forward->observe_weights(forward->observe_weights_user, layer->layer, &layer->spec, first, hark_tape_tensor(forward->tape, mixed)));
+  hark_tape_release(forward->tape, mixed);
+  return HARK_OK;
+}
+
+static hark_status show_weights(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
+                                const hark_value *inputs, hark_value log_kernel) {
+  const hark_tensor *const like = hark_tape_tensor(forward->tape, inputs[VALUE]);
+  const size_t bytes = (size_t)hark_tensor_count(like) * sizeof(float);
+  hark_tensor values = {0};
+  void *host = NULL;
+  if (like->data == NULL) return HARK_OK; /* a shape-only run */
+  if (like->type != HARK_F32 || like->shape[0] != 1 || forward->caches != NULL)
+    return hark_fail(context, HARK_UNSUPPORTED, "weights of attention are those of one row in f32, without caches");
+  HARK_TRY(hark_allocate(context, bytes, &host));
+  hark_status status = hark_tensor_create(context, HARK_F32, like->rank, like->shape, &values);
+  for (int64_t first = 0; status == HARK_OK && first < rows; first += layer->spec.head_dim) {
+    status = write_ones(context, &layer->spec, first, rows, host, &values);
+    if (status == HARK_OK) status = show_weights_from(context, forward, layer, rows, inputs, log_kernel, first, &values);
+  }
+  hark_tensor_destroy(context, &values);
+  hark_release(context, host, bytes);
+  return status;
+}
+
 static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value rates = 0;
@@ -431,6 +486,7 @@ hark_status hark_self_attention_mix(hark_context *context, const hark_forward *f
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
+  if (forward->observe_weights != NULL) HARK_TRY(show_weights(context, forward, layer, rows, inputs, log_kernel));
   if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);
   return attend(context, forward, layer, rows, inputs, log_kernel, mixed);
 }

@@ -132,6 +132,7 @@ static const column columns[] = {
     {"plot RUN --terminal", 0, DONE, "RUN val/loss", "", ALL},
     {"plot RUN --output RUN.svg", 0, DONE, "", "", ALL},
     {"plot RUN --positional --terminal", KERNEL, DONE, "distance", "", INPUT, "no positional kernel"},
+    {"report RUN --text fox --output RUN.html", 0, DONE, "RUN.html: 1 run, ", "", ALL},
     {"lab bound --quick --model RUN --json", BOUNDED, DONE, "terms of every layer", "", USAGE, "bound: RUN: "},
     {"lab approximation --quick --run RUN --text text.txt", HEADS, INPUT, "", "approximation: ", USAGE, "approximation: RUN: "},
     {"bench step --config RUN/config.yaml --rounds 1 --json", 0, DONE, "\"tokens_per_second\"", "", ALL},

@@ -42,7 +42,9 @@ typedef struct drawing {
   int count;
   panel panels[PANELS];
   hark_picture picture;
-  hark_series *series; /* [PANELS] for letters, one per panel; NULL: into the picture */
+  hark_series *series; /* [PANELS] for letters, one per panel; NULL: into the picture, or to the visitor */
+  hark_positional_curve_visitor *each;
+  void *user;
 } drawing;
 
 /* "layer 0", "layer 3, head 1", "model" */
@@ -158,6 +160,21 @@ static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, pan
   return status;
 }
 
+/* All curves of a panel to the visitor. */
+static hark_status give_curves(const drawing *d, const hark_learned_kernel *kernel, const panel *of) {
+  hark_status status = HARK_OK;
+  bool there = true;
+  for (int index = 0; there && status == HARK_OK; index++) {
+    hark_series curve;
+    status = sample(d, kernel, index, &curve, &there);
+    there = there && (index > 0 || curve.count > 0);
+    const hark_positional_curve given = {.panel = of->title, .rates = of->rates, .index = index, .series = &curve};
+    if (status == HARK_OK && there && curve.count > 0) status = d->each(d->user, &given);
+    hark_series_free(d->context, &curve);
+  }
+  return status;
+}
+
 static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
   drawing *d = user;
   if (d->count == PANELS) return hark_fail(d->context, HARK_BAD_CONFIGURATION, "more than %d positional kernels and rates to draw", PANELS);
@@ -166,6 +183,7 @@ static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
   to->rates = kernel->expression == NULL;
   if (d->series != NULL) return keep_first(d, kernel, to->title, &d->series[d->count++]);
   d->count++;
+  if (d->each != NULL) return give_curves(d, kernel, to);
   return add_curves(d, kernel, to);
 }
 
@@ -270,37 +288,71 @@ static hark_status read_description(const char *path, const hark_safetensors *fi
   return text != NULL ? hark_description_parse(d->context, path, text, strlen(text), &d->description) : HARK_OK;
 }
 
+/* The points of the curves, for up to `distances` (0: the model's context); returns the number of panels in *panels. */
+static hark_status choose_points(drawing *d, const char *path, const hark_safetensors *file, int64_t distances, int *panels) {
+  const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
+  d->farthest = (double)(distances > 0 ? distances : context);
+  *panels = 0;
+  HARK_TRY(visit(d, path, file, count_panel, panels));
+  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), *panels > MANY ? POINTS_OF_MANY : POINTS);
+  return HARK_OK;
+}
+
 static hark_status draw(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
                         drawing *d) {
   int panels = 0;
-  const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
-  d->farthest = (double)(plot->distances > 0 ? plot->distances : context);
-  HARK_TRY(visit(d, path, file, count_panel, &panels));
-  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), panels > MANY ? POINTS_OF_MANY : POINTS);
+  HARK_TRY(choose_points(d, path, file, plot->distances, &panels));
   if (panels == 0)
     return hark_fail(call->context, HARK_BAD_FILE, "%s: this model has no positional kernel and no learned rotary rates", path);
   return plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);
 }
 
-static hark_status draw_file(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file) {
-  hark_context *const context = call->context;
+/* What is done with an opened file: drawn (`plot`), or its curves are visited (`each`). */
+typedef struct kernel_use {
+  hark_invocation *call;
+  const hark_positional_plot *plot;
+  hark_positional_curve_visitor *each;
+  void *user;
+} kernel_use;
+
+static hark_status use_kernels(const kernel_use *use, const char *path, const hark_safetensors *file, drawing *d) {
+  int panels = 0;
+  HARK_TRY(read_description(path, file, d));
+  if (use->plot != NULL) return draw(use->call, use->plot, path, file, d);
+  HARK_TRY(choose_points(d, path, file, 0, &panels));
+  return visit(d, path, file, add_panel, d);
+}
+
+static hark_status use_file(hark_context *context, const kernel_use *use, const char *path, const hark_safetensors *file) {
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(drawing), &memory));
   drawing *d = memory;
   d->context = context;
-  hark_status status = read_description(path, file, d);
-  if (status == HARK_OK) status = draw(call, plot, path, file, d);
+  d->each = use->each;
+  d->user = use->user;
+  const hark_status status = use_kernels(use, path, file, d);
   hark_description_close(context, &d->description);
   hark_release(context, memory, sizeof(drawing));
   return status;
 }
 
-hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot) {
+static hark_status use_model(hark_context *context, const kernel_use *use, const char *model, const char *checkpoint) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file;
-  HARK_TRY(hark_model_find_file(call->context, plot->model, plot->checkpoint[0] != '\0' ? plot->checkpoint : NULL, false, path));
-  HARK_TRY(hark_safetensors_open(call->context, path, &file));
-  const hark_status status = draw_file(call, plot, path, file);
-  hark_safetensors_close(call->context, &file);
+  HARK_TRY(hark_model_find_file(context, model, checkpoint[0] != '\0' ? checkpoint : NULL, false, path));
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  const hark_status status = use_file(context, use, path, file);
+  hark_safetensors_close(context, &file);
   return status;
+}
+
+hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot) {
+  const kernel_use use = {.call = call, .plot = plot};
+  return use_model(call->context, &use, plot->model, plot->checkpoint);
+}
+
+hark_status hark_positional_curves_visit(hark_context *context, const char *model, const char *checkpoint,
+                                         hark_positional_curve_visitor *visit_curve, void *user) {
+  const kernel_use use = {.each = visit_curve, .user = user};
+  return use_model(context, &use, model, checkpoint);
 }

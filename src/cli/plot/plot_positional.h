@@ -3,6 +3,7 @@
 #define HARK_CLI_PLOT_PLOT_POSITIONAL_H
 
 #include "cli/common.h"
+#include "cli/metrics.h"
 
 typedef struct hark_positional_plot {
   const char *model;      /* a file, a checkpoint's folder or a run's */
@@ -17,5 +18,19 @@ typedef struct hark_positional_plot {
  * learned rates: the angle per token by pair, without its sign, and with a thinner line the initial one. Errors: HARK_BAD_FILE (neither is
  * there, more than can be drawn), those of hark_model_find_file() and of files. */
 HARK_MUST_CHECK hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot);
+
+/* A curve of such a panel: points (distance, log G), or (pair, angle per token). Valid during the visit. */
+typedef struct hark_positional_curve {
+  const char *panel; /* "layer 3, head 1" */
+  bool rates;
+  int index; /* 0: the kernel, or the learned rates; from 1 on: its terms, or the initial rates */
+  hark_series *series;
+} hark_positional_curve;
+typedef hark_status hark_positional_curve_visitor(void *user, const hark_positional_curve *curve);
+
+/* Visits the curves of all panels, in their order, of which there may be none; the visitor may thin the series. Errors: those above except
+ * that there is none, and the visitor's. */
+HARK_MUST_CHECK hark_status hark_positional_curves_visit(hark_context *context, const char *model, const char *checkpoint,
+                                                         hark_positional_curve_visitor *visit, void *user);
 
 #endif

@@ -1,0 +1,165 @@
+/* report.c - hark report: one HTML file about runs, which needs no network: curves, differences of configurations, kernels, evaluations,
+ * attention over a text, speed and memory. */
+#include "cli/report/report.h"
+
+#include <hark/version.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/report/report_page.h"
+#include "json/json.h"
+
+#define AT(field) offsetof(hark_report_values, field)
+static const hark_option options[] = {
+    {"output", "output o", HARK_OPTION_STRING, AT(output), "report.html", NULL, NULL, "FILE", "the page", NULL},
+    {"title", "title", HARK_OPTION_STRING, AT(title), "hark report", NULL, NULL, "TEXT", "of the page", NULL},
+    {"curves", "curves", HARK_OPTION_INT, AT(curves), "32", "[1, 256]", NULL, NULL,
+     "runs with curves, configuration, kernels and memory, at most: the first ones; all others are in the table only", NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint whose kernels and attention are shown: best, last or step-N; none: best, or else last", NULL},
+    {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
+     "positional kernels and rows of rotary rates of a run, at most", NULL},
+    {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",
+     "text that the models read: attention maps, or chunks of architecture ahca", NULL},
+    {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "read this text from a file", "text none"},
+    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "64", "[2, 256]", NULL, NULL, "tokens of the text that are read, at most",
+     "text given or file given"},
+    {"evaluation", "evaluation", HARK_OPTION_LIST, AT(evaluations), "", NULL, NULL, "FILE",
+     "JSON that hark eval --json printed, may be repeated: confusion matrices, loss by position, chunks", NULL},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(hark_report_values), false};
+
+/* ---- shared by the parts ---- */
+
+hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status) {
+  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
+  const char *const message = hark_context_message(report->context);
+  hark_text_append(&report->problems, report->notes > 0 ? "," : "");
+  if (index >= 0)
+    hark_text_append(&report->problems, "{\"run\":%" PRId64 ",\"text\":", index);
+  else
+    hark_text_append(&report->problems, "{\"run\":null,\"text\":");
+  hark_json_append_string(&report->problems, message);
+  hark_text_append(&report->problems, "}");
+  report->notes++;
+  if (report->warnings++ < HARK_REPORT_WARNINGS) hark_command_warn(report->call, "%s", message);
+  return report->problems.status;
+}
+
+void hark_report_append_numbers(const double *numbers, int64_t count, int64_t stride, hark_text *text) {
+  hark_text_append(text, "[");
+  for (int64_t i = 0; i < count; i++) {
+    const double number = numbers[i * stride];
+    if (number - number == 0) /* finite */
+      hark_text_append(text, "%s%.5g", i > 0 ? "," : "", number);
+    else
+      hark_text_append(text, "%snull", i > 0 ? "," : "");
+  }
+  hark_text_append(text, "]");
+}
+
+void hark_report_append_series(const hark_series *series, hark_text *text) {
+  hark_text_append(text, "{\"x\":[");
+  for (int64_t p = 0; p < series->count; p++)
+    hark_text_append(text, "%s%.0f", p > 0 ? "," : "", series->points[2 * p] - (p > 0 ? series->points[2 * (p - 1)] : 0));
+  hark_text_append(text, "],\"y\":");
+  hark_report_append_numbers(series->points + 1, series->count, 2, text);
+  hark_text_append(text, "}");
+}
+
+/* ---- the document and the page ---- */
+
+static hark_status collect(hark_report *report) {
+  hark_text *const data = &report->data;
+  hark_text_append(data, "{\"hark\":\"%s\",\"title\":", HARK_VERSION_STRING);
+  hark_json_append_string(data, report->values->title);
+  HARK_TRY(hark_report_add_runs(report));
+  if (report->found == 0)
+    return hark_fail(report->context, HARK_NOT_FOUND, "none of the %d arguments is a run or a folder with runs",
+                     hark_options_argument_count(report->call->options));
+  HARK_TRY(hark_report_add_details(report));
+  HARK_TRY(hark_report_add_differences(report));
+  HARK_TRY(hark_report_add_kernels(report));
+  HARK_TRY(hark_report_add_evaluations(report));
+  HARK_TRY(hark_report_add_texts(report));
+  hark_text_append(data, ",\"problems\":[%s]}", hark_text_get(&report->problems));
+  return data->status;
+}
+
+/* "report.html: 3 runs, 1 damaged, 211 kB" */
+static void append_summary(const hark_report *report, size_t bytes, hark_text *line) {
+  char size[HARK_HUMAN_BYTES];
+  hark_text_append_shown(line, report->values->output);
+  hark_text_append(line, ": %" PRId64 " run%s", report->found, report->found == 1 ? "" : "s");
+  if (report->damaged > 0) hark_text_append(line, ", %" PRId64 " damaged", report->damaged);
+  if (report->running > 0) hark_text_append(line, ", %" PRId64 " running", report->running);
+  if (report->found > report->detailed) hark_text_append(line, ", curves of the first %" PRId64, report->detailed);
+  if (report->found > report->listed) hark_text_append(line, ", the table lists the first %" PRId64, report->listed);
+  hark_text_append(line, ", %sB\n", hark_human((double)bytes, size));
+}
+
+static void append_summary_json(const hark_report *report, size_t bytes, hark_text *line) {
+  hark_text_append(line, "{\"output\": ");
+  hark_json_append_string(line, report->values->output);
+  hark_text_append(line,
+                   ", \"runs\": %" PRId64 ", \"damaged\": %" PRId64 ", \"running\": %" PRId64 ", \"curves\": %" PRId64
+                   ", \"listed\": %" PRId64 ", \"problems\": %" PRId64 ", \"bytes\": %zu}\n",
+                   report->found, report->damaged, report->running, report->detailed, report->listed, report->notes, bytes);
+}
+
+static hark_status print_summary(hark_report *report, size_t bytes) {
+  hark_text line = hark_text_empty(report->context);
+  (report->call->json ? append_summary_json : append_summary)(report, bytes, &line);
+  return hark_command_print_about(report->call, report->values->output, &line);
+}
+
+static hark_status write_page(hark_report *report) {
+  hark_text page = hark_text_empty(report->context);
+  hark_report_page_append(report->values->title, &report->data, &page);
+  hark_status status = page.status;
+  if (status == HARK_OK) status = hark_file_write(report->context, report->values->output, hark_text_get(&page), page.length);
+  if (status == HARK_OK) status = print_summary(report, page.length);
+  hark_text_free(&page);
+  return status;
+}
+
+/* The context of the models that --text needs, and of the estimates of memory. */
+static hark_status run(hark_invocation *call) {
+  const hark_report_values *const values = call->values[0];
+  void *memory = NULL;
+  HARK_TRY(hark_command_open(call, "cpu", 0, 0, false));
+  hark_context *const context = call->context;
+  const size_t bytes = (size_t)values->curves * sizeof(hark_report_run);
+  hark_report report = {
+      .call = call, .context = context, .values = values, .data = hark_text_empty(context), .problems = hark_text_empty(context)};
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  report.runs = memory;
+  hark_status status = collect(&report);
+  if (status == HARK_OK) status = write_page(&report);
+  if (report.warnings > HARK_REPORT_WARNINGS)
+    hark_command_warn(call, "%" PRId64 " more problems, which the page lists", report.warnings - HARK_REPORT_WARNINGS);
+  hark_text_free(&report.data);
+  hark_text_free(&report.problems);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+const hark_command hark_command_report = {
+    .name = "report",
+    .arguments = "RUN|FOLDER...",
+    .summary = "write one HTML page about runs: curves, differences, kernels, attention, speed and memory",
+    .notes =
+        "  hark report runs                                     all runs in runs/, into report.html\n"
+        "  hark report runs/a runs/b -o both.html --text 'The quick brown fox'\n"
+        "  hark eval runs/a --json > a.json; hark report runs/a --evaluation a.json\n"
+        "\n"
+        "  The page is one file that loads nothing: it can be sent by mail, and opened without network. Damaged runs, and runs that a\n"
+        "  process still writes, are shown as far as they can be read, with the reason.\n",
+    .argument_minimum = 1,
+    .argument_maximum = HARK_ANY_NUMBER,
+    .has_json = true,
+    .tables = {&table},
+    .run = run,
+};

@@ -1,0 +1,60 @@
+/* report.h - what the parts of hark report share. Each part appends members to one JSON document, which the page's program draws
+ * (report.js): the C side collects, the page draws. */
+#ifndef HARK_CLI_REPORT_REPORT_H
+#define HARK_CLI_REPORT_REPORT_H
+
+#include "cli/common.h"
+#include "cli/metrics.h"
+#include "cli/run_line.h"
+
+#define HARK_REPORT_LISTED 2000 /* runs in the table, at most: the page stays below its size */
+
+#define HARK_REPORT_WARNINGS 20 /* lines on stderr, at most; the page has all problems */
+
+typedef struct hark_report_values {
+  const char *output, *title, *checkpoint, *text, *file;
+  int64_t curves, tokens, kernels;
+  hark_string_list evaluations;
+} hark_report_values;
+
+/* A run that is described in detail. */
+typedef struct hark_report_run {
+  int64_t index; /* in the table */
+  char path[HARK_PATH_BYTES];
+} hark_report_run;
+
+typedef struct hark_report {
+  hark_invocation *call;
+  hark_context *context;
+  const hark_report_values *values;
+  hark_report_run *runs; /* [values->curves] */
+  int64_t detailed;
+  int64_t found, listed, damaged, running; /* runs */
+  int64_t notes, warnings;                 /* problems of the page; lines on stderr */
+  hark_text data;                          /* the document */
+  hark_text problems;                      /* items of a list of {"run": index or null, "text": ...} */
+} hark_report;
+
+/* Keeps the context's message as a problem of run `index` (-1: of none), which the page shows and stderr gets as a warning, and returns
+ * HARK_OK. Returns failures that are not those of a file: HARK_OUT_OF_MEMORY. HARK_OK stays HARK_OK. */
+hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status);
+
+/* "[1,2.5,...]" with five significant digits; NaN is null. `stride`: of the numbers. */
+void hark_report_append_numbers(const double *numbers, int64_t count, int64_t stride, hark_text *text);
+/* {"x":[first, differences...],"y":[...]}: x are whole numbers. */
+void hark_report_append_series(const hark_series *series, hark_text *text);
+
+/* Members of the document; each begins with a comma. */
+/* "runs": [...] of the table, "details": [...] */
+HARK_MUST_CHECK hark_status hark_report_add_runs(hark_report *report);
+HARK_MUST_CHECK hark_status hark_report_add_details(hark_report *report);
+/* "differences": [{"key", "values": one for each detailed run}] */
+HARK_MUST_CHECK hark_status hark_report_add_differences(hark_report *report);
+/* "kernels": [{"run", "title", "rates", "curves": [...]}] */
+HARK_MUST_CHECK hark_status hark_report_add_kernels(hark_report *report);
+/* "evaluations": [...] */
+HARK_MUST_CHECK hark_status hark_report_add_evaluations(hark_report *report);
+/* "texts": [{"run", "tokens", "layers" or "chunks"}] */
+HARK_MUST_CHECK hark_status hark_report_add_texts(hark_report *report);
+
+#endif

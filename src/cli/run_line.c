@@ -1,0 +1,244 @@
+/* run_line.c - see run_line.h. */
+#include "cli/run_line.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/yaml.h"
+#include "io/checkpoint_files.h"
+#include "json/json.h"
+#include "train/run.h"
+
+#define DEPTH 3                     /* of folders in folders: a sweep has its runs in one */
+#define TAIL_BYTES ((uint64_t)4096) /* of metrics.jsonl that are read: its last lines; up to LONGEST_TAIL if these have no loss */
+#define LONGEST_TAIL ((uint64_t)1 << 20)
+#define WORD_BYTES HARK_RUN_WORD_BYTES
+
+static const char *const state_words[HARK_RUN_STATES] = {"empty", "running", "stopped", "done", "damaged"};
+
+const char *hark_run_state_word(hark_run_line_state state) { return state_words[state]; }
+
+/* ---- reading a run ---- */
+
+/* Copies the value of `key` in `section` of a configuration that hark wrote: two blanks for each level. */
+static void take_word(const char *yaml, const char *section, const char *key, char out[WORD_BYTES]) {
+  char line[64];
+  (void)snprintf(line, sizeof line, "\n%s:\n", section);
+  const char *at = strstr(yaml, line);
+  const int depth = (int)(strspn(section, " ") + 2);
+  out[0] = '\0';
+  if (at == NULL) return;
+  (void)snprintf(line, sizeof line, "\n%*s%s: ", depth, "", key);
+  const char *const found = strstr(at + 1, line);
+  if (found == NULL) return;
+  const char *const value = found + strlen(line);
+  (void)snprintf(out, WORD_BYTES, "%.*s", (int)hark_min((int64_t)strcspn(value, "\n"), WORD_BYTES - 1), value);
+}
+
+static hark_status read_configuration(hark_context *context, const char *run, hark_run_line *line) {
+  char path[HARK_PATH_BYTES];
+  hark_text file = hark_text_empty(context), yaml = hark_text_empty(context);
+  HARK_TRY(hark_path_join(context, run, "config.yaml", path));
+  hark_status status = hark_file_read(context, path, HARK_YAML_BYTES, &file);
+  hark_text_append(&yaml, "\n%s", status == HARK_OK ? hark_text_get(&file) : "");
+  if (status == HARK_OK) status = yaml.status;
+  if (status == HARK_OK) {
+    const char *const text = hark_text_get(&yaml);
+    take_word(text, "model", "architecture", line->architecture);
+    take_word(text, "model", "layers", line->layers);
+    take_word(text, "model", "width", line->width);
+    take_word(text, "model", "context", line->context);
+    take_word(text, "model", "positions", line->positions);
+    take_word(text, "  attention", "structure", line->structure);
+  }
+  hark_text_free(&file);
+  hark_text_free(&yaml);
+  return status;
+}
+
+static void take_number(const json_t *object, const char *name, double *out) {
+  const json_t *const value = json_object_get(object, name);
+  if (json_is_number(value)) *out = json_number_value(value);
+}
+
+/* The numbers of the last complete lines. A line that is no JSON is what hark verify reports. */
+static hark_status take_tail(hark_context *context, const char *path, char *tail, hark_run_line *line) {
+  for (char *at = tail, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+    json_t *object;
+    if (at == tail || *at != '{') continue; /* perhaps not the beginning of a line */
+    if (hark_json_parse(context, path, at, (size_t)(end - at), &object) != HARK_OK) continue;
+    take_number(object, "step", &line->step);
+    take_number(object, "train/loss", &line->training);
+    take_number(object, "val/loss", &line->validation);
+    take_number(object, "time", &line->seconds);
+    json_decref(object);
+  }
+  return HARK_OK;
+}
+
+static hark_status read_tail(hark_context *context, const char *path, int descriptor, uint64_t bytes, uint64_t part, hark_run_line *line) {
+  hark_text tail = hark_text_empty(context);
+  hark_text_resize(&tail, (size_t)part + 1);
+  hark_status status = tail.status;
+  if (status == HARK_OK) status = hark_file_read_at(context, descriptor, path, tail.data + 1, (size_t)part, bytes - part);
+  if (status == HARK_OK) {
+    tail.data[0] = '\n'; /* before the first line */
+    status = take_tail(context, path, part == bytes ? tail.data : tail.data + 1, line);
+  }
+  hark_text_free(&tail);
+  return status;
+}
+
+static hark_status read_metrics(hark_context *context, const char *run, hark_run_line *line) {
+  char path[HARK_PATH_BYTES];
+  uint64_t bytes;
+  int descriptor;
+  HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &bytes));
+  hark_status status = HARK_OK;
+  uint64_t part = 0;
+  for (uint64_t most = TAIL_BYTES; status == HARK_OK && isnan(line->training) && part < bytes && most <= LONGEST_TAIL; most *= 16) {
+    part = bytes < most ? bytes : most;
+    status = read_tail(context, path, descriptor, bytes, part, line);
+  }
+  hark_file_close(&descriptor);
+  return status;
+}
+
+/* The files of a checkpoint are there, with the sizes of the manifest. */
+static hark_status check_sizes(hark_context *context, const char *folder, const json_t *manifest) {
+  const json_t *const files = json_object_get(manifest, "files");
+  if (json_array_size(files) == 0) return hark_fail(context, HARK_BAD_FILE, "%s/" HARK_MANIFEST_FILE ": has no files", folder);
+  for (size_t i = 0; i < json_array_size(files); i++) {
+    const json_t *const entry = json_array_get(files, i);
+    const char *const name = json_string_value(json_object_get(entry, "name"));
+    char path[HARK_PATH_BYTES];
+    struct stat found;
+    if (name == NULL || !hark_name_is_plain(name))
+      return hark_fail(context, HARK_BAD_FILE, "%s/" HARK_MANIFEST_FILE ": expected names of files", folder);
+    HARK_TRY(hark_path_join(context, folder, name, path));
+    if (stat(path, &found) != 0) return hark_fail(context, HARK_NOT_FOUND, "%s: missing", path);
+    const int64_t expected = json_integer_value(json_object_get(entry, "bytes"));
+    if (found.st_size != expected)
+      return hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, path, (int64_t)found.st_size,
+                       expected);
+  }
+  return HARK_OK;
+}
+
+static hark_status check_checkpoint(hark_context *context, const hark_run *run, const char *name) {
+  char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
+  json_t *manifest = NULL;
+  HARK_TRY(hark_checkpoint_path(context, run, name, NULL, folder));
+  HARK_TRY(hark_path_join(context, folder, HARK_MANIFEST_FILE, path));
+  HARK_TRY(hark_json_read(context, path, HARK_MANIFEST_BYTES, &manifest));
+  const hark_status status = check_sizes(context, folder, manifest);
+  json_decref(manifest);
+  return status;
+}
+
+/* The last checkpoint: the state that a resumed run would continue from. */
+static hark_status read_checkpoint(hark_context *context, const hark_run *run, hark_run_line *line) {
+  char name[HARK_NAME_BYTES];
+  hark_run_state state;
+  const hark_status found = hark_checkpoint_find(context, run, "last", name);
+  if (found == HARK_NOT_FOUND) return HARK_OK;
+  HARK_TRY(found);
+  HARK_TRY(hark_checkpoint_read_state(context, run, name, &state));
+  HARK_TRY(check_checkpoint(context, run, name));
+  const bool running = line->state == HARK_RUN_RUNNING;
+  if (!running) line->state = state.plan.steps > 0 && state.step >= state.plan.steps ? HARK_RUN_DONE : HARK_RUN_STOPPED;
+  if (!running || !(line->step > (double)state.step)) line->step = (double)state.step;
+  if (state.plan.steps > 0) line->steps = (double)state.plan.steps;
+  line->best = isfinite(state.best_loss) ? state.best_loss : NAN;
+  return HARK_OK;
+}
+
+/* A fault of the run's files is a state of the run, other failures end the listing. */
+hark_status hark_run_line_read(hark_context *context, const char *path, hark_run_line *line) {
+  hark_run run = {.lock = -1};
+  *line = (hark_run_line){.step = NAN, .steps = NAN, .training = NAN, .validation = NAN, .best = NAN, .seconds = NAN};
+  HARK_TRY(hark_path_join(context, "", path, run.path));
+  if (hark_folder_check_unlocked(context, path) == HARK_BUSY) line->state = HARK_RUN_RUNNING;
+  hark_status status = read_configuration(context, path, line);
+  if (status == HARK_OK) status = read_metrics(context, path, line);
+  if (status == HARK_OK) status = read_checkpoint(context, &run, line);
+  const bool moves =
+      line->state == HARK_RUN_RUNNING && hark_folder_check_unlocked(context, path) == HARK_BUSY; /* its files change meanwhile */
+  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY || moves) return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
+  (void)snprintf(line->problem, sizeof line->problem, "%s", hark_context_message(context));
+  line->state = HARK_RUN_DAMAGED;
+  return HARK_OK;
+}
+
+/* ---- as JSON ---- */
+
+static void append_member(hark_text *text, const char *name, double value) {
+  hark_text_append(text, ", \"%s\": ", name);
+  hark_json_append_number(text, value);
+}
+
+static void append_word(hark_text *text, const char *name, const char *value) {
+  hark_text_append(text, ", \"%s\": ", name);
+  hark_json_append_string(text, value);
+}
+
+void hark_run_line_append_json(const char *path, const hark_run_line *line, hark_text *text) {
+  hark_text_append(text, "{\"path\": ");
+  hark_json_append_string(text, path);
+  append_word(text, "state", state_words[line->state]);
+  if (line->problem[0] != '\0') append_word(text, "problem", line->problem);
+  append_member(text, "step", line->step);
+  append_member(text, "steps", line->steps);
+  append_member(text, "train/loss", line->training);
+  append_member(text, "val/loss", line->validation);
+  append_member(text, "best_val/loss", line->best);
+  append_member(text, "time", line->seconds);
+  append_word(text, "architecture", line->architecture);
+  append_member(text, "layers", line->layers[0] != '\0' ? strtod(line->layers, NULL) : NAN);
+  append_member(text, "width", line->width[0] != '\0' ? strtod(line->width, NULL) : NAN);
+  append_member(text, "context", line->context[0] != '\0' ? strtod(line->context, NULL) : NAN);
+  append_word(text, "positions", line->positions);
+  append_word(text, "structure", line->structure);
+  hark_text_append(text, "}");
+}
+
+/* ---- finding runs ---- */
+
+static bool is_run(hark_context *context, const char *path) {
+  char inside[HARK_PATH_BYTES];
+  return hark_path_join(context, path, "config.yaml", inside) == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FILE;
+}
+
+static hark_status visit_below(hark_context *context, const char *path, int depth, hark_run_visitor *visit, void *user) {
+  hark_names names = {0};
+  if (is_run(context, path)) return visit(user, path);
+  if (depth == 0) return HARK_OK;
+  hark_status status = hark_folder_list(context, path, &names);
+  if (status != HARK_OK && depth < DEPTH) return HARK_OK; /* one that may not be read is not this user's */
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
+    char inside[HARK_PATH_BYTES];
+    if (names.items[i][0] == '.') continue;
+    status = hark_path_join(context, path, names.items[i], inside);
+    if (status == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FOLDER) status = visit_below(context, inside, depth - 1, visit, user);
+  }
+  hark_names_free(context, &names);
+  return status;
+}
+
+hark_status hark_runs_visit(hark_context *context, const char *folder, hark_run_visitor *visit, void *user) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, folder, &kind));
+  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_NOT_FOUND, "%s: no such folder", folder);
+  return visit_below(context, folder, DEPTH, visit, user);
+}
+
+size_t hark_runs_root(hark_context *context, const char *folder) {
+  const size_t length = strlen(folder);
+  return is_run(context, folder) || length == 0 ? 0 : folder[length - 1] == '/' ? length : length + 1;
+}
