@@ -23,6 +23,7 @@
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \
   X(runs)                                                                                                                                  \
+  X(inspect)                                                                                                                               \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

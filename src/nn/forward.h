@@ -7,10 +7,18 @@
 
 #include "nn/parameters.h"
 
-/* Queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] of this pass's tokens, after rotary positions, in the
- * backend's memory (NULL in a shape-only run), valid during the call. A status other than HARK_OK ends the pass. */
-typedef hark_status hark_attention_observer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key,
-                                            const hark_tensor *value);
+/* Attention that a pass is about to compute: the operator attention or kernel_ridge, with its attributes and inputs, which begin with
+ * queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] after rotary positions. Tensors are in the backend's memory
+ * (data NULL in a shape-only run); all of it is valid during the call. */
+typedef struct hark_attention_application {
+  int64_t layer;
+  const hark_operator *op;
+  const void *attributes;
+  int input_count;
+  hark_tensor inputs[HARK_MAX_INPUTS]; /* type HARK_NONE: absent */
+} hark_attention_application;
+/* A status other than HARK_OK ends the pass. Passes with the caches of a hierarchy or of kernel ridge attention are not observed. */
+typedef hark_status hark_attention_observer(void *user, const hark_attention_application *application);
 
 /* Sequences one after the other in [1, T] tokens, instead of rows of one length. */
 typedef struct hark_packing {
@@ -52,7 +60,7 @@ typedef struct hark_forward {
   /* With caches: tables of the positional kernel, one per layer (layers may share one); for structure hierarchical, the means of the
    * tables. NULL: the pass computes them. */
   const hark_tensor *log_kernels;
-  hark_attention_observer *observe; /* receives the inputs of every layer's attention; may be NULL */
+  hark_attention_observer *observe; /* receives every layer's attention; may be NULL */
   void *observe_user;
   const hark_forward_group
       *group;                    /* NULL: the pass is one text, or a batch; else `packing` has the positions, and each member its caches */

@@ -299,6 +299,18 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
   return (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL ? decode_hierarchical : decode_ridge)(forward, layer, rows, out);
 }
 
+/* Applies an operator of attention, after the observer has seen it. */
+static hark_status apply_observed(const hark_forward *forward, int64_t layer, const hark_operator *op, const void *attributes, int count,
+                                  const hark_value *inputs, unsigned consumed, hark_value *out) {
+  if (forward->observe != NULL) {
+    hark_attention_application seen = {.layer = layer, .op = op, .attributes = attributes, .input_count = count};
+    for (int i = 0; i < count; i++)
+      if (inputs[i] != 0) seen.inputs[i] = *hark_tape_tensor(forward->tape, inputs[i]);
+    HARK_TRY(forward->observe(forward->observe_user, &seen));
+  }
+  return hark_tape_apply(forward->tape, op, attributes, count, inputs, consumed, out);
+}
+
 /* Kernel ridge attention of the query, key and value at the beginning of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
@@ -309,8 +321,8 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
                                                    .segments = forward->packing != NULL ? forward->packing->segments : NULL};
   HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
   HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
-  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
-                         1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
+  return apply_observed(forward, layer->layer, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
+                        1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
 }
 
 /* A learned sigma does not include the rotary magnitude: the features themselves are scaled by it. */
@@ -351,9 +363,9 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
                   .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
-  return hark_tape_apply(tape, &hark_op_attention, &attributes,
-                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+  return apply_observed(forward, layer->layer, &hark_op_attention, &attributes,
+                        spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
 }
 
 /* Rows of a value [1, T, width] as a leaf; 0 stays 0. */
@@ -426,9 +438,6 @@ hark_status hark_self_attention_mix(hark_context *context, const hark_forward *f
   hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
   const int64_t rows = hark_tape_tensor(tape, inputs[QUERY])->shape[1];
   if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
-  if (forward->observe != NULL)
-    HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
-                              hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
   if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);

@@ -53,6 +53,7 @@ static const struct {
     {"eval", "hark eval run --json"},
     {"verify", "hark verify run --json"},
     {"runs", "hark runs run --json"},
+    {"inspect", "hark inspect run --text text.txt --json"},
     {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
     {"data", "hark data make recall --length 24 --pairs 4 --training 2 --out recall --json"},
