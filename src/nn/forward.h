@@ -8,8 +8,8 @@
 #include "nn/parameters.h"
 
 /* Attention that a pass is about to compute: the operator attention or kernel_ridge, with its attributes and inputs, which begin with
- * queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] after rotary positions. Tensors are in the backend's memory
- * (data NULL in a shape-only run); all of it is valid during the call. */
+ * queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] after rotary positions. Tensors are in the backend's
+ * memory (data NULL in a shape-only run); all of it is valid during the call. */
 typedef struct hark_attention_application {
   int64_t layer;
   const hark_operator *op;

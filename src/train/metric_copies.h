@@ -12,8 +12,8 @@ typedef struct hark_metric_copies {
   double began;           /* the time, in seconds since 1970, at which the run would have started without interruptions */
 } hark_metric_copies;
 
-/* Called when metrics.jsonl has exactly the lines that the run continues from, after `seconds` of training. With run.tensorboard: makes a new
- * event file with the numbers of all lines, and removes older ones. Without: does nothing. The caller closes it, also after a failure.
+/* Called when metrics.jsonl has exactly the lines that the run continues from, after `seconds` of training. With run.tensorboard: makes a
+ * new event file with the numbers of all lines, and removes older ones. Without: does nothing. The caller closes it, also after a failure.
  * Errors: those of files. */
 HARK_MUST_CHECK hark_status hark_metric_copies_open(hark_context *context, const hark_config *config, const hark_run *run, double seconds,
                                                     hark_metric_copies *out);

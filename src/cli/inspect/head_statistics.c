@@ -1,5 +1,5 @@
-/* head_statistics.c - see head_statistics.h. With a = |w|, S = sum a and p = a / S of a query, all means are made from sums over keys, which
- * are added up block by block:
+/* head_statistics.c - see head_statistics.h. With a = |w|, S = sum a and p = a / S of a query, all means are made from sums over keys,
+ * which are added up block by block:
  *
  *     entropy = log S - (sum a log a) / S,    distance = (sum a |n - i|) / S,    ...
  */

@@ -29,8 +29,8 @@ typedef struct hark_model_statistics {
 } hark_model_statistics;
 
 /* Reads `tokens` (1 to the model's context) with a model whose architecture has blocks (decoder, encoder, masked_encoder), one layer after
- * the other; token types are 0. Memory: a block of weights, and six numbers per head and token of a layer. The caller frees *out, also after
- * a failure. Errors: HARK_NOT_FINITE (weights), those of the model's pass and of hark_attention_weights_visit(). */
+ * the other; token types are 0. Memory: a block of weights, and six numbers per head and token of a layer. The caller frees *out, also
+ * after a failure. Errors: HARK_NOT_FINITE (weights), those of the model's pass and of hark_attention_weights_visit(). */
 HARK_MUST_CHECK hark_status hark_head_statistics_compute(hark_context *context, const hark_model *model, const int32_t *tokens,
                                                          int64_t count, int64_t distance, hark_model_statistics *out);
 void hark_model_statistics_free(hark_context *context, hark_model_statistics *statistics);
