@@ -10,14 +10,20 @@
 
 /* ---- event files ---- */
 
+/* The progress is in several lines of a step; that of its losses in training is taken, so that no number of a step is there twice. */
+static bool is_copied(const json_t *object, const char *name, const json_t *value) {
+  if (!json_is_number(value) || strcmp(name, "step") == 0 || strcmp(name, "time") == 0) return false;
+  return (strcmp(name, "tokens") != 0 && strcmp(name, "operations") != 0) || json_object_get(object, "train/loss") != NULL;
+}
+
 static hark_status add_object(hark_context *context, hark_metric_copies *copies, const json_t *object) {
   const char *name;
   json_t *value;
+  if (json_object_get(object, "skipped") != NULL) return HARK_OK; /* its step may have another line */
   hark_event_begin(&copies->events, copies->began + json_number_value(json_object_get(object, "time")),
                    json_integer_value(json_object_get(object, "step")));
   json_object_foreach((json_t *)object, name, value) {
-    if (json_is_number(value) && strcmp(name, "step") != 0 && strcmp(name, "time") != 0)
-      hark_event_scalar(&copies->events, name, json_number_value(value));
+    if (is_copied(object, name, value)) hark_event_scalar(&copies->events, name, json_number_value(value));
   }
   return hark_event_end(context, &copies->events);
 }

@@ -18,8 +18,8 @@ typedef struct hark_metric_copies {
 HARK_MUST_CHECK hark_status hark_metric_copies_open(hark_context *context, const hark_config *config, const hark_run *run, double seconds,
                                                     hark_metric_copies *out);
 
-/* The numbers of a line of metrics.jsonl as an event of its step, all but `step` and `time`; its time is that of training. Does nothing
- * without event files. */
+/* The numbers of a line of metrics.jsonl as an event of its step; its time is that of training. `tokens` and `operations` are those of
+ * lines with train/loss, and lines about skipped steps are left out. Does nothing without event files. */
 HARK_MUST_CHECK hark_status hark_metric_copies_add(hark_context *context, hark_metric_copies *copies, const hark_text *line);
 
 /* With run.csv: writes metrics.csv. */

@@ -260,9 +260,12 @@ static void evaluations_are_drawn_together(void **state) {
   test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl", &output);
   assert_int_equal(output.code, 1);
   char *const script = test_file_text(folder, "evaluation.svg.gp");
-  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2'"));
-  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, scaling yarn, stride 4'"));
-  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, context 16'"));
+  /* a model has one colour in both panels */
+  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title 'a step-2'"));
+  assert_non_null(
+      strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#d55e00' title 'a step-2, scaling yarn, stride 4'"));
+  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title ''"));
+  assert_non_null(strstr(script, "NaN with lines lw 2 dt 1 lc rgb 'black' title 'context 16'"));
   assert_null(strstr(script, "index 3"));
   assert_non_null(strstr(script, "set multiplot layout 1,2"));
   free(script);
@@ -273,6 +276,10 @@ static void evaluations_are_drawn_together(void **state) {
     assert_int_equal(curve_points("evaluation.svg.dat", i, points, 4), count);
     for (int p = 0; p < 2 * count; p++) assert_true(points[p] == expected[i][p]);
   }
+  test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl --log", &output);
+  char *const logarithmic = test_file_text(folder, "evaluation.svg.gp");
+  assert_non_null(strstr(logarithmic, "set yrange [1.5:2.5]\nset ytics (1.6, 1.8, 2, 2.2")); /* no power of ten is in between */
+  free(logarithmic);
   hark(0, "plot --evaluation --terminal a.jsonl b.jsonl");
   assert_non_null(strstr(output.out, "context (tokens)"));
   assert_non_null(strstr(output.out, "b  a step-2, scaling yarn, stride 4"));

@@ -1,5 +1,6 @@
 /* plot.c - hark plot: loss curves of runs, learned positions of a run, or evaluations at several contexts, as a picture by gnuplot or in
  * letters. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,11 +72,17 @@ static void print_curve(int run, int metric, int metrics, const hark_series *one
   hark_picture_append_curve(picture, index, style, title);
 }
 
-static void print_axes(const plot_values *values, int metrics, hark_text *script) {
+static void print_axes(const plot_values *values, int metrics, const hark_series *series, int count, hark_text *script) {
   hark_text_append(script, "set grid\nset autoscale xfix\nset key below vertical maxcols 1 left Left reverse\nset xlabel '%s'\nset ylabel ",
                    x_words[values->x]);
   hark_picture_append_quoted(script, metrics == 1 ? values->metrics.items[0] : "loss (nats)");
-  hark_text_append(script, "\n%splot ", values->logarithmic ? "set logscale y\n" : "");
+  hark_text_append(script, "\n");
+  if (values->logarithmic) {
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < count; i++) hark_picture_extend(series[i].points, series[i].count, 'y', &low, &high);
+    hark_picture_append_log_axis(script, 'y', low, high);
+  }
+  hark_text_append(script, "plot ");
 }
 
 /* Entries of the key for the dashes of a comparison, in no run's colour. */
@@ -99,7 +106,7 @@ static void print_script(const hark_invocation *call, const plot_values *values,
   const int runs = hark_options_argument_count(call->options), metrics = metric_count(values);
   const bool apart = runs > 1 && metrics > 1;
   int drawn = 0;
-  print_axes(values, metrics, &picture->script);
+  print_axes(values, metrics, series, runs * metrics, &picture->script);
   for (int i = 0; i < runs * metrics; i++) {
     const int run = i / metrics, metric = i % metrics;
     const bool named = metric == named_curve(&series[i - metric], metrics);
