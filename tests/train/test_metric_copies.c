@@ -101,7 +101,7 @@ static void a_killed_run_has_no_step_twice(void **state) {
   assert_fine(context, hark_jsonl_open(context, &metrics, test_path(folder, "run/metrics.jsonl")));
   hark_jsonl_begin(&metrics);
   hark_jsonl_integer(&metrics, "step", 5);
-  hark_jsonl_number(&metrics, "train/loss", 123);
+  hark_jsonl_number(&metrics, "train/loss", 7.25e77);
   assert_fine(context, hark_jsonl_end(context, &metrics));
   assert_fine(context, hark_jsonl_close(context, &metrics));
   test_setup_close(context);
@@ -111,7 +111,7 @@ static void a_killed_run_has_no_step_twice(void **state) {
   expect("train --out run --resume --steps 6", 0);
   expect_same("run", 7);
   char *const table = test_file_text(folder, "run/metrics.csv");
-  assert_null(strstr(table, "123,"));
+  assert_null(strstr(table, "e+77"));
   free(table);
 }
 
