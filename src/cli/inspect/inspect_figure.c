@@ -37,7 +37,7 @@ static double largest_of(const hark_model_statistics *statistics, const map *m) 
 }
 
 static void append_cell(double number, double shade, int64_t layer, int64_t head, bool named, hark_text *script) {
-  const unsigned faint = (unsigned)lround(255 - 155 * shade);
+  const unsigned faint = (unsigned)lround(255 - 105 * shade); /* legible in black, and in white on dark screens */
   const double x = (double)head, y = (double)layer;
   hark_text_append(script,
                    "set object rectangle from %.1f,%.1f to %.1f,%.1f fillcolor rgb '#%02x%02xff' fillstyle solid border lc rgb '#808080'\n",
