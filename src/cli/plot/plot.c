@@ -48,6 +48,7 @@ static const hark_option options[] = {
      "checkpoint whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
+#define OVER_TOKENS 1 /* of the words below */
 static const char *const x_words[] = {"step", "tokens", "time"};
 
 /* The name determines the kind of picture; a flag that contradicts it is refused. */
@@ -124,7 +125,7 @@ static void print_axes(const plot_values *values, int metrics, const hark_series
   hark_text_append(script, "set grid\nset autoscale xfix\nset key below vertical maxcols 1 left Left reverse\nset xlabel '%s'\nset ylabel ",
                    x_words[values->x]);
   hark_picture_append_quoted(script, metrics == 1 ? values->metrics.items[0] : "loss (nats)");
-  hark_text_append(script, "\n");
+  hark_text_append(script, "\n%s", values->x == OVER_TOKENS ? "set format x '%.1s%c'\n" : ""); /* 2.0M */
   if (values->logarithmic) {
     double low = INFINITY, high = -INFINITY;
     for (int i = 0; i < count; i++) hark_picture_extend(series[i].points, series[i].count, 'y', &low, &high);
