@@ -202,6 +202,14 @@ static void every_structure_is_read(void **state) {
   expect_heads("inspect gates --json < text.txt", 1, 2);
 }
 
+/* Folders of other programs need their tokenizer; cli/embed reads one that has it. */
+static void folders_of_other_programs_need_a_tokenizer(void **state) {
+  (void)state;
+  expect("train --data text.txt --steps 2 --out rms --norm rms_norm --activation gated_silu " COMMAND_TINY, 0, "", "");
+  expect("export rms --format huggingface --output llama", 0, "", "");
+  expect("inspect llama --text text.txt", HARK_EXIT_USAGE, "", "llama: has no vocabulary, and there is no tokenizer.json beside it");
+}
+
 /* Wider windows than the far distance of every key give nothing beyond. */
 static void distances_are_chosen(void **state) {
   (void)state;
@@ -278,11 +286,8 @@ static void long_texts_are_read_at_their_beginning(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(numbers_are_those_of_the_weights),
-      TEST(every_structure_is_read),
-      TEST(distances_are_chosen),
-      TEST(figures_are_drawn),
-      TEST(what_cannot_be_read_is_refused_in_one_line),
+      TEST(numbers_are_those_of_the_weights),           TEST(every_structure_is_read), TEST(distances_are_chosen),
+      TEST(folders_of_other_programs_need_a_tokenizer), TEST(figures_are_drawn),       TEST(what_cannot_be_read_is_refused_in_one_line),
       TEST(long_texts_are_read_at_their_beginning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
