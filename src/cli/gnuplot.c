@@ -98,16 +98,20 @@ static void append_tick(hark_text *script, double at, int *count) {
 static void append_decades(hark_text *script, double low, double high) {
   static const double parts[] = {1, 2, 5};
   int count = 0;
-  for (double power = pow(10, floor(log10(low))); power <= high; power *= 10)
-    for (int i = 0; i < 3; i++)
-      if (parts[i] * power >= low && parts[i] * power <= high) append_tick(script, parts[i] * power, &count);
+  const int first = (int)floor(log10(low)), last = (int)floor(log10(high));
+  for (int power = first; power <= last; power++)
+    for (int i = 0; i < 3; i++) {
+      const double at = parts[i] * pow(10, power);
+      if (at >= low && at <= high) append_tick(script, at, &count);
+    }
 }
 
 static void append_multiples(hark_text *script, double low, double high) {
   const double rough = (high - low) / STEPS, power = pow(10, floor(log10(rough)));
   const double step = power * (rough > 5 * power ? 10 : rough > 2 * power ? 5 : rough > power ? 2 : 1);
   int count = 0;
-  for (double i = ceil(low / step); i <= floor(high / step); i++) append_tick(script, i * step, &count);
+  const int64_t first = (int64_t)ceil(low / step), last = (int64_t)floor(high / step);
+  for (int64_t i = first; i <= last; i++) append_tick(script, (double)i * step, &count);
 }
 
 void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high) {
