@@ -1,4 +1,4 @@
-# Short names for what CMake and the scripts do. BUILD names another build folder, CMAKE_FLAGS gives cmake more to think about:
+# Short names for what CMake and the scripts do. BUILD names another build folder, CMAKE_FLAGS has further options of cmake:
 #   make BUILD=build-clang CMAKE_FLAGS=-DCMAKE_C_COMPILER=clang
 
 BUILD ?= build
@@ -16,14 +16,14 @@ help:
 	@echo "make test-python           the tests of the Python package, in a virtual environment in $(BUILD)/python-venv"
 	@echo "make wheel                 the Python package as a wheel, in $(BUILD)/wheels"
 	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
-	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
-	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
+	@echo "make bench-peers           the same compared with PyTorch, in a separate virtual environment"
+	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 per target, TARGETS=\"json config\" (clang)"
 	@echo "make coverage              which lines the tests reach, in $(BUILD)/coverage (gcc; long)"
-	@echo "make hooks                 git formats what is committed"
+	@echo "make hooks                 git formats the files of every commit"
 	@echo "make format                formats the sources"
-	@echo "make check                 everything that the continuous check does (long)"
+	@echo "make check                 all continuous integration checks (long)"
 	@echo "make install               installs to PREFIX (/usr/local), below DESTDIR when given"
-	@echo "make uninstall             removes what the last make install wrote"
+	@echo "make uninstall             removes the files that the last make install wrote"
 	@echo "make install-dependencies  Debian packages that are needed and missing"
 	@echo "make clean                 removes $(BUILD)"
 
