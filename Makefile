@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test test-python wheel demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
+.PHONY: all build test test-python wheel site deb demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
 
 all: build
 
@@ -15,6 +15,8 @@ help:
 	@echo "make test                  installs what is missing, builds, runs the suite"
 	@echo "make test-python           the tests of the Python package, in a virtual environment in $(BUILD)/python-venv"
 	@echo "make wheel                 the Python package as a wheel, in $(BUILD)/wheels"
+	@echo "make site                  the documentation as a web site, in build/site"
+	@echo "make deb                   Debian packages, in build/deb"
 	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
 	@echo "make bench-peers           the same compared with PyTorch, in a separate virtual environment"
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 per target, TARGETS=\"json config\" (clang)"
@@ -46,6 +48,12 @@ test-python: build
 
 wheel:
 	@sh scripts/make-wheel.sh $(BUILD)
+
+site:
+	@sh scripts/check-site.sh
+
+deb:
+	@sh scripts/make-deb.sh
 
 demo: install-dependencies
 	@$(MAKE) --no-print-directory build

@@ -17,8 +17,9 @@ _ACTIVATIONS = {
 }
 # Keys of a description that the modules use, or that have no effect on them. A model with any other key is refused.
 _KEYS = {
-    *("type", "architecture", "layers", "heads", "key_heads", "width", "feed_forward_width", "context", "activation", "norm", "norm_epsilon"),
-    *("pooling", "head_width", "tie_embeddings", "bias", "positions", "positional", "positional_scope", "positional_stretch"),
+    *("type", "architecture", "layers", "heads", "key_heads", "width", "feed_forward_width", "context", "activation", "norm"),
+    *("norm_epsilon", "pooling", "head_width", "tie_embeddings", "bias"),
+    *("positions", "positional", "positional_scope", "positional_stretch"),
     *("rotary.base", "rotary.pairs", "rotary.learned", "attention.structure", "attention.window", "attention.hierarchy_block"),
     *("attention.partition", "attention.coarse_query", "attention.hierarchical_bias", "attention.kernel"),
     *("attention.sigma", "attention.forget_gate", "attention.unbiased", "attention.biased", "attention.normalisation"),
