@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests of the Python package against a build: test-python.sh BUILD [arguments of pytest]. Makes BUILD/python-venv with NumPy, pytest, mypy, JAX
-# and PyTorch, where the registry of Python packages has them; it is used again afterwards. HARK_PYTHON: the interpreter, default python3.
+# Tests of the Python package against a build: test-python.sh BUILD [arguments of pytest]. Makes BUILD/python-venv with NumPy, pytest, mypy, JAX,
+# PyTorch and TensorBoard, where the registry of Python packages has them; it is used again afterwards. HARK_PYTHON: the interpreter, default python3.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-build}" && pwd)
@@ -17,7 +17,7 @@ if ! "$venv/bin/python" -c 'import numpy, pytest' 2>/dev/null; then
     exit 0
   fi
 fi
-for framework in jax torch mypy; do
+for framework in jax torch mypy tensorboard; do
   "$venv/bin/python" -c "import $framework" 2>/dev/null || "$venv/bin/pip" install -q "$framework" ||
     echo "without $framework, whose tests are skipped"
 done

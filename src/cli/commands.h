@@ -24,6 +24,7 @@
   X(positional)                                                                                                                            \
   X(runs)                                                                                                                                  \
   X(report)                                                                                                                                \
+  X(inspect)                                                                                                                               \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

@@ -83,6 +83,57 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   return HARK_OK;
 }
 
+/* ---- logarithmic axes ---- */
+
+#define DECADES 300.0 /* high / low above which gnuplot's ticks, powers of ten, are enough */
+#define OCTAVES 6.0   /* above which ticks at 1, 2 and 5 times powers of ten are enough */
+#define STEPS 6       /* about so many ticks at multiples of a number, below it */
+
+static void append_tick(hark_text *script, double at, int *count) {
+  char text[HARK_NUMBER_BYTES];
+  hark_text_append(script, "%s%s", (*count)++ > 0 ? ", " : "", hark_number_print(at, text));
+}
+
+/* 1, 2, 5, 10, ... times a power of ten. */
+static void append_decades(hark_text *script, double low, double high) {
+  static const double parts[] = {1, 2, 5};
+  int count = 0;
+  const int first = (int)floor(log10(low)), last = (int)floor(log10(high));
+  for (int power = first; power <= last; power++)
+    for (int i = 0; i < 3; i++) {
+      const double at = parts[i] * pow(10, power);
+      if (at >= low && at <= high) append_tick(script, at, &count);
+    }
+}
+
+static void append_multiples(hark_text *script, double low, double high) {
+  const double rough = (high - low) / STEPS, power = pow(10, floor(log10(rough)));
+  const double step = power * (rough > 5 * power ? 10 : rough > 2 * power ? 5 : rough > power ? 2 : 1);
+  int count = 0;
+  const int64_t first = (int64_t)ceil(low / step), last = (int64_t)floor(high / step);
+  for (int64_t i = first; i <= last; i++) append_tick(script, (double)i * step, &count);
+}
+
+void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high) {
+  char text[2][HARK_NUMBER_BYTES];
+  hark_text_append(script, "set logscale %c\nset autoscale %c\nset %ctics autofreq\n", axis, axis, axis); /* not those of another panel */
+  if (!(low > 0 && high > low && isfinite(high))) return;
+  hark_text_append(script, "set %crange [%s:%s]\n", axis, hark_number_print(low, text[0]), hark_number_print(high, text[1]));
+  if (high > DECADES * low) return;
+  hark_text_append(script, "set %ctics (", axis);
+  (high > OCTAVES * low ? append_decades : append_multiples)(script, low, high);
+  hark_text_append(script, ")\n");
+}
+
+void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high) {
+  for (int64_t i = 0; i < count; i++) {
+    const double number = points[2 * i + (axis == 'y')];
+    if (!isfinite(number) || number <= 0) continue;
+    *low = fmin(*low, number);
+    *high = fmax(*high, number);
+  }
+}
+
 const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]) {
   static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3f98", "#6b6b6b"};
   const int known = (int)(sizeof colors / sizeof *colors);

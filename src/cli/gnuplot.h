@@ -34,6 +34,11 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 
+/* Makes the axis ('x' or 'y') logarithmic, from `low` to `high`, with labelled ticks also where no power of ten is in between; without
+ * numbers above zero that differ, gnuplot chooses both. Begin with infinity and minus infinity, and extend by points that are drawn. */
+void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high);
+void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high);
+
 /* The colour of item `index` of a comparison, "#rrggbb": first eight, most of them those of Okabe and Ito, which people of any colour
  * vision distinguish; then others. */
 #define HARK_COLOR_BYTES 8

@@ -629,7 +629,7 @@ const hark_command hark_command_train = {
         "model.positions model.positional model.dropout model.attention.structure model.attention.window model.attention.normalisation "
         "model.attention.forget_gate data.tokenizer data.validation_paths data.validation_fraction train.batch train.accumulate "
         "train.learning_rate train.warmup train.evaluate_every train.checkpoint_every train.early_stop train.init_from train.precision "
-        "train.seed run.threads estimate config json help help-all",
+        "train.seed run.threads run.tensorboard estimate config json help help-all",
     .argument_maximum = 1,
     .has_json = true,
     .has_configuration = true,

@@ -33,11 +33,12 @@ static hark_status keep(const reading *r, const hark_tensor *tensor, int64_t sha
   return status;
 }
 
-static hark_status take_layer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key, const hark_tensor *value) {
+static hark_status take_layer(void *user, const hark_attention_application *seen) {
   const reading *const r = user;
   const hark_trained_heads *const heads = r->heads;
+  const hark_tensor *const query = &seen->inputs[0], *const key = &seen->inputs[1], *const value = &seen->inputs[2];
   if (query->data == NULL) return HARK_OK; /* a shape-only run */
-  const int64_t first = layer * heads->heads * heads->length * heads->head_dim, shared = query->shape[2] / key->shape[2];
+  const int64_t first = seen->layer * heads->heads * heads->length * heads->head_dim, shared = query->shape[2] / key->shape[2];
   HARK_TRY(keep(r, query, 1, heads->query + first));
   HARK_TRY(keep(r, key, shared, heads->key + first));
   return keep(r, value, shared, heads->value + first);

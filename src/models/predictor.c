@@ -201,8 +201,8 @@ static hark_status pass(hark_predictor *p, const hark_tensor *chunks, hark_value
   const hark_network *network = network_of(p);
   hark_forward forward = {.tape = p->tape, .parameters = &network->parameters, .plans = p->plans, .report = &p->report, .rounds = true};
   hark_network_input input = {.weight = 1, .trace = p->watch.trace};
-  forward.observe_weights = p->watch.weights;
-  forward.observe_weights_user = p->watch.user;
+  forward.observe = p->watch.attention;
+  forward.observe_user = p->watch.user;
   const int64_t index[] = {p->host.rows * p->read.most.parts, p->shape.selected};
   if (p->select != NULL) p->index_now = hark_tensor_front(&p->index, 2, index);
   const hark_ahca_given given = {

@@ -1,4 +1,4 @@
-/* predictor_watch.h - how a predictor reads its input: weights of attention, and decisions of models of compressed chunks. */
+/* predictor_watch.h - how a predictor reads its input: its attention, and decisions of models of compressed chunks. */
 #ifndef HARK_MODELS_PREDICTOR_WATCH_H
 #define HARK_MODELS_PREDICTOR_WATCH_H
 
@@ -8,7 +8,7 @@
 
 /* Zeros: nothing is observed. */
 typedef struct hark_predictor_watch {
-  hark_attention_weights_observer *weights; /* of architectures with blocks; the first token of encoders is the one that they insert */
+  hark_attention_observer *attention; /* of architectures with blocks; the first token of encoders is the one that they insert */
   void *user;
   hark_ahca_trace *trace; /* of architecture ahca: filled by each call, with values of the predictor's tape */
 } hark_predictor_watch;

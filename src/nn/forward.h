@@ -7,19 +7,18 @@
 
 #include "nn/parameters.h"
 
-struct hark_self_attention_spec;
-
-/* Queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] of this pass's tokens, after rotary positions, in the
- * backend's memory (NULL in a shape-only run), valid during the call. A status other than HARK_OK ends the pass. */
-typedef hark_status hark_attention_observer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key,
-                                            const hark_tensor *value);
-
-/* Weights of a layer's attention: weights [1, T, heads * head_dim], in the backend's memory and valid during the call. Number [t, h *
- * head_dim + f] is the weight of key `first` + f for query t in head h, while first + f < T. It is what attention gives for values that are
- * 1 at this key and 0 elsewhere: attention is linear in the values, whatever its structure, kernel or normalisation. A coarse key of a
- * hierarchy weighs all its keys equally. A status other than HARK_OK ends the pass. */
-typedef hark_status hark_attention_weights_observer(void *user, int64_t layer, const struct hark_self_attention_spec *spec, int64_t first,
-                                                    const hark_tensor *weights);
+/* Attention that a pass is about to compute: the operator attention or kernel_ridge, with its attributes and inputs, which begin with
+ * queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] after rotary positions. Tensors are in the backend's
+ * memory (data NULL in a shape-only run); all of it is valid during the call. */
+typedef struct hark_attention_application {
+  int64_t layer;
+  const hark_operator *op;
+  const void *attributes;
+  int input_count;
+  hark_tensor inputs[HARK_MAX_INPUTS]; /* type HARK_NONE: absent */
+} hark_attention_application;
+/* A status other than HARK_OK ends the pass. Passes with the caches of a hierarchy or of kernel ridge attention are not observed. */
+typedef hark_status hark_attention_observer(void *user, const hark_attention_application *application);
 
 /* Sequences one after the other in [1, T] tokens, instead of rows of one length. */
 typedef struct hark_packing {
@@ -61,12 +60,8 @@ typedef struct hark_forward {
   /* With caches: tables of the positional kernel, one per layer (layers may share one); for structure hierarchical, the means of the
    * tables. NULL: the pass computes them. */
   const hark_tensor *log_kernels;
-  hark_attention_observer *observe; /* receives the inputs of every layer's attention; may be NULL */
+  hark_attention_observer *observe; /* receives every layer's attention; may be NULL */
   void *observe_user;
-  /* Receives the weights of every layer's attention, which are computed only for it, T / head_dim times attention; passes of one row
-   * without caches. May be NULL. */
-  hark_attention_weights_observer *observe_weights;
-  void *observe_weights_user;
   const hark_forward_group
       *group;                    /* NULL: the pass is one text, or a batch; else `packing` has the positions, and each member its caches */
   hark_attention_report *report; /* of kernel ridge attention: counts the pivots that forwards corrected; may be NULL */

@@ -300,6 +300,18 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
   return (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL ? decode_hierarchical : decode_ridge)(forward, layer, rows, out);
 }
 
+/* Applies an operator of attention, after the observer has seen it. */
+static hark_status apply_observed(const hark_forward *forward, int64_t layer, const hark_operator *op, const void *attributes, int count,
+                                  const hark_value *inputs, unsigned consumed, hark_value *out) {
+  if (forward->observe != NULL) {
+    hark_attention_application seen = {.layer = layer, .op = op, .attributes = attributes, .input_count = count};
+    for (int i = 0; i < count; i++)
+      if (inputs[i] != 0) seen.inputs[i] = *hark_tape_tensor(forward->tape, inputs[i]);
+    HARK_TRY(forward->observe(forward->observe_user, &seen));
+  }
+  return hark_tape_apply(forward->tape, op, attributes, count, inputs, consumed, out);
+}
+
 /* Kernel ridge attention of the query, key and value at the beginning of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
@@ -310,8 +322,8 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
                                                    .segments = forward->packing != NULL ? forward->packing->segments : NULL};
   HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
   HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
-  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
-                         1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
+  return apply_observed(forward, layer->layer, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
+                        1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
 }
 
 /* A learned sigma does not include the rotary magnitude: the features themselves are scaled by it. */
@@ -352,9 +364,9 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
                   .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
-  return hark_tape_apply(tape, &hark_op_attention, &attributes,
-                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+  return apply_observed(forward, layer->layer, &hark_op_attention, &attributes,
+                        spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
 }
 
 /* Rows of a value [1, T, width] as a leaf; 0 stays 0. */
@@ -397,60 +409,6 @@ static hark_status attend_group(hark_context *context, const hark_forward *forwa
   return hark_tape_leaf(forward->tape, &all, NULL, mixed);
 }
 
-/* A leaf on the memory of a value, which may be consumed without it; 0 stays 0. */
-static hark_status borrow(const hark_forward *forward, hark_value value, hark_value *out) {
-  *out = 0;
-  if (value == 0) return HARK_OK;
-  hark_tensor all = *hark_tape_tensor(forward->tape, value);
-  all.owned_bytes = 0;
-  return hark_tape_leaf(forward->tape, &all, NULL, out);
-}
-
-/* values [rows, key_heads * head_dim]: row first + f is 1 at feature f of every head. */
-static hark_status write_ones(hark_context *context, const hark_self_attention_spec *spec, int64_t first, int64_t rows, float *host,
-                              hark_tensor *values) {
-  const int64_t width = spec->key_heads * spec->head_dim;
-  memset(host, 0, (size_t)(rows * width) * sizeof *host);
-  for (int64_t f = 0; f < spec->head_dim && first + f < rows; f++)
-    for (int64_t h = 0; h < spec->key_heads; h++) host[(first + f) * width + h * spec->head_dim + f] = 1;
-  return hark_tensor_write(context, values, host);
-}
-
-/* The weights of keys first, first + 1, ..: as many as a value has features. */
-static hark_status show_weights_from(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
-                                     const hark_value *inputs, hark_value log_kernel, int64_t first, const hark_tensor *values) {
-  hark_value own[INPUTS] = {0}, mixed = 0;
-  HARK_TRY(borrow(forward, inputs[QUERY], &own[QUERY]));
-  HARK_TRY(borrow(forward, inputs[KEY], &own[KEY]));
-  HARK_TRY(borrow(forward, inputs[FORGET], &own[FORGET]));
-  HARK_TRY(hark_tape_leaf(forward->tape, values, NULL, &own[VALUE]));
-  HARK_TRY(attend(context, forward, layer, rows, own, log_kernel, &mixed));
-  HARK_TRY(
-      forward->observe_weights(forward->observe_weights_user, layer->layer, &layer->spec, first, hark_tape_tensor(forward->tape, mixed)));
-  hark_tape_release(forward->tape, mixed);
-  return HARK_OK;
-}
-
-static hark_status show_weights(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
-                                const hark_value *inputs, hark_value log_kernel) {
-  const hark_tensor *const like = hark_tape_tensor(forward->tape, inputs[VALUE]);
-  const size_t bytes = (size_t)hark_tensor_count(like) * sizeof(float);
-  hark_tensor values = {0};
-  void *host = NULL;
-  if (like->data == NULL) return HARK_OK; /* a shape-only run */
-  if (like->type != HARK_F32 || like->shape[0] != 1 || forward->caches != NULL)
-    return hark_fail(context, HARK_UNSUPPORTED, "weights of attention are those of one row in f32, without caches");
-  HARK_TRY(hark_allocate(context, bytes, &host));
-  hark_status status = hark_tensor_create(context, HARK_F32, like->rank, like->shape, &values);
-  for (int64_t first = 0; status == HARK_OK && first < rows; first += layer->spec.head_dim) {
-    status = write_ones(context, &layer->spec, first, rows, host, &values);
-    if (status == HARK_OK) status = show_weights_from(context, forward, layer, rows, inputs, log_kernel, first, &values);
-  }
-  hark_tensor_destroy(context, &values);
-  hark_release(context, host, bytes);
-  return status;
-}
-
 static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value rates = 0;
@@ -481,12 +439,8 @@ hark_status hark_self_attention_mix(hark_context *context, const hark_forward *f
   hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
   const int64_t rows = hark_tape_tensor(tape, inputs[QUERY])->shape[1];
   if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
-  if (forward->observe != NULL)
-    HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
-                              hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
-  if (forward->observe_weights != NULL) HARK_TRY(show_weights(context, forward, layer, rows, inputs, log_kernel));
   if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);
   return attend(context, forward, layer, rows, inputs, log_kernel, mixed);
 }

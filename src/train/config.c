@@ -26,7 +26,7 @@
 #define RUNS "train config"
 #define DATA "train eval bench config"           /* subcommands that open data */
 #define READS "train eval generate bench config" /* subcommands that open a model */
-#define COMPUTES "train eval generate embed bench config"
+#define COMPUTES "train eval generate embed inspect bench config"
 
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
@@ -176,6 +176,10 @@ static const hark_option options[] = {
      "the same bits for every number of threads (always so on the backends of this build); with ahca, also the same bits for a sequence "
      "alone and in a batch",
      NULL},
+    {"run.tensorboard", "tensorboard", HARK_OPTION_BOOL, AT(run.tensorboard), "false", NULL, TRAIN, NULL,
+     "write the metrics also as event files of TensorBoard into the folder of the run", NULL},
+    {"run.csv", "csv", HARK_OPTION_BOOL, AT(run.csv), "false", NULL, TRAIN, NULL,
+     "write the metrics also as metrics.csv, with every checkpoint and at the end", NULL},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than is available", NULL},
 };

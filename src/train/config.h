@@ -87,6 +87,7 @@ typedef struct hark_config {
     int64_t threads; /* 0: all */
     const char *backend;
     bool deterministic, preflight;
+    bool tensorboard, csv; /* copies of metrics.jsonl */
   } run;
 } hark_config;
 

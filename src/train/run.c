@@ -5,6 +5,7 @@
 
 #include "data/corpora/corpus_build.h"
 #include "data/sources_apart.h"
+#include "io/event_file.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
@@ -62,7 +63,9 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
 
 /* Removes the files of a run that has not begun, the lock last, and nothing else. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
-  static const char *const own[] = {"cache", "checkpoints", "vocabulary.json", "origin.json", "data.json", "metrics.jsonl", HARK_LOCK_NAME};
+  static const char *const own[] = {"cache",     "checkpoints",   "vocabulary.json", "origin.json",
+                                    "data.json", "metrics.jsonl", "metrics.csv",     HARK_LOCK_NAME};
+  HARK_TRY(hark_event_files_remove(context, run->path, NULL));
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];
     HARK_TRY(hark_run_path(context, run, own[i], path));

@@ -52,7 +52,8 @@ static hark_status open_metrics(training_run *trainer) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(trainer->context, trainer->run, "metrics.jsonl", path));
   HARK_TRY(hark_jsonl_truncate(trainer->context, path, trainer->state.metrics_bytes));
-  return hark_jsonl_open(trainer->context, &trainer->metrics, path);
+  HARK_TRY(hark_jsonl_open(trainer->context, &trainer->metrics, path));
+  return hark_metric_copies_open(trainer->context, trainer->config, trainer->run, seconds_so_far(trainer), &trainer->copies);
 }
 
 /* A line of metrics begins with the step, the tokens and the time. */
@@ -64,7 +65,8 @@ static void begin_line(training_run *trainer) {
 
 static hark_status end_line(training_run *trainer) {
   hark_jsonl_number(&trainer->metrics, "time", seconds_so_far(trainer));
-  return hark_jsonl_end(trainer->context, &trainer->metrics);
+  HARK_TRY(hark_jsonl_end(trainer->context, &trainer->metrics));
+  return hark_metric_copies_add(trainer->context, &trainer->copies, &trainer->metrics.line);
 }
 
 static bool predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_masked; }
@@ -535,6 +537,7 @@ static hark_status save(training_run *trainer) {
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
+  HARK_TRY(hark_metric_copies_write_csv(trainer->context, trainer->config, trainer->run));
   trainer->checkpoint_requested = false;
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);
@@ -625,14 +628,15 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK) status = loop(&trainer, &result->reason);
+  if (status == HARK_OK) status = hark_metric_copies_write_csv(context, config, run); /* a resumed run may have evaluated and not saved */
   result->state = trainer.state;
   result->steps = trainer.steps;
   result->validation_loss = trainer.progress.validation_loss;
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", context->message);
-  const hark_status closed = hark_jsonl_close(context, &trainer.metrics);
+  const hark_status closed = hark_jsonl_close(context, &trainer.metrics), copied = hark_metric_copies_close(context, &trainer.copies);
   hark_engine_destroy(context, &trainer.engine);
   hark_material_close(context, &trainer.material);
-  if (status == HARK_OK) return closed;
+  if (status == HARK_OK) return closed == HARK_OK ? copied : closed;
   return hark_fail(context, status, "%s", message);
 }

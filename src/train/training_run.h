@@ -4,6 +4,7 @@
 
 #include "json/jsonl.h"
 #include "train/material.h"
+#include "train/metric_copies.h"
 #include "train/pace.h"
 #include "train/trainer.h"
 
@@ -15,6 +16,7 @@ typedef struct training_run {
   hark_material material;
   hark_engine *engine;
   hark_jsonl metrics;
+  hark_metric_copies copies; /* of its lines */
   hark_run_state state;
   int64_t steps;         /* total; 0: as many as fit into train.max_time, not known yet */
   hark_pace pace;        /* seconds of steps, evaluations and saves */

@@ -130,6 +130,15 @@ static int read_numbers(double *out, int most) {
 
 enum { LINES = 4, NUMBERS = LINES * WIDTH };
 
+/* With [CLS] and [SEP], as long as the context. */
+static void heads_of_bert_are_inspected(void **state) {
+  (void)state;
+  write_weights("bert", true);
+  write_lines();
+  expect("inspect bert --text lines.txt", HARK_EXIT_DONE, "bert: 12 tokens", "the first 12 tokens are read");
+  assert_int_equal(test_line_count(output.out), 2 + 2 * 2);
+}
+
 static void formats_have_the_same_numbers(void **state) {
   (void)state;
   double numbers[NUMBERS];
@@ -475,6 +484,7 @@ int main(void) {
                                      TEST(what_cannot_be_read_is_refused),
                                      TEST(lines_and_options_that_are_refused),
                                      TEST(runs_of_texts),
+                                     TEST(heads_of_bert_are_inspected),
                                      TEST(imports_keep_what_they_read),
                                      TEST(positional_kernels_are_stretched),
                                      TEST(other_preparations_are_refused),

@@ -54,6 +54,7 @@ static const struct {
     {"verify", "hark verify run --json"},
     {"runs", "hark runs run --json"},
     {"report", "hark report run --output page.html --json"},
+    {"inspect", "hark inspect run --text text.txt --json"},
     {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
     {"data", "hark data make recall --length 24 --pairs 4 --training 2 --out recall --json"},

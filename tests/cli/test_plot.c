@@ -213,6 +213,24 @@ static void compared_runs_have_one_color_each(void **state) {
   free(script);
 }
 
+/* Seeds of one run have one colour and one entry of the key. */
+static void seeds_have_one_color(void **state) {
+  (void)state;
+  static const char *const names[] = {"a-seed=1", "a-seed=2", "b-seed=1", "a-seed=x"};
+  char path[64];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    (void)snprintf(path, sizeof path, "%s/metrics.jsonl", names[i]);
+    (void)test_file_write_text(folder, path, LINE("10", "val", "3") LINE("20", "val", "2"));
+  }
+  test_command_run(folder, "PATH=/nowhere", "plot a-seed=1 b-seed=1 a-seed=2/ a-seed=x -m val/loss -o seeds.svg", &output);
+  char *const script = test_file_text(folder, "seeds.svg.gp");
+  assert_non_null(strstr(script, "index 0 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#0072b2' title 'a'"));
+  assert_non_null(strstr(script, "index 1 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#d55e00' title 'b-seed=1 val/loss'"));
+  assert_non_null(strstr(script, "index 2 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#0072b2' title ''"));
+  assert_non_null(strstr(script, "index 3 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#009e73' title 'a-seed=x val/loss'"));
+  free(script);
+}
+
 static void pictures_are_for_every_screen(void **state) {
   (void)state;
   size_t bytes;
@@ -260,9 +278,12 @@ static void evaluations_are_drawn_together(void **state) {
   test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl", &output);
   assert_int_equal(output.code, 1);
   char *const script = test_file_text(folder, "evaluation.svg.gp");
-  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2'"));
-  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, scaling yarn, stride 4'"));
-  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, context 16'"));
+  /* a model has one colour in both panels */
+  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title 'a step-2'"));
+  assert_non_null(
+      strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#d55e00' title 'a step-2, scaling yarn, stride 4'"));
+  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title ''"));
+  assert_non_null(strstr(script, "NaN with lines lw 2 dt 1 lc rgb 'black' title 'context 16'"));
   assert_null(strstr(script, "index 3"));
   assert_non_null(strstr(script, "set multiplot layout 1,2"));
   free(script);
@@ -273,6 +294,10 @@ static void evaluations_are_drawn_together(void **state) {
     assert_int_equal(curve_points("evaluation.svg.dat", i, points, 4), count);
     for (int p = 0; p < 2 * count; p++) assert_true(points[p] == expected[i][p]);
   }
+  test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl --log", &output);
+  char *const logarithmic = test_file_text(folder, "evaluation.svg.gp");
+  assert_non_null(strstr(logarithmic, "set yrange [1.5:2.5]\nset ytics (1.6, 1.8, 2, 2.2")); /* no power of ten is in between */
+  free(logarithmic);
   hark(0, "plot --evaluation --terminal a.jsonl b.jsonl");
   assert_non_null(strstr(output.out, "context (tokens)"));
   assert_non_null(strstr(output.out, "b  a step-2, scaling yarn, stride 4"));
@@ -349,15 +374,11 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),
-                                     TEST(kernels_are_drawn),
-                                     TEST(kernels_are_drawn_stretched),
-                                     TEST(rates_are_drawn),
-                                     TEST(compared_runs_have_one_color_each),
-                                     TEST(pictures_are_for_every_screen),
-                                     TEST(terms_without_effect_do_not_set_the_scale),
-                                     TEST(evaluations_are_drawn_together),
-                                     TEST(evaluations_that_do_not_fit_are_told)};
+  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),      TEST(kernels_are_drawn),
+                                     TEST(kernels_are_drawn_stretched),       TEST(rates_are_drawn),
+                                     TEST(compared_runs_have_one_color_each), TEST(seeds_have_one_color),
+                                     TEST(pictures_are_for_every_screen),     TEST(terms_without_effect_do_not_set_the_scale),
+                                     TEST(evaluations_are_drawn_together),    TEST(evaluations_that_do_not_fit_are_told)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

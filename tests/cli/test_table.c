@@ -38,7 +38,8 @@ static const struct {
              {"tokenize", "run text.txt"},
              {"detokenize", "run text.txt"},
              {"lab", "approximation"},
-             {"completion", "bash"}};
+             {"completion", "bash"},
+             {"inspect", "run --text text.txt"}};
 
 static const char *words_for(const hark_command *command) {
   for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {

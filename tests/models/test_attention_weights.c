@@ -1,190 +1,257 @@
-/* test_attention_weights.c - the weights of attention that a pass reports (hark_forward.observe_weights): compared with the softmax in
- * float64 of the queries and keys of the same pass, and by properties where a layer knows more than queries and keys. */
+/* test_attention_weights.c - the weights of a layer's attention (nn/attention_weights.h) are those of the definition in float64, for every
+ * structure and term, in blocks that cover every key once; those of kernel ridge attention give its output; other calls are refused. */
+#include <hark/operators.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
-#include "nn/self_attention.h"
+#include "nn/attention_weights.h"
+#include "support/attention_run.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
-#include "support/small_models.h"
 #include "support/text_files.h"
 
-#define LENGTH 29 /* no multiple of anything */
-#define LAYERS 2
-#define HEADS 4
-#define WIDTH 32
-#define HEAD_DIM (WIDTH / HEADS)
+/* S is the number of keys, also of the definition's values, which are unit vectors: its result is the matrix of weights. */
+static const char *const cases[] = {
+    "dense:B1,H2,L131,S131,D7,V131",
+    "dense:B1,H4,K2,L70,S70,D8,V70,causal",
+    "dense:B1,H2,L1,S1,D4,V1,causal",
+    "dense:B1,H2,L64,S64,D4,V64,causal,kernel",
+    "dense:B1,H2,L67,S67,D4,V67,kernel,shared,rbf",
+    "dense:B1,H2,L67,S67,D4,V67,causal,kernel,hiding",
+    "dense:B1,H2,L70,S70,D4,V70,causal,forget,kernel",
+    "window:B1,H2,K1,L70,S70,D8,V70,W5,causal,kernel",
+    "window:B1,H2,L70,S70,D8,V70,W66",
+    "hierarchical:B1,H2,K1,L70,S70,D8,V70,N4,causal,first",
+    "hierarchical:B1,H2,L83,S83,D8,V83,N4,mean,kernel",
+    "hierarchical:B1,H2,L70,S70,D8,V70,N2,causal,exact,sibling,hbias",
+    "hierarchical:B1,H2,L70,S70,D4,V70,N2,linear,hbias,kernel",
+};
 
-/* What a pass has reported. */
-typedef struct reported {
-  hark_context *context;
-  float query[LAYERS][LENGTH * WIDTH], key[LAYERS][LENGTH * WIDTH];
-  int64_t key_heads[LAYERS];
-  float weights[LAYERS][HEADS][LENGTH][LENGTH];
-  int64_t columns[LAYERS];
-  double scale[LAYERS];
-  hark_self_attention_spec specs[LAYERS];
-} reported;
+/* Weights as they are visited. */
+typedef struct collected {
+  int64_t heads, queries, keys, next;
+  double *weights; /* [heads, queries, keys] */
+} collected;
 
-static hark_status take_inputs(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key, const hark_tensor *value) {
-  reported *const r = user;
-  (void)value;
-  r->key_heads[layer] = key->shape[2] / HEAD_DIM;
-  HARK_TRY(hark_tensor_read(r->context, query, r->query[layer]));
-  return hark_tensor_read(r->context, key, r->key[layer]);
-}
-
-static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first,
-                                const hark_tensor *weights) {
-  reported *const r = user;
-  float mixed[LENGTH * WIDTH];
-  assert_int_equal(hark_tensor_count(weights), LENGTH * WIDTH);
-  assert_int_equal(first, r->columns[layer]); /* every key once, in order */
-  HARK_TRY(hark_tensor_read(r->context, weights, mixed));
-  r->specs[layer] = *spec;
-  for (int64_t f = 0; f < HEAD_DIM && first + f < LENGTH; f++, r->columns[layer]++)
-    for (int64_t h = 0; h < HEADS; h++)
-      for (int64_t t = 0; t < LENGTH; t++) r->weights[layer][h][t][first + f] = mixed[t * WIDTH + h * HEAD_DIM + f];
+static hark_status collect(void *user, const hark_weights_block *block) {
+  collected *c = user;
+  assert_int_equal(block->first, c->next);
+  assert_int_equal(block->heads, c->heads);
+  assert_int_equal(block->queries, c->queries);
+  assert_true(block->keys >= 1 && block->first + block->keys <= c->keys);
+  for (int64_t t = 0; t < block->queries; t++)
+    for (int64_t h = 0; h < block->heads; h++)
+      for (int64_t j = 0; j < block->keys; j++)
+        c->weights[(h * c->queries + t) * c->keys + block->first + j] = (double)block->weights[(t * block->heads + h) * block->keys + j];
+  c->next += block->keys;
   return HARK_OK;
 }
 
-/* Reads the usual text, with the weights or without; *logits are those of its last token. */
-static void read_text(hark_context *context, const hark_model *model, bool with, reported *r, float logits[VOCABULARY]) {
-  int32_t tokens[LENGTH];
-  const int64_t shape[] = {1, LENGTH};
-  hark_tensor input = {0};
-  hark_attention_plan **plans = NULL;
-  hark_tape *tape = NULL;
-  hark_value leaf = 0, out = 0;
-  small_model_fill(tokens, LENGTH);
-  assert_fine(context, hark_tensor_create(context, HARK_I32, 2, shape, &input));
-  assert_fine(context, hark_tensor_write(context, &input, tokens));
-  assert_fine(context, hark_network_plans_rectangular(context, model->network, 1, LENGTH, LENGTH, false, &plans));
+static void use_unit_vectors(attention_problem *p) {
+  attention_numbers *const value = &p->array[ARRAY_VALUE];
+  for (int64_t i = 0; i < value->count; i++) value->data[i] = i / value->shape[3] % value->shape[2] == i % value->shape[3];
+}
+
+static hark_tensor make(hark_context *context, int rank, const int64_t *shape, const float *numbers) {
+  hark_tensor tensor;
+  assert_fine(context, hark_tensor_create(context, HARK_F32, rank, shape, &tensor));
+  if (numbers != NULL) assert_fine(context, hark_tensor_write(context, &tensor, numbers));
+  return tensor;
+}
+
+/* [1, H, L, d] as [1, L, H * d], gates [1, H, L] as [1, L, H]; tables as they are. Absent arrays stay absent. */
+static hark_tensor upload(hark_context *context, const attention_numbers *from, bool table) {
+  if (from->count == 0) return (hark_tensor){0};
+  const int64_t heads = table ? 1 : from->shape[1], length = table ? from->count : from->shape[2],
+                dim = from->rank == 4 ? from->shape[3] : 1;
+  const int64_t rows[] = {1, length, heads * dim};
+  float *const numbers = calloc((size_t)from->count, sizeof *numbers);
+  for (int64_t h = 0; h < heads; h++)
+    for (int64_t t = 0; t < length; t++)
+      for (int64_t i = 0; i < dim; i++) numbers[(t * heads + h) * dim + i] = (float)from->data[(h * length + t) * dim + i];
+  const hark_tensor tensor = make(context, table ? 2 : 3, table ? from->shape : rows, numbers);
+  free(numbers);
+  return tensor;
+}
+
+/* Fills the inputs of the operator: values are not those of the definition, since the weights do not depend on them. */
+static void apply(hark_context *context, const attention_problem *p, hark_attention_application *seen) {
+  const int64_t value[] = {1, p->is.keys, p->is.key_heads * p->is.head_dim};
+  seen->op = &hark_op_attention;
+  seen->input_count = 8; /* up to the bias of a hierarchy */
+  seen->inputs[0] = upload(context, &p->array[ARRAY_QUERY], false);
+  seen->inputs[1] = upload(context, &p->array[ARRAY_KEY], false);
+  seen->inputs[2] = make(context, 3, value, NULL);
+  seen->inputs[4] = upload(context, &p->array[ARRAY_LOG_KERNEL], true);
+  seen->inputs[5] = upload(context, &p->array[ARRAY_FORGET], false);
+  seen->inputs[7] = upload(context, &p->array[ARRAY_HIERARCHICAL_BIAS], true);
+}
+
+static void release(hark_context *context, hark_attention_application *seen) {
+  for (int i = 0; i < HARK_MAX_INPUTS; i++) hark_tensor_destroy(context, &seen->inputs[i]);
+}
+
+/* An error of log sums of u |log sum| each, and of three roundings, is one of the weight's exponent. */
+static double tolerance(const attention_machine *machine, const attention_expected *expected, int64_t i, int64_t keys) {
+  const double sum = fabs(expected->array[ARRAY_LSE].data[i / keys]), weight = expected->array[ARRAY_OUT].data[i];
+  return attention_tolerance(machine, expected, ARRAY_OUT, i) + weight * (4 * sum + 8) * 6e-8;
+}
+
+static void check_case(const attention_machine *machine, hark_context *context, const char *text) {
+  attention_problem p;
+  attention_expected expected;
+  attention_problem_make(text, &p);
+  use_unit_vectors(&p);
+  attention_expected_make(&p, &expected);
+  hark_attention_desc desc = attention_problem_desc(&p, HARK_F32);
+  desc.value_dim = desc.head_dim;
+  hark_attention_plan *plan;
+  assert_fine(context, hark_attention_plan_create(context, &desc, &plan));
+  const hark_attention_attributes attributes = {.plan = plan};
+  hark_attention_application seen = {.attributes = &attributes};
+  apply(context, &p, &seen);
+  collected have = {.heads = p.is.heads, .queries = p.is.queries, .keys = p.is.keys};
+  const int64_t count = have.heads * have.queries * have.keys;
+  have.weights = calloc((size_t)count, sizeof *have.weights);
+  assert_fine(context, hark_attention_weights_visit(context, &seen, collect, &have));
+  assert_int_equal(have.next, have.keys);
+  assert_int_equal(expected.array[ARRAY_OUT].count, count);
+  for (int64_t i = 0; i < count; i++)
+    attention_assert_near("a weight", text, machine, i, have.weights[i], expected.array[ARRAY_OUT].data[i],
+                          tolerance(machine, &expected, i, have.keys));
+  free(have.weights);
+  release(context, &seen);
+  hark_attention_plan_destroy(context, &plan);
+  attention_expected_free(&expected);
+  attention_problem_free(&p);
+}
+
+static void weights_are_those_of_the_definition(void **state) {
+  (void)state;
+  int machines = 0;
+  for (int m = 0; m < attention_machine_count; m++) {
+    const attention_machine *const machine = &attention_machines[m];
+    hark_context *const context = machine->type == HARK_F32 ? attention_machine_open(machine, 0) : NULL;
+    if (context == NULL) continue;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(machine, context, cases[i]);
+    test_setup_close(context);
+    machines++;
+  }
+  assert_true(machines > 0);
+}
+
+/* ---- kernel ridge ---- */
+
+enum { LENGTH = 37, DIM = 6, HEADS = 2 };
+
+static float number(int64_t i) { return (float)sin(0.7 * (double)i + 0.1 * (double)(i % 17)); }
+
+/* The output of the operator, [LENGTH, HEADS * DIM]. */
+static void attend(hark_context *context, const hark_attention_application *seen, float *out) {
+  hark_tape *tape;
+  hark_value inputs[3], value = 0;
   assert_fine(context, hark_tape_create(context, &tape));
   hark_tape_set_recording(tape, false);
-  for (int64_t layer = 0; with && layer < LAYERS; layer++) r->scale[layer] = hark_attention_plan_desc(plans[layer])->scale;
-  const hark_forward forward = {.tape = tape,
-                                .parameters = &model->network->parameters,
-                                .plans = plans,
-                                .observe = with ? take_inputs : NULL,
-                                .observe_user = r,
-                                .observe_weights = with ? take_weights : NULL,
-                                .observe_weights_user = r};
-  assert_fine(context, hark_tape_leaf(tape, &input, NULL, &leaf));
-  assert_fine(context, hark_stack_logits(context, model->network, &forward, leaf, true, &out));
-  assert_fine(context, hark_tensor_read(context, hark_tape_tensor(tape, out), logits));
+  for (int i = 0; i < 3; i++) assert_fine(context, hark_tape_leaf(tape, &seen->inputs[i], NULL, &inputs[i]));
+  assert_fine(context, hark_tape_apply(tape, seen->op, seen->attributes, 3, inputs, 0, &value));
+  assert_fine(context, hark_tensor_read(context, hark_tape_tensor(tape, value), out));
   hark_tape_destroy(&tape);
-  hark_network_plans_destroy(context, model->network, &plans);
-  hark_tensor_destroy(context, &input);
 }
 
-static double similarity(const reported *r, int64_t layer, int64_t head, int64_t t, int64_t i) {
-  const int64_t key_heads = r->key_heads[layer], of_key = head / (HEADS / key_heads);
-  double sum = 0;
-  for (int64_t d = 0; d < HEAD_DIM; d++)
-    sum += (double)r->query[layer][t * WIDTH + head * HEAD_DIM + d] * (double)r->key[layer][(i * key_heads + of_key) * HEAD_DIM + d];
-  return sum * r->scale[layer];
-}
-
-/* Weights are below 1 and come of sums of some dozen f32 terms: 1e-5 is some hundred roundings. */
-#define WITHIN 1e-5
-
-/* w = softmax over the keys that the query sees: those at distances up to the window (0: any). */
-static void compare_with_softmax(const reported *r, int64_t layer, int64_t window) {
-  for (int64_t h = 0; h < HEADS; h++)
-    for (int64_t t = 0; t < LENGTH; t++) {
-      double sum = 0;
-      const int64_t first = window > 0 && t > window ? t - window : 0;
-      for (int64_t i = first; i <= t; i++) sum += exp(similarity(r, layer, h, t, i));
-      for (int64_t i = 0; i < LENGTH; i++) {
-        const double expected = i >= first && i <= t ? exp(similarity(r, layer, h, t, i)) / sum : 0;
-        const double got = (double)r->weights[layer][h][t][i];
-        if (!(fabs(got - expected) <= WITHIN))
-          fail_msg("layer %d head %d query %d key %d: %g, expected %g", (int)layer, (int)h, (int)t, (int)i, got, expected);
-      }
-    }
-}
-
-static bool is_ridge(const hark_self_attention_spec *spec) { return spec->normalisation == HARK_NORMALISATION_CME; }
-
-/* Later keys have no weight; the others of a softmax sum to one. */
-static void check_rows(const reported *r, int64_t layer) {
-  for (int64_t h = 0; h < HEADS; h++)
-    for (int64_t t = 0; t < LENGTH; t++) {
-      double sum = 0;
-      for (int64_t i = 0; i < LENGTH; i++) {
-        const double weight = (double)r->weights[layer][h][t][i];
-        if (i > t && weight != 0) fail_msg("layer %d: query %d sees key %d", (int)layer, (int)t, (int)i);
-        sum += weight;
-      }
-      if (!is_ridge(&r->specs[layer]) && !(fabs(sum - 1) <= WITHIN))
-        fail_msg("layer %d query %d: weights sum to %g", (int)layer, (int)t, sum);
-    }
-}
-
-/* In a hierarchy the keys of the query's own block have weights in the ratios of the softmax. */
-static void check_own_block(const reported *r, int64_t layer) {
-  const int64_t block = r->specs[layer].choice.hierarchy_block;
-  for (int64_t h = 0; h < HEADS; h++)
-    for (int64_t t = 0; t < LENGTH; t++)
-      for (int64_t i = t / block * block; i < t; i++) {
-        const double ratio = exp(similarity(r, layer, h, t, i) - similarity(r, layer, h, t, t));
-        const double got = (double)r->weights[layer][h][t][i], own = (double)r->weights[layer][h][t][t];
-        if (!(fabs(got - ratio * own) <= WITHIN))
-          fail_msg("layer %d query %d key %d: %g, expected %g", (int)layer, (int)t, (int)i, got, ratio * own);
-      }
-}
-
-/* What a layer knows besides queries and keys is not in the comparison. */
-static bool knows_more(const char *words) {
-  return strstr(words, "\"positional\"") != NULL || strstr(words, "\"forget_gate\": true") != NULL;
-}
-
-/* How many layers were compared with what. */
-typedef struct counts {
-  int softmax, hierarchical, ridge;
-} counts;
-
-static void check_layer(const reported *r, int64_t layer, bool alone, counts *seen) {
-  const hark_self_attention_spec *const spec = &r->specs[layer];
-  const bool tree = spec->structure == HARK_STRUCTURE_HIERARCHICAL;
-  assert_int_equal(r->columns[layer], LENGTH);
-  check_rows(r, layer);
-  seen->ridge += is_ridge(spec);
-  if (!alone || is_ridge(spec)) return;
-  if (tree)
-    check_own_block(r, layer);
-  else
-    compare_with_softmax(r, layer, spec->structure == HARK_STRUCTURE_WINDOW ? 5 : 0);
-  seen->hierarchical += tree;
-  seen->softmax += !tree;
-}
-
-static void every_kind_of_attention_reports_its_weights(void **state) {
+/* Coefficients times values are the output; some are negative, and a later key has none where attention is causal. */
+static void ridge_coefficients_give_the_output(void **state) {
   (void)state;
-  reported *const r = malloc(sizeof *r);
-  counts seen = {0};
-  assert_non_null(r);
   hark_context *const context = test_reference_open();
-  for (int d = 0; d < DESCRIPTIONS; d++) {
-    float with[VOCABULARY], without[VOCABULARY];
-    hark_model *model = small_model_make(context, small_model_descriptions[d], 7);
-    memset(r, 0, sizeof *r);
-    r->context = context;
-    read_text(context, model, true, r, with);
-    read_text(context, model, false, r, without);
-    assert_memory_equal(with, without, sizeof with); /* observing changes no bit */
-    for (int64_t layer = 0; layer < LAYERS; layer++) check_layer(r, layer, !knows_more(small_model_descriptions[d]), &seen);
-    hark_model_destroy(context, &model);
+  for (int causal = 0; causal < 2; causal++) {
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.kernel = HARK_KERNEL_RBF;
+    desc.sigma = 1;
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.ridge = 0.1;
+    desc.batch = 1;
+    desc.heads = HEADS;
+    desc.query_length = desc.key_length = LENGTH;
+    desc.head_dim = DIM;
+    desc.causal = causal;
+    hark_attention_plan *plan;
+    assert_fine(context, hark_attention_plan_create(context, &desc, &plan));
+    const hark_kernel_ridge_attributes attributes = {.plan = plan};
+    hark_attention_application seen = {.op = &hark_op_kernel_ridge, .attributes = &attributes, .input_count = 3};
+    const int64_t shape[] = {1, LENGTH, HEADS * DIM};
+    float numbers[LENGTH * HEADS * DIM], out[LENGTH * HEADS * DIM];
+    double weights[HEADS * LENGTH * LENGTH];
+    for (int input = 0; input < 3; input++) {
+      for (int64_t i = 0; i < LENGTH * HEADS * DIM; i++) numbers[i] = number(i + 1000 * input);
+      seen.inputs[input] = make(context, 3, shape, numbers); /* `numbers` stay those of the values */
+    }
+    collected have = {.heads = HEADS, .queries = LENGTH, .keys = LENGTH, .weights = weights};
+    assert_fine(context, hark_attention_weights_visit(context, &seen, collect, &have));
+    attend(context, &seen, out);
+    double least = 0;
+    for (int h = 0; h < HEADS; h++)
+      for (int t = 0; t < LENGTH; t++)
+        for (int c = 0; c < DIM; c++) {
+          double sum = 0;
+          for (int i = 0; i < LENGTH; i++) {
+            const double weight = weights[(h * LENGTH + t) * LENGTH + i];
+            least = fmin(least, weight);
+            if (causal && i > t) assert_true(weight == 0);
+            sum += weight * (double)numbers[(i * HEADS + h) * DIM + c];
+          }
+          /* f32 results of a well-conditioned system of some 40 unknowns */
+          if (!(fabs(sum - (double)out[(t * HEADS + h) * DIM + c]) < 1e-4)) fail_msg("head %d, query %d, feature %d", h, t, c);
+        }
+    assert_true(least < -0.01);
+    release(context, &seen);
+    hark_attention_plan_destroy(context, &plan);
   }
-  assert_true(seen.softmax > 2 && seen.hierarchical > 2 && seen.ridge > 0);
   test_setup_close(context);
-  free(r);
+}
+
+/* ---- refusals, failures ---- */
+
+static hark_status stop(void *user, const hark_weights_block *block) {
+  int *const calls = user;
+  (void)block;
+  (*calls)++;
+  return HARK_CANCELLED;
+}
+
+static void others_are_refused(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  attention_problem p;
+  attention_problem_make(cases[1], &p);
+  hark_attention_desc desc = attention_problem_desc(&p, HARK_F32);
+  desc.value_dim = desc.head_dim;
+  hark_attention_plan *plan;
+  assert_fine(context, hark_attention_plan_create(context, &desc, &plan));
+  int64_t segments[70] = {[69] = 1}; /* two sequences */
+  hark_attention_attributes attributes = {.plan = plan, .segments = segments};
+  hark_attention_application seen = {.attributes = &attributes};
+  apply(context, &p, &seen);
+  collected have = {0};
+  int calls = 0;
+  assert_int_equal(hark_attention_weights_visit(context, &seen, collect, &have), HARK_UNSUPPORTED);
+  attributes.segments = NULL;
+  assert_int_equal(hark_attention_weights_visit(context, &seen, stop, &calls), HARK_CANCELLED);
+  assert_int_equal(calls, 1);
+  seen.inputs[0].shape[0] = 2;
+  assert_int_equal(hark_attention_weights_visit(context, &seen, collect, &have), HARK_UNSUPPORTED);
+  seen.inputs[0].shape[0] = 1;
+  release(context, &seen);
+  hark_attention_plan_destroy(context, &plan);
+  attention_problem_free(&p);
+  test_setup_close(context);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_kind_of_attention_reports_its_weights)};
-  return cmocka_run_group_tests_name("attention_weights", tests, NULL, NULL);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(weights_are_those_of_the_definition),
+      cmocka_unit_test(ridge_coefficients_give_the_output),
+      cmocka_unit_test(others_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

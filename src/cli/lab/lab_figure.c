@@ -27,13 +27,23 @@ static void set_quoted(hark_text *script, const char *what, const char *value) {
 }
 
 static void set_axes(const hark_lab_axes *axes, hark_text *script) {
-  hark_text_append(script, "reset\nset grid\nset key outside right top\n");
+  hark_text_append(script, "reset\nset grid\nset autoscale xfix\nset key outside right top\n");
   set_quoted(script, "title", axes->title);
   set_quoted(script, "xlabel", axes->x);
   set_quoted(script, "ylabel", axes->y);
-  if (axes->log_x) hark_text_append(script, "set logscale x\n");
-  if (axes->log_y) hark_text_append(script, "set logscale y\nset format y '%%.0e'\n");
   if (axes->is_map) hark_text_append(script, "unset grid\nset size ratio -1\nset yrange [*:*] reverse\n");
+}
+
+/* Logarithmic axes for the points that are drawn. */
+static void set_scales(const hark_lab_panel *panel, hark_text *script) {
+  static const char names[] = {'x', 'y'};
+  for (int a = 0; a < 2; a++) {
+    double low = INFINITY, high = -INFINITY;
+    if (!(a == 0 ? panel->axes.log_x : panel->axes.log_y)) continue;
+    for (int i = 0; i < panel->curve_count; i++)
+      hark_picture_extend(hark_lab_points(&panel->curves[i]), hark_lab_point_count(&panel->curves[i]), names[a], &low, &high);
+    hark_picture_append_log_axis(script, names[a], low, high);
+  }
 }
 
 /* Rectangles from white to blue, a text in the middle of each; and the range that they fill. */
@@ -56,8 +66,10 @@ static void draw_cells(const hark_lab_panel *panel, hark_text *script) {
 
 /* The panel's curves, of which the first is curve number `first` of the picture; without any, its axes alone. */
 static void draw_panel(const hark_lab_panel *panel, int first, hark_picture *picture) {
-  static const char *const styles[] = {"lines lw 2", "lines lw 1 dt 2", "points pt 7 ps 0.6"};
+  static const char *const styles[] = {"lines lw 2", "lines lw 1.5 dt 2", "points pt 7 ps 0.6"};
+  char style[64], color[HARK_COLOR_BYTES];
   set_axes(&panel->axes, &picture->script);
+  set_scales(panel, &picture->script);
   draw_cells(panel, &picture->script);
   hark_text_append(&picture->script, "plot ");
   int drawn = 0;
@@ -65,7 +77,8 @@ static void draw_panel(const hark_lab_panel *panel, int first, hark_picture *pic
     const hark_lab_curve *const curve = &panel->curves[i];
     if (hark_lab_point_count(curve) == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    hark_picture_append_curve(picture, first + drawn++, styles[curve->style], curve->label);
+    (void)snprintf(style, sizeof style, "%s lc rgb '%s'", styles[curve->style], hark_picture_color(i, color));
+    hark_picture_append_curve(picture, first + drawn++, style, curve->label);
   }
   hark_text_append(&picture->script, drawn > 0 ? "\n" : "NaN notitle\n");
 }

@@ -1,5 +1,6 @@
 /* plot.c - hark plot: loss curves of runs, learned positions of a run, or evaluations at several contexts, as a picture by gnuplot or in
  * letters. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ static const hark_option options[] = {
      "checkpoint whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
+#define OVER_TOKENS 1 /* of the words below */
 static const char *const x_words[] = {"step", "tokens", "time"};
 
 /* The name determines the kind of picture; a flag that contradicts it is refused. */
@@ -62,7 +64,55 @@ static const char *const losses[] = {"train/loss", "val/loss"};
 static const char *const *metrics_of(const plot_values *values) { return values->metrics.count > 0 ? values->metrics.items : losses; }
 static int metric_count(const plot_values *values) { return values->metrics.count > 0 ? (int)values->metrics.count : 2; }
 
-/* Curves of one run have one colour; of several metrics the last one is solid, the others have dashes. */
+/* ---- seeds: runs with the names that hark sweep gives them, NAME-seed=1, NAME-seed=2, are one group ---- */
+
+#define SEED_MARK "-seed="
+
+/* Length of NAME, or of the whole name. */
+static size_t group_length(const char *run) {
+  const char *mark = NULL;
+  for (const char *at = run; (at = strstr(at, SEED_MARK)) != NULL; at++) mark = at;
+  if (mark == NULL) return strlen(run);
+  const char *const seed = mark + sizeof SEED_MARK - 1;
+  const size_t digits = strspn(seed, "0123456789"), rest = strspn(seed + digits, "/");
+  return digits > 0 && seed[digits + rest] == '\0' ? (size_t)(mark - run) : strlen(run);
+}
+
+static bool is_one_group(const char *a, const char *b) {
+  const size_t length = group_length(a);
+  return a[length] != '\0' && b[group_length(b)] != '\0' && length == group_length(b) && memcmp(a, b, length) == 0;
+}
+
+/* The place of a run's group among the groups. *name is set to that of the group, or "" if an earlier run has it already. */
+static int group_of(const hark_invocation *call, int run, char name[HARK_PATH_BYTES]) {
+  const int runs = hark_options_argument_count(call->options);
+  const char *const own = hark_options_argument(call->options, run);
+  int group = 0, members = 1, before = 0, first = run;
+  for (int other = 0; other < runs; other++) {
+    if (other == run || !is_one_group(own, hark_options_argument(call->options, other))) continue;
+    members++;
+    before += other < run;
+    if (other < first) first = other;
+  }
+  for (int i = 0; i < first; i++) {
+    bool is_new = true;
+    for (int j = 0; j < i; j++)
+      if (is_one_group(hark_options_argument(call->options, i), hark_options_argument(call->options, j))) is_new = false;
+    group += is_new;
+  }
+  const size_t length = members > 1 ? group_length(own) : strlen(own);
+  (void)snprintf(name, HARK_PATH_BYTES, "%.*s", before == 0 ? (int)length : 0, own);
+  return group;
+}
+
+/* Whether several runs are seeds of one. */
+static bool has_seeds(const hark_invocation *call, int run) {
+  for (int other = 0; other < hark_options_argument_count(call->options); other++)
+    if (other != run && is_one_group(hark_options_argument(call->options, run), hark_options_argument(call->options, other))) return true;
+  return false;
+}
+
+/* Curves of one run, and of its seeds, have one colour; of several metrics the last one is solid, the others have dashes. */
 static void print_curve(int run, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture, int index) {
   char style[96], color[HARK_COLOR_BYTES];
   const int dashes = metrics - metric;
@@ -71,11 +121,17 @@ static void print_curve(int run, int metric, int metrics, const hark_series *one
   hark_picture_append_curve(picture, index, style, title);
 }
 
-static void print_axes(const plot_values *values, int metrics, hark_text *script) {
+static void print_axes(const plot_values *values, int metrics, const hark_series *series, int count, hark_text *script) {
   hark_text_append(script, "set grid\nset autoscale xfix\nset key below vertical maxcols 1 left Left reverse\nset xlabel '%s'\nset ylabel ",
                    x_words[values->x]);
   hark_picture_append_quoted(script, metrics == 1 ? values->metrics.items[0] : "loss (nats)");
-  hark_text_append(script, "\n%splot ", values->logarithmic ? "set logscale y\n" : "");
+  hark_text_append(script, "\n%s", values->x == OVER_TOKENS ? "set format x '%.1s%c'\n" : ""); /* 2.0M */
+  if (values->logarithmic) {
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < count; i++) hark_picture_extend(series[i].points, series[i].count, 'y', &low, &high);
+    hark_picture_append_log_axis(script, 'y', low, high);
+  }
+  hark_text_append(script, "plot ");
 }
 
 /* Entries of the key for the dashes of a comparison, in no run's colour. */
@@ -99,16 +155,17 @@ static void print_script(const hark_invocation *call, const plot_values *values,
   const int runs = hark_options_argument_count(call->options), metrics = metric_count(values);
   const bool apart = runs > 1 && metrics > 1;
   int drawn = 0;
-  print_axes(values, metrics, &picture->script);
+  print_axes(values, metrics, series, runs * metrics, &picture->script);
   for (int i = 0; i < runs * metrics; i++) {
-    const int run = i / metrics, metric = i % metrics;
+    char name[HARK_PATH_BYTES];
+    const int run = i / metrics, metric = i % metrics, group = group_of(call, run, name);
     const bool named = metric == named_curve(&series[i - metric], metrics);
     if (series[i].count == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    print_curve(run, metric, metrics, &series[i],
-                !apart  ? series[i].label
-                : named ? hark_options_argument(call->options, run)
-                        : "",
+    print_curve(group, metric, metrics, &series[i],
+                !apart && !has_seeds(call, run) ? series[i].label
+                : named                         ? name
+                                                : "",
                 picture, drawn++);
   }
   if (apart) print_dashes(metrics_of(values), metrics, &picture->script);
@@ -124,11 +181,23 @@ static hark_status picture_path(const hark_invocation *call, const plot_values *
   return hark_path_join(call->context, values->output[0] == 0 && alone ? run : "", values->output[0] != 0 ? values->output : name, out);
 }
 
+/* Of print_script(), at most. */
+static int key_entries(const hark_invocation *call, int metrics) {
+  const int runs = hark_options_argument_count(call->options);
+  int groups = 0;
+  for (int run = 0; run < runs; run++) {
+    char name[HARK_PATH_BYTES];
+    (void)group_of(call, run, name);
+    groups += name[0] != '\0';
+  }
+  return runs > 1 && metrics > 1 ? groups + metrics : groups * metrics;
+}
+
 static hark_status draw_picture(hark_invocation *call, const plot_values *values, const hark_series *series, int count) {
   char path[HARK_PATH_BYTES];
   hark_picture picture;
   HARK_TRY(picture_path(call, values, values->png ? "loss.png" : "loss.svg", path));
-  const int metrics = metric_count(values), runs = count / metrics, entries = runs > 1 && metrics > 1 ? runs + metrics : count;
+  const int metrics = metric_count(values), entries = key_entries(call, metrics);
   HARK_TRY(hark_picture_begin(call->context, path, values->png, 1000, 560 + KEY_HEIGHT * entries, &picture));
   for (int i = 0; i < count; i++) /* gnuplot ignores a block without points, which would shift the indices after it */
     if (series[i].count > 0) hark_picture_add_curve(&picture, series[i].label, series[i].points, series[i].count);
@@ -216,7 +285,8 @@ const hark_command hark_command_plot = {
     .summary = "draw the loss curves of runs, evaluations at several contexts, or the positional kernels that a run has learned",
     .notes =
         "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n  "
-        "--evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n",
+        "--evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n"
+        "  Runs NAME-seed=1, NAME-seed=2, ..., as hark sweep names them, have one colour and one entry of the key.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

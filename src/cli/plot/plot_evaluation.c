@@ -2,6 +2,7 @@
 #include "cli/plot/plot_evaluation.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +17,15 @@
 #define PANEL_WIDTH 700
 #define PANEL_HEIGHT 480 /* without its key, which is below */
 #define KEY_HEIGHT 18    /* of a curve there */
-#define COLORS 8         /* of gnuplot; further curves have other dashes */
+#define DASHES 5         /* that can be distinguished, of contexts */
 #define PANELS 2
 
 typedef struct evaluation_panel {
   const char *x;
   int count;
   hark_series curves[CURVES];
+  int model[CURVES];       /* number of the curve's model, which is that of its curve over context */
+  int64_t context[CURVES]; /* of a curve over position; 0: over context */
 } evaluation_panel;
 
 /* The content of all files. */
@@ -92,6 +95,8 @@ static hark_status take_evaluation(evaluations *e, const json_t *line, int64_t c
   if (curve == NULL || curve->count == POINTS)
     return hark_fail(e->context, HARK_BAD_CONFIGURATION, "%s: more than %d models, or %d contexts of one, to draw", e->file, CURVES,
                      POINTS);
+  const int model = (int)(curve - e->panels[0].curves);
+  e->panels[0].model[model] = model;
   HARK_TRY(add_point(e, curve, (double)context, json_object_get(line, "loss")));
   hark_series_sort(curve);
   if (json_array_size(positions) == 0) return HARK_OK;
@@ -99,6 +104,10 @@ static hark_status take_evaluation(evaluations *e, const json_t *line, int64_t c
   HARK_TRY(label->status);
   curve = find_curve(&e->panels[1], hark_text_get(label));
   e->left_out += curve == NULL;
+  if (curve != NULL) {
+    e->panels[1].model[curve - e->panels[1].curves] = model;
+    e->panels[1].context[curve - e->panels[1].curves] = context;
+  }
   return curve != NULL ? take_positions(e, positions, context, curve) : HARK_OK;
 }
 
@@ -143,34 +152,73 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
   return HARK_OK;
 }
 
-/* One panel; its curves are the next ones of the picture. */
-static void print_panel(hark_picture *picture, const evaluation_panel *panel) {
+/* The number of a curve's context among those of its panel, in their order of size; *first: no curve before it has the same. */
+static int rank_of(const evaluation_panel *panel, int curve, bool *first) {
+  int rank = 0;
+  *first = true;
+  for (int i = 0; i < panel->count; i++) {
+    bool counted = panel->curves[i].count == 0 || panel->context[i] >= panel->context[curve];
+    for (int j = 0; j < i && !counted; j++) counted = panel->curves[j].count > 0 && panel->context[j] == panel->context[i];
+    rank += !counted;
+    if (i < curve && panel->curves[i].count > 0 && panel->context[i] == panel->context[curve]) *first = false;
+  }
+  return rank;
+}
+
+/* One panel; its curves are the next ones of the picture. A model has one colour in both panels, and a context one kind of dashes. */
+static void print_curves(hark_picture *picture, const evaluation_panel *panel) {
   hark_text *script = &picture->script;
   int drawn = 0;
-  hark_text_append(script, "set xlabel '%s'\nplot ", panel->x);
   for (int i = 0; i < panel->count; i++) {
     const hark_series *curve = &panel->curves[i];
+    char style[96], color[HARK_COLOR_BYTES];
+    bool first;
     if (curve->count == 0) continue; /* gnuplot ignores a block without points, which would shift the indices after it */
     if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
     hark_picture_add_curve(picture, curve->label, curve->points, curve->count);
-    char style[64];
-    (void)snprintf(style, sizeof style, "linespoints lw 2 pt 7 ps 0.5 dt %d", i / COLORS + 1);
-    hark_picture_append_curve(picture, picture->curves - 1, style, curve->label);
+    (void)snprintf(style, sizeof style, "linespoints lw 2 pt 7 ps 0.4 dt %d lc rgb '%s'", rank_of(panel, i, &first) % DASHES + 1,
+                   hark_picture_color(panel->model[i], color));
+    hark_picture_append_curve(picture, picture->curves - 1, style, panel->context[i] == 0 ? curve->label : "");
   }
-  hark_text_append(script, "\n");
+}
+
+/* Entries of the key for the contexts, in no model's colour. Returns their number. */
+static int print_contexts(const evaluation_panel *panel, hark_text *script) {
+  int entries = 0;
+  for (int i = 0; i < panel->count; i++) {
+    bool first;
+    const int rank = rank_of(panel, i, &first);
+    if (panel->curves[i].count == 0 || panel->context[i] == 0 || !first) continue;
+    entries++;
+    if (script != NULL)
+      hark_text_append(script, ", \\\n    NaN with lines lw 2 dt %d lc rgb 'black' title 'context %" PRId64 "'", rank % DASHES + 1,
+                       panel->context[i]);
+  }
+  return entries;
+}
+
+static void print_panel(hark_picture *picture, const evaluation_panel *panel, bool logarithmic) {
+  double low = INFINITY, high = -INFINITY;
+  for (int i = 0; i < panel->count; i++) hark_picture_extend(panel->curves[i].points, panel->curves[i].count, 'y', &low, &high);
+  hark_text_append(&picture->script, "set xlabel '%s'\n", panel->x);
+  if (logarithmic) hark_picture_append_log_axis(&picture->script, 'y', low, high);
+  hark_text_append(&picture->script, "plot ");
+  print_curves(picture, panel);
+  (void)print_contexts(panel, &picture->script);
+  hark_text_append(&picture->script, "\n");
 }
 
 static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
   const int panels = has_points(&e->panels[1]) ? 2 : 1;
-  const int entries = (int)hark_max(e->panels[0].count, e->panels[1].count);
+  const int entries = (int)hark_max(e->panels[0].count, print_contexts(&e->panels[1], NULL));
   hark_picture picture;
   HARK_TRY(
       hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
   hark_text_append(&picture.script,
-                   "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset autoscale xfix\nset logscale x 2\n%sset "
-                   "ylabel 'loss (nats per token)'\n",
-                   panels, plot->logarithmic ? "set logscale y\n" : "");
-  for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i]);
+                   "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\n"
+                   "set logscale x 2\nset ylabel 'loss (nats per token)'\n",
+                   panels);
+  for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i], plot->logarithmic);
   hark_text_append(&picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &picture);
 }

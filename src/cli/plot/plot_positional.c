@@ -215,6 +215,7 @@ static void print_range(const panel *p, hark_text *script) {
 
 static void print_panel(hark_picture *picture, const panel *p) {
   hark_text *script = &picture->script;
+  char style[64], color[HARK_COLOR_BYTES];
   hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle per token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
   hark_picture_append_quoted(script, p->title);
@@ -226,7 +227,8 @@ static void print_panel(hark_picture *picture, const panel *p) {
   print_range(p, script);
   hark_text_append(script, "plot ");
   for (int curve = p->first + 1; curve < p->last; curve++) {
-    hark_picture_append_curve(picture, curve, "lines lw 1", "");
+    (void)snprintf(style, sizeof style, "lines lw 1 lc rgb '%s'", hark_picture_color(curve - p->first - 1, color));
+    hark_picture_append_curve(picture, curve, style, "");
     hark_text_append(script, ", \\\n    ");
   }
   hark_picture_append_curve(picture, p->first, p->rates ? "linespoints lw 3 lc rgb 'black'" : "lines lw 3 lc rgb 'black'", "");

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attention/layer.h"
 #include "cli/report/report.h"
 #include "data/inputs.h"
 #include "json/json.h"
 #include "models/encoder.h"
 #include "models/model.h"
 #include "models/predictor_watch.h"
+#include "nn/attention_weights.h"
 #include "nn/self_attention.h"
 #include "train/ahca_statistics.h"
 
@@ -87,10 +89,9 @@ static hark_status append_map(const text_reading *r, const float *weights, bool 
   return text->status;
 }
 
-/* The structure and the normalisation of a layer in words. */
+/* The structure of a layer's attention in words, or its normalisation where that is not softmax. */
 static const char *kind_of(const hark_self_attention_spec *spec) {
-  if (spec->normalisation == HARK_NORMALISATION_CME) return "kernel ridge";
-  return spec->structure == HARK_STRUCTURE_HIERARCHICAL ? "hierarchical" : spec->structure == HARK_STRUCTURE_WINDOW ? "window" : "dense";
+  return spec->normalisation == HARK_NORMALISATION_CME ? "kernel ridge" : hark_attention_structure_name(spec->structure);
 }
 
 /* A layer of which all weights are there. */
@@ -108,30 +109,26 @@ static hark_status append_layer(text_reading *r, int64_t layer, const hark_self_
   return text->status;
 }
 
-/* Copies the columns of the keys from `first` on into the layer's matrices. */
-static void take_columns(const text_reading *r, const hark_self_attention_spec *spec, int64_t first, const float *mixed) {
-  const int64_t width = spec->heads * spec->head_dim, most = hark_min(spec->head_dim, r->rows - first);
-  for (int64_t head = 0; head < spec->heads; head++)
-    for (int64_t row = 0; row < r->rows; row++)
-      memcpy(r->weights + (head * r->rows + row) * r->rows + first, mixed + row * width + head * spec->head_dim,
-             (size_t)most * sizeof(float));
+/* Copies a block's columns into the layer's matrices. */
+static hark_status take_columns(void *user, const hark_weights_block *block) {
+  const text_reading *const r = user;
+  for (int64_t head = 0; head < block->heads; head++)
+    for (int64_t row = 0; row < block->queries; row++)
+      memcpy(r->weights + (head * r->rows + row) * r->rows + block->first, block->weights + (row * block->heads + head) * block->keys,
+             (size_t)block->keys * sizeof(float));
+  return HARK_OK;
 }
 
-static hark_status take_weights(void *user, int64_t layer, const hark_self_attention_spec *spec, int64_t first,
-                                const hark_tensor *weights) {
+static hark_status take_layer(void *user, const hark_attention_application *seen) {
   text_reading *const r = user;
-  const size_t bytes = (size_t)hark_tensor_count(weights) * sizeof(float);
-  void *mixed = NULL;
+  const hark_self_attention_spec *const spec = &r->model->network->blocks[seen->layer].attention.spec;
+  if (seen->inputs[0].data == NULL) return HARK_OK; /* a shape-only run */
   if (r->weights == NULL) {
     r->weight_bytes = (size_t)(spec->heads * r->rows * r->rows) * sizeof(float);
     HARK_TRY(hark_allocate_zero(r->context, r->weight_bytes, (void **)&r->weights));
   }
-  HARK_TRY(hark_allocate(r->context, bytes, &mixed));
-  hark_status status = hark_tensor_read(r->context, weights, mixed);
-  if (status == HARK_OK) take_columns(r, spec, first, mixed);
-  hark_release(r->context, mixed, bytes);
-  if (status == HARK_OK && first + spec->head_dim >= r->rows) status = append_layer(r, layer, spec);
-  return status;
+  HARK_TRY(hark_attention_weights_visit(r->context, seen, take_columns, r));
+  return append_layer(r, seen->layer, spec);
 }
 
 /* ---- reading ---- */
@@ -207,7 +204,7 @@ static hark_status add_chunks(text_reading *r, bool begun) {
 }
 
 static hark_status add_maps(text_reading *r, bool begun) {
-  const hark_predictor_watch watch = {.weights = take_weights, .user = r};
+  const hark_predictor_watch watch = {.attention = take_layer, .user = r};
   r->most_maps = hark_min(MAPS, ALL_MAP_NUMBERS / (r->report->detailed * r->rows * r->rows));
   HARK_TRY(predict(r, &watch));
   begin_item(r, begun, &r->report->data);

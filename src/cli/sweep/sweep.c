@@ -27,9 +27,10 @@
 #include "json/jsonl.h"
 
 #define OWN_PROGRAM "/proc/self/exe"
-#define NOT_STARTED 127 /* exit code of a run that could not be started, as a shell's */
-#define COLOURS 8       /* of gnuplot's own list */
-#define PLANS 64        /* of one call */
+#define NOT_STARTED 127    /* exit code of a run that could not be started, as a shell's */
+#define PICTURE_HEIGHT 560 /* without its key, which is below */
+#define KEY_HEIGHT 20      /* of a cell there */
+#define PLANS 64           /* of one call */
 
 typedef struct sweep_values {
   const char *metric, *baseline, *beside, *at;
@@ -460,12 +461,13 @@ static hark_status run_all(sweep *s, const char *path) {
 
 /* The metric of every complete run over the steps, one colour per cell; points, since a run may have been evaluated only once. */
 static hark_status draw(sweep *s) {
-  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64];
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
   hark_picture picture;
   HARK_TRY(path_in(s, "sweep.svg", path));
-  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, 600, &picture));
+  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, PICTURE_HEIGHT + KEY_HEIGHT * hark_sweep_cells(s->plan), &picture));
   picture.optional = true;
-  hark_text_append(&picture.script, "set grid\nset key outside right top\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
+  hark_text_append(&picture.script,
+                   "set grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
   hark_picture_append_quoted(&picture.script, s->values->metric);
   hark_text_append(&picture.script, "\n");
   hark_status status = HARK_OK;
@@ -478,8 +480,7 @@ static hark_status draw(sweep *s) {
     if (status == HARK_OK && series.count > 0) {
       hark_sweep_cell_name(s->plan, cell_of(s, run), name);
       hark_picture_add_curve(&picture, name, series.points, series.count);
-      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc %d dt %d", cell_of(s, run) % COLOURS + 1,
-                     cell_of(s, run) / COLOURS + 1);
+      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc rgb '%s'", hark_picture_color(cell_of(s, run), color));
       hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
       hark_picture_append_curve(&picture, picture.curves - 1, style, labelled == cell_of(s, run) ? "" : name);
       labelled = cell_of(s, run);
