@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "cli/common.h"
+#include "cli/run_folders.h"
 #include "config/yaml.h"
 #include "io/checkpoint_files.h"
 #include "io/files.h"
@@ -19,7 +20,6 @@
 #include "train/run.h"
 
 #define DEFAULT_FOLDER "runs"
-#define DEPTH 3                     /* of folders in folders: a sweep has its runs in one */
 #define TAIL_BYTES ((uint64_t)4096) /* of metrics.jsonl that are read: its last lines; up to LONGEST_TAIL if these have no loss */
 #define LONGEST_TAIL ((uint64_t)1 << 20)
 #define WORD_BYTES 32
@@ -244,8 +244,8 @@ static void append_word(hark_text *text, const char *name, const char *value) {
 }
 
 static void print_run_json(const char *path, const run_line *line, hark_text *text) {
-  hark_text_append(text, "{\"path\": ");
-  hark_json_append_string(text, path);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "path", path);
   append_word(text, "state", state_words[line->state]);
   if (line->problem[0] != '\0') append_word(text, "problem", line->problem);
   append_member(text, "step", line->step);
@@ -263,7 +263,8 @@ static void print_run_json(const char *path, const run_line *line, hark_text *te
   hark_text_append(text, "}\n");
 }
 
-static hark_status show(listing *list, const char *path) {
+static hark_status show(void *user, const char *path) {
+  listing *const list = user;
   run_line line;
   HARK_TRY(read_run(list->call->context, path, &line));
   if (list->count++ == 0 && !list->call->json) hark_text_append(&list->text, COLUMNS "%s\n", "state", "step", "train", "best val", "run");
@@ -274,30 +275,6 @@ static hark_status show(listing *list, const char *path) {
   return list->text.status;
 }
 
-/* ---- finding runs ---- */
-
-static bool is_run(hark_context *context, const char *path) {
-  char inside[HARK_PATH_BYTES];
-  return hark_path_join(context, path, "config.yaml", inside) == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FILE;
-}
-
-static hark_status visit(listing *list, const char *path, int depth) {
-  hark_context *const context = list->call->context;
-  hark_names names = {0};
-  if (is_run(context, path)) return show(list, path);
-  if (depth == 0) return HARK_OK;
-  hark_status status = hark_folder_list(context, path, &names);
-  if (status != HARK_OK && depth < DEPTH) return HARK_OK; /* one that may not be read is not this user's */
-  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    char inside[HARK_PATH_BYTES];
-    if (names.items[i][0] == '.') continue;
-    status = hark_path_join(context, path, names.items[i], inside);
-    if (status == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FOLDER) status = visit(list, inside, depth - 1);
-  }
-  hark_names_free(context, &names);
-  return status;
-}
-
 static hark_status run(hark_invocation *call) {
   const char *const folder = hark_options_argument_count(call->options) > 0 ? hark_options_argument(call->options, 0) : DEFAULT_FOLDER;
   listing list = {.call = call, .text = hark_text_empty(call->context)};
@@ -305,8 +282,8 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_path_examine(call->context, folder, &kind));
   if (kind != HARK_PATH_FOLDER) return hark_fail(call->context, HARK_NOT_FOUND, "%s: no such folder", folder);
   const size_t length = strlen(folder);
-  if (!is_run(call->context, folder)) list.root = folder[length - 1] == '/' ? length : length + 1;
-  const hark_status status = visit(&list, folder, DEPTH);
+  if (!hark_is_run_folder(call->context, folder)) list.root = folder[length - 1] == '/' ? length : length + 1;
+  const hark_status status = hark_run_folders_visit(call->context, folder, show, &list);
   if (status != HARK_OK) {
     hark_text_free(&list.text);
     return status;
