@@ -45,7 +45,8 @@ static void the_last_step_decides_without_validation(void **state) {
 static void the_last_checkpoint_is_kept(void **state) {
   (void)state;
   expect(DECODER "--steps 3 --checkpoint-every 1 --out run", HARK_EXIT_DONE, "(done)", "");
-  expect("train --resume run --steps 8 --lr 1e37 --train.extend restart --checkpoint-every 0", HARK_EXIT_NOT_FINITE, "", "the training has diverged");
+  expect("train --resume run --steps 8 --lr 1e37 --train.extend restart --checkpoint-every 0", HARK_EXIT_NOT_FINITE, "",
+         "the training has diverged");
   expect("eval run --threads 1", HARK_EXIT_DONE, "step-3", "");
   expect("train --resume run --steps 8 --lr 1e-3 --train.extend restart --checkpoint-every 0", HARK_EXIT_DONE, "(done)", "");
 }
