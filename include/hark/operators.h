@@ -81,7 +81,7 @@ typedef struct hark_position_embedding_attributes {
  * then, where positions are given, p = positions i32 [L] of every row (first_position is not used). */
 typedef struct hark_sinusoidal_positions_attributes {
   int64_t first_position;
-  double base; /* 10000 */
+  double base; /* 10000; at least 1 */
 } hark_sinusoidal_positions_attributes;
 
 /* layer_norm: y = gain (x - mean) / sqrt(var + epsilon) + bias over the last dimension; inputs x, gain [D], bias [D] (optional).
@@ -148,7 +148,7 @@ typedef enum hark_rotary_pairs { HARK_ROTARY_INTERLEAVED, HARK_ROTARY_HALF } har
 typedef struct hark_rotary_attributes {
   int64_t heads;
   int64_t first_position;
-  double base; /* 10000; above 1 where original_length is given */
+  double base; /* 10000; at least 1, above 1 where original_length is given */
   hark_rotary_pairs pairs;
   int64_t turned;          /* pairs that are rotated, the first of the d/2; the others are unchanged. 0: all */
   double stretch;          /* 1 or more; 0: 1 */

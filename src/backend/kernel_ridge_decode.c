@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "core/overlap.h"
+
 /* Scratch of a head. In doubles: a definition's two columns, query, row of U and output; or in floats: a kernel's two columns, its block of
  * 64 columns, table, transposed rows and results. */
 static hark_status head_bytes(hark_context *context, const hark_ridge_decode *d, size_t *out) {
@@ -81,9 +83,21 @@ bool hark_ridge_decode_read(hark_ridge_decode *d) {
   return hark_ridge_parameters_make(&given, d->head, d->record, &d->parameters);
 }
 
-void hark_ridge_decode_begin(const hark_call *call) {
+static hark_status check_report(hark_context *context, const hark_call *call, const char *name, const hark_tensor *tensor) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
+  const hark_tensor report = hark_bytes_tensor(is->report, sizeof *is->report);
+  if (!hark_tensors_share(&report, tensor)) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: report and %s share memory, expected separate memory", name);
+}
+
+hark_status hark_ridge_decode_begin(hark_context *context, const hark_call *call) {
+  const hark_kernel_ridge_decode_attributes *is = call->attributes;
+  const hark_tensor workspace = hark_bytes_tensor(call->workspace, call->workspace_bytes);
+  HARK_TRY(check_report(context, call, "workspace", &workspace));
+  for (int i = 0; i < call->op->output_count; i++) HARK_TRY(check_report(context, call, "an output", &call->outputs[i]));
+  for (int i = 0; i < call->input_count; i++) HARK_TRY(check_report(context, call, "an input", &call->inputs[i]));
   hark_ridge_records_clear(call->workspace, is->heads);
+  return HARK_OK;
 }
 
 hark_status hark_ridge_decode_end(hark_context *context, const hark_call *call) {

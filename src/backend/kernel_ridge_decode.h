@@ -74,8 +74,9 @@ HARK_MUST_CHECK hark_status hark_ridge_decode_workspace(hark_context *context, c
 hark_ridge_decode hark_ridge_decode_open(const hark_call *call, int64_t head);
 /* Ridge, sigma and table of the head; false, with the reason in the record, if one is out of range. */
 bool hark_ridge_decode_read(hark_ridge_decode *d);
-/* begin clears the records of all heads; end reports their troubles and mended pivots. */
-void hark_ridge_decode_begin(const hark_call *call);
+/* begin clears the records of all heads, and refuses a report in the memory of the call's tensors; end reports their troubles and mended
+ * pivots. Errors of begin: HARK_INVALID_ARGUMENT. */
+HARK_MUST_CHECK hark_status hark_ridge_decode_begin(hark_context *context, const hark_call *call);
 hark_status hark_ridge_decode_end(hark_context *context, const hark_call *call);
 
 #endif

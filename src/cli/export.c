@@ -54,8 +54,8 @@ static hark_status check(hark_invocation *call) {
 static hark_status print_vocabulary(hark_invocation *call, const char *path, const char *source, int32_t tokens) {
   hark_text line = hark_text_empty(call->context);
   if (call->json) {
-    hark_text_append(&line, "{\"path\": ");
-    hark_json_append_string(&line, path);
+    hark_text_append(&line, "{");
+    hark_json_append_path(&line, "path", path);
     hark_text_append(&line, ", \"vocabulary\": ");
     hark_json_append_string(&line, source);
     hark_text_append(&line, ", \"tokens\": %" PRId32 "}\n", tokens);
@@ -103,8 +103,8 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
   HARK_TRY(hark_model_describe(model, &info));
   hark_text line = hark_text_empty(call->context);
   if (call->json) {
-    hark_text_append(&line, "{\"path\": ");
-    hark_json_append_string(&line, path);
+    hark_text_append(&line, "{");
+    hark_json_append_path(&line, "path", path);
     hark_text_append(&line, ", \"run\": ");
     hark_json_append_string(&line, from);
     hark_text_append(&line, ", \"checkpoint\": ");

@@ -28,8 +28,8 @@ static hark_status print(hark_invocation *call, const char *from, const char *pa
   HARK_TRY(hark_model_describe(model, &info));
   hark_text line = hark_text_empty(call->context);
   if (call->json) {
-    hark_text_append(&line, "{\"path\": ");
-    hark_json_append_string(&line, path);
+    hark_text_append(&line, "{");
+    hark_json_append_path(&line, "path", path);
     hark_text_append(&line, ", \"from\": ");
     hark_json_append_string(&line, from);
     hark_text_append(&line, ", \"parameters\": %" PRId64 ", \"tokenizer\": ", info.parameters);
@@ -55,6 +55,8 @@ static hark_status find(hark_invocation *call, const char *path, char folder[HAR
     return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
   HARK_TRY(hark_foreign_find(call->context, path, folder, &found));
   if (found) return HARK_OK;
+  if (hark_path_kind_of(path) == HARK_PATH_FILE)
+    HARK_TRY(hark_path_refuse_foreign(call->context, path, "a model of another program: a folder with " HARK_FOREIGN_CONFIG_FILE));
   return hark_fail(call->context, HARK_BAD_FILE,
                    "%s: is no model of another program: expected a folder with " HARK_FOREIGN_CONFIG_FILE " and safetensors", path);
 }

@@ -35,8 +35,8 @@ static uint64_t elements(const hark_stored_tensor *t) {
 
 static hark_status print_file_json(hark_context *context, const char *path, const hark_safetensors *file, hark_text *text) {
   uint64_t numbers = 0, bytes = 0;
-  hark_text_append(text, "{\"path\": ");
-  hark_json_append_string(text, path);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "path", path);
   hark_text_append(text, ", \"tensors\": [");
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
     const hark_stored_tensor *const t = hark_safetensors_tensor(file, i);
@@ -114,9 +114,9 @@ static hark_status append_foreign(hark_invocation *call, const char *path, const
   hark_text description = hark_text_empty(call->context);
   hark_description_print(&foreign->config, &description);
   hark_status status = description.status;
-  hark_text_append(text, call->json ? "{\"path\": " : "");
+  hark_text_append(text, call->json ? "{" : "");
   if (call->json)
-    hark_json_append_string(text, path);
+    hark_json_append_path(text, "path", path);
   else
     hark_text_append_shown(text, path);
   hark_text_append(text, call->json ? ", \"model_type\": \"%s\", \"description\": %s, \"files\": [" : ": model_type %s\n  %s\n",
@@ -248,8 +248,8 @@ static void append_member(hark_text *text, const char *name, double value) {
 }
 
 static void print_run_json(const char *run, const run_summary *s, const hark_options *configuration, hark_text *text) {
-  hark_text_append(text, "{\"path\": ");
-  hark_json_append_string(text, run);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "path", run);
   hark_text_append(text, ", ");
   append_member(text, "step", s->step);
   append_member(text, "tokens", s->tokens);

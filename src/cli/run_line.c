@@ -13,7 +13,6 @@
 #include "json/json.h"
 #include "train/run.h"
 
-#define DEPTH 3                     /* of folders in folders: a sweep has its runs in one */
 #define TAIL_BYTES ((uint64_t)4096) /* of metrics.jsonl that are read: its last lines; up to LONGEST_TAIL if these have no loss */
 #define LONGEST_TAIL ((uint64_t)1 << 20)
 #define WORD_BYTES HARK_RUN_WORD_BYTES
@@ -189,8 +188,8 @@ static void append_word(hark_text *text, const char *name, const char *value) {
 }
 
 void hark_run_line_append_json(const char *path, const hark_run_line *line, hark_text *text) {
-  hark_text_append(text, "{\"path\": ");
-  hark_json_append_string(text, path);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "path", path);
   append_word(text, "state", state_words[line->state]);
   if (line->problem[0] != '\0') append_word(text, "problem", line->problem);
   append_member(text, "step", line->step);
@@ -206,39 +205,4 @@ void hark_run_line_append_json(const char *path, const hark_run_line *line, hark
   append_word(text, "positions", line->positions);
   append_word(text, "structure", line->structure);
   hark_text_append(text, "}");
-}
-
-/* ---- finding runs ---- */
-
-static bool is_run(hark_context *context, const char *path) {
-  char inside[HARK_PATH_BYTES];
-  return hark_path_join(context, path, "config.yaml", inside) == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FILE;
-}
-
-static hark_status visit_below(hark_context *context, const char *path, int depth, hark_run_visitor *visit, void *user) {
-  hark_names names = {0};
-  if (is_run(context, path)) return visit(user, path);
-  if (depth == 0) return HARK_OK;
-  hark_status status = hark_folder_list(context, path, &names);
-  if (status != HARK_OK && depth < DEPTH) return HARK_OK; /* one that may not be read is not this user's */
-  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    char inside[HARK_PATH_BYTES];
-    if (names.items[i][0] == '.') continue;
-    status = hark_path_join(context, path, names.items[i], inside);
-    if (status == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FOLDER) status = visit_below(context, inside, depth - 1, visit, user);
-  }
-  hark_names_free(context, &names);
-  return status;
-}
-
-hark_status hark_runs_visit(hark_context *context, const char *folder, hark_run_visitor *visit, void *user) {
-  hark_path_kind kind;
-  HARK_TRY(hark_path_examine(context, folder, &kind));
-  if (kind != HARK_PATH_FOLDER) return hark_fail(context, HARK_NOT_FOUND, "%s: no such folder", folder);
-  return visit_below(context, folder, DEPTH, visit, user);
-}
-
-size_t hark_runs_root(hark_context *context, const char *folder) {
-  const size_t length = strlen(folder);
-  return is_run(context, folder) || length == 0 ? 0 : folder[length - 1] == '/' ? length : length + 1;
 }

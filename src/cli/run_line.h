@@ -1,4 +1,4 @@
-/* run_line.h - finding the runs in a folder, and what is known of a run from its small files: hark runs and hark report.
+/* run_line.h - what is known of a run from its small files, for subcommands that list runs.
  *
  * Only small files are read: the lock, the pointer `last`, state.json, manifest.json and the sizes of the files in it, the end of
  * metrics.jsonl, and some lines of config.yaml. Checksums are compared by hark verify. Cost: about 30 system calls for a run.
@@ -34,13 +34,5 @@ HARK_MUST_CHECK hark_status hark_run_line_read(hark_context *context, const char
 
 /* Appends an object, without a line end. */
 void hark_run_line_append_json(const char *path, const hark_run_line *line, hark_text *text);
-
-/* Called with the path of each run; a status other than HARK_OK ends the visit. */
-typedef hark_status hark_run_visitor(void *user, const char *path);
-/* Visits the run `folder`, or the runs in it and in its folders, sorted by name. Errors: HARK_NOT_FOUND (no such folder), those of the
- * visitor and of the folder. */
-HARK_MUST_CHECK hark_status hark_runs_visit(hark_context *context, const char *folder, hark_run_visitor *visit, void *user);
-/* Bytes of the folder in the paths of the runs below it, with its slash; 0 where it is a run itself. */
-size_t hark_runs_root(hark_context *context, const char *folder);
 
 #endif

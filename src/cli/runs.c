@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "cli/run_folders.h"
 #include "cli/run_line.h"
 
 #define DEFAULT_FOLDER "runs"
@@ -74,8 +75,8 @@ static hark_status show(void *user, const char *path) {
 static hark_status run(hark_invocation *call) {
   const char *const folder = hark_options_argument_count(call->options) > 0 ? hark_options_argument(call->options, 0) : DEFAULT_FOLDER;
   listing list = {.call = call, .text = hark_text_empty(call->context)};
-  list.root = hark_runs_root(call->context, folder);
-  const hark_status status = hark_runs_visit(call->context, folder, show, &list);
+  list.root = hark_run_folders_root(call->context, folder);
+  const hark_status status = hark_run_folders_visit(call->context, folder, show, &list);
   if (status != HARK_OK) {
     hark_text_free(&list.text);
     return status;

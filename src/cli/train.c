@@ -438,8 +438,8 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
   const hark_run_state *state = &result->state;
   if (call->json) {
     hark_text text = hark_text_empty(call->context);
-    hark_text_append(&text, "{\"run\": ");
-    hark_json_append_string(&text, run->path);
+    hark_text_append(&text, "{");
+    hark_json_append_path(&text, "run", run->path);
     hark_text_append(&text, ", \"reason\": \"%s\", \"step\": %" PRId64 ", \"steps\": %" PRId64 ", \"val/loss\": ", reasons[result->reason],
                      state->step, result->steps);
     hark_json_append_number(&text, result->validation_loss);

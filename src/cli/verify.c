@@ -1,4 +1,4 @@
-/* verify.c - hark verify: whether runs and checkpoints are undamaged and complete. */
+/* verify.c - hark verify: whether runs, checkpoints and files of models are undamaged and complete. */
 #include "train/verify.h"
 
 #include <inttypes.h>
@@ -6,13 +6,17 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "cli/run_folders.h"
+#include "io/files.h"
 #include "json/json.h"
+#include "train/verify_model.h"
 
-/* The findings of one run. */
 typedef struct verify_view {
+  hark_context *context;
   bool json;
   hark_text text;
-  int64_t count;
+  int64_t paths, problems; /* so far */
+  int64_t count;           /* findings of the current path */
 } verify_view;
 
 /* Names and messages may contain text of a file: JSON's escapes keep it from controlling the terminal. */
@@ -46,63 +50,91 @@ static void show(void *user, const hark_finding *finding) {
   hark_text_append(text, "\n");
 }
 
-static hark_status verify_one(hark_invocation *call, const char *path, verify_view *view, int64_t *problems) {
+static void begin_path(verify_view *view, const char *path) {
   hark_text *text = &view->text;
+  const char *const comma = view->paths++ > 0 ? ", " : "";
   view->count = 0;
-  if (view->json) {
-    hark_text_append(text, "{\"path\": ");
-    hark_json_append_string(text, path);
-    hark_text_append(text, ", \"findings\": [");
-  } else {
+  if (!view->json) {
     hark_text_append_shown(text, path);
     hark_text_append(text, "\n");
+    return;
   }
+  hark_text_append(text, "%s{", comma);
+  hark_json_append_path(text, "path", path);
+  hark_text_append(text, ", \"findings\": [");
+}
+
+static void end_path(verify_view *view, int64_t found) {
+  if (view->json) hark_text_append(&view->text, "], \"problems\": %" PRId64 "}", found);
+  view->problems += found;
+}
+
+/* A run, a checkpoint or a model. */
+static hark_status verify_one(void *user, const char *path) {
+  verify_view *const view = user;
   hark_run opened;
   char checkpoint[HARK_NAME_BYTES];
   int64_t found = 0;
-  const hark_status status = hark_run_open_reading(call->context, path, &opened, checkpoint);
-  if (status == HARK_OK) {
-    HARK_TRY(hark_run_verify(call->context, &opened, checkpoint, show, view, &found));
-  } else if (status == HARK_NOT_FOUND || status == HARK_BAD_FILE) {
-    const hark_finding finding = {.what = path, .problem = hark_context_message(call->context)};
-    show(view, &finding);
-    found = 1;
-  } else {
-    return status;
-  }
-  if (view->json) hark_text_append(text, "], \"problems\": %" PRId64 "}", found);
-  *problems += found;
+  begin_path(view, path);
+  if (hark_run_open_reading(view->context, path, &opened, checkpoint) == HARK_OK)
+    HARK_TRY(hark_run_verify(view->context, &opened, checkpoint, show, view, &found));
+  else
+    HARK_TRY(hark_model_verify(view->context, path, show, view, &found));
+  end_path(view, found);
+  return HARK_OK;
+}
+
+/* `message`: why it cannot be verified. */
+static void refuse_path(verify_view *view, const char *path, const char *message) {
+  const hark_finding finding = {.what = path, .problem = message};
+  begin_path(view, path);
+  show(view, &finding);
+  end_path(view, 1);
+}
+
+/* A path of the command line: a run, a checkpoint, a model, or a folder of runs. */
+static hark_status verify_path(verify_view *view, const char *path) {
+  hark_run opened;
+  char checkpoint[HARK_NAME_BYTES], message[HARK_MESSAGE_BYTES];
+  bool model = false;
+  const int64_t before = view->paths;
+  const hark_status status = hark_run_open_reading(view->context, path, &opened, checkpoint);
+  const hark_path_kind kind = hark_path_kind_of(path);
+  if (status != HARK_OK && status != HARK_NOT_FOUND && status != HARK_BAD_FILE) return status;
+  if (status == HARK_OK || kind == HARK_PATH_FILE) return verify_one(view, path);
+  (void)snprintf(message, sizeof message, "%s", hark_context_message(view->context));
+  if (kind == HARK_PATH_FOLDER) HARK_TRY(hark_is_model_folder(view->context, path, &model));
+  if (model) return verify_one(view, path);
+  if (kind == HARK_PATH_FOLDER) HARK_TRY(hark_run_folders_visit(view->context, path, verify_one, view));
+  if (view->paths == before) refuse_path(view, path, message);
   return HARK_OK;
 }
 
 static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, "reference", 1, 0, false));
-  verify_view view = {.json = call->json, .text = hark_text_empty(call->context)};
+  verify_view view = {.context = call->context, .json = call->json, .text = hark_text_empty(call->context)};
   const int count = hark_options_argument_count(call->options);
-  int64_t problems = 0;
   hark_status status = HARK_OK;
   if (view.json) hark_text_append(&view.text, "{\"runs\": [");
-  for (int i = 0; i < count && status == HARK_OK; i++) {
-    if (view.json && i > 0) hark_text_append(&view.text, ", ");
-    status = verify_one(call, hark_options_argument(call->options, i), &view, &problems);
-  }
+  for (int i = 0; i < count && status == HARK_OK; i++) status = verify_path(&view, hark_options_argument(call->options, i));
   if (status != HARK_OK) {
     hark_text_free(&view.text);
     return status;
   }
-  if (view.json) hark_text_append(&view.text, "], \"problems\": %" PRId64 "}\n", problems);
+  if (view.json) hark_text_append(&view.text, "], \"problems\": %" PRId64 "}\n", view.problems);
   HARK_TRY(hark_command_print(call, &view.text));
-  if (problems == 0) return HARK_OK;
-  return hark_fail(call->context, HARK_BAD_FILE, "%" PRId64 " problem%s in what was verified", problems, problems > 1 ? "s" : "");
+  if (view.problems == 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_FILE, "%" PRId64 " problem%s in what was verified", view.problems, view.problems > 1 ? "s" : "");
 }
 
 const hark_command hark_command_verify = {
     .name = "verify",
-    .arguments = "RUN|CHECKPOINT...",
-    .summary = "check that runs and checkpoints are complete and undamaged: files against manifests, states, pointers, metrics",
+    .arguments = "RUN|CHECKPOINT|FOLDER|FILE...",
+    .summary = "check that runs, checkpoints and files of models are complete and undamaged",
     .notes =
-        "  hark verify runs/*                         every run, every checkpoint in it\n"
+        "  hark verify runs                            every run in the folder, every checkpoint in it\n"
         "  hark verify runs/book/checkpoints/step-500  one checkpoint\n"
+        "  hark verify book.safetensors                a file of hark export or hark import, or a model of another program\n"
         "\n"
         "  Only reads. Exit code 0: everything is complete; 3: something is damaged or missing, and the list names it.\n",
     .argument_minimum = 1,

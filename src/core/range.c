@@ -16,6 +16,7 @@ hark_range hark_range_of_sigma(hark_type type) {
 
 /* The nearest number with three digits above or below the value. */
 static double three_digits(double value, bool above) {
+  if (value == 0) return 0;
   const double unit = pow(10, floor(log10(value)) - 2), count = value / unit;
   return unit * (above ? ceil(count) : floor(count));
 }
@@ -25,6 +26,9 @@ hark_range hark_range_printed(hark_range range) { return (hark_range){three_digi
 hark_status hark_check_range(hark_context *context, const char *who, const char *name, double value, hark_type type, hark_range range) {
   if (value == 0 || hark_is_within(range, fabs(value))) return HARK_OK;
   const hark_range ends = hark_range_printed(range);
+  if (range.least == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected a magnitude of at most %.3g, the range of %s", who, name,
+                     value, ends.most, hark_type_name(type));
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected 0 or a magnitude of %.3g to %.3g, the range of %s", who, name,
                    value, ends.least, ends.most, hark_type_name(type));
 }

@@ -87,6 +87,12 @@ hark_status hark_lines_fail(hark_context *context, const hark_line_reader *lines
   return hark_text_fail(context, lines->path, &place, what, "");
 }
 
+hark_status hark_lines_fail_fault(hark_context *context, const hark_line_reader *lines, const hark_text_fault *fault) {
+  hark_text_place place = {lines->at, lines->number, 1};
+  if (fault->at > 0) hark_text_place_advance(&place, lines->line, fault->at);
+  return hark_text_fail(context, lines->path, &place, fault->what, fault->more);
+}
+
 hark_status hark_lines_check_utf8(hark_context *context, const hark_line_reader *lines, size_t at, size_t length) {
   const unsigned char *const text = (const unsigned char *)lines->line;
   const size_t end = at + length;

@@ -36,6 +36,9 @@ HARK_MUST_CHECK hark_status hark_lines_next(hark_context *context, hark_line_rea
 /* Returns HARK_BAD_FILE with "PATH:LINE:COLUMN: WHAT (byte offset BYTE)" for byte `at` of the line. */
 hark_status hark_lines_fail(hark_context *context, const hark_line_reader *lines, size_t at, const char *format, ...) HARK_PRINTF(4, 5);
 
+/* The same for a fault that was found in the line, with what is printed after the place. */
+hark_status hark_lines_fail_fault(hark_context *context, const hark_line_reader *lines, const hark_text_fault *fault);
+
 /* Refuses bytes at .. at + length of the line unless they are UTF-8; the message contains the place. Errors: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_lines_check_utf8(hark_context *context, const hark_line_reader *lines, size_t at, size_t length);
 

@@ -5,7 +5,8 @@
 #include "data/sources.h"
 
 /* Checks files [count], each in one of several parts. Refuses a file that occurs twice, under any names, and equal contents of files in
- * different parts. Only contents of files of equal size are read. `advice` ends the message about copies.
+ * different parts. A line end at the end of a file is not compared. Only contents of files of equal length are read. `advice` ends the
+ * message about copies.
  * Errors: HARK_BAD_CONFIGURATION, which names both; those of files. */
 HARK_MUST_CHECK hark_status hark_files_check_apart(hark_context *context, const hark_source *files, const int64_t *parts, int64_t count,
                                                    const char *advice);

@@ -123,6 +123,23 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
   return HARK_OK;
 }
 
+hark_status hark_file_refuse_foreign(hark_context *context, const char *path, int descriptor, uint64_t size, const char *expected) {
+  char front[HARK_FOREIGN_BYTES];
+  const size_t bytes = size < sizeof front ? (size_t)size : sizeof front;
+  HARK_TRY(hark_file_read_at(context, descriptor, path, front, bytes, 0));
+  const char *const what = hark_foreign_file(front, bytes);
+  return what == NULL ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "%s: is %s, expected %s", path, what, expected);
+}
+
+hark_status hark_path_refuse_foreign(hark_context *context, const char *path, const char *expected) {
+  int descriptor;
+  uint64_t size;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size)); /* which refuses pointers */
+  const hark_status status = hark_file_refuse_foreign(context, path, descriptor, size, expected);
+  hark_file_close(&descriptor);
+  return status;
+}
+
 hark_status hark_file_read_at(hark_context *context, int descriptor, const char *path, void *data, size_t bytes, uint64_t offset) {
   char *at = data;
   if (offset > (uint64_t)INT64_MAX - bytes) return hark_fail(context, HARK_TOO_LARGE, "%s: offset %" PRIu64, path, offset);

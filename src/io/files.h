@@ -97,6 +97,12 @@ HARK_MUST_CHECK hark_status hark_folder_clean(hark_context *context, const char 
 HARK_MUST_CHECK hark_status hark_folder_sync(hark_context *context, const char *path);
 HARK_MUST_CHECK hark_status hark_parent_sync(hark_context *context, const char *path);
 
+/* Refuses a file that is something else by its beginning (foreign.h); `expected`: "safetensors". The second function opens it for that.
+ * Errors: HARK_BAD_FILE, those of files. */
+HARK_MUST_CHECK hark_status hark_file_refuse_foreign(hark_context *context, const char *path, int descriptor, uint64_t size,
+                                                     const char *expected);
+HARK_MUST_CHECK hark_status hark_path_refuse_foreign(hark_context *context, const char *path, const char *expected);
+
 /* Renames and flushes the folder (or both folders). An existing file is replaced; an existing folder only when empty. */
 HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *from, const char *to);
 /* Removes a file; a missing file is not an error. */

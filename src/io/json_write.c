@@ -37,6 +37,25 @@ static bool is_not_printable(const unsigned char *at, size_t length) {
 
 void hark_json_append_string(hark_text *text, const char *value) { hark_json_append_bytes(text, value, strlen(value)); }
 
+static bool is_utf8(const char *value) {
+  const unsigned char *at = (const unsigned char *)value;
+  size_t left = strlen(value);
+  for (size_t length; left > 0; at += length, left -= length) {
+    length = hark_json_sequence_length(at, left);
+    if (length == 0) return false;
+  }
+  return true;
+}
+
+void hark_json_append_path(hark_text *text, const char *name, const char *path) {
+  hark_text_append(text, "\"%s\": ", name);
+  hark_json_append_string(text, path);
+  if (is_utf8(path)) return;
+  hark_text_append(text, ", \"%s_bytes\": \"", name);
+  for (const unsigned char *at = (const unsigned char *)path; *at != '\0'; at++) hark_text_append(text, "%02x", *at);
+  hark_text_append(text, "\"");
+}
+
 void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
   const unsigned char *at = (const unsigned char *)value, *const end = at + bytes;
   hark_text_append_bytes(text, "\"", 1);

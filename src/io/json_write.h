@@ -8,6 +8,9 @@
 void hark_json_append_string(hark_text *text, const char *value);
 /* The same for a text that may contain zero bytes. */
 void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes);
+/* Appends "NAME": "PATH". A path that is not UTF-8 cannot be a JSON string: it has U+FFFD for such bytes, and the member "NAME_bytes"
+ * follows, all bytes of the path in hexadecimal. */
+void hark_json_append_path(hark_text *text, const char *name, const char *path);
 /* Appends a number that reads back as the same one; NaN and infinities, which JSON lacks, as null. */
 void hark_json_append_number(hark_text *text, double value);
 

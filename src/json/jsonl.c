@@ -181,7 +181,7 @@ hark_status hark_jsonl_read(hark_context *context, const char *path, hark_jsonl_
   uint64_t size;
   HARK_TRY(hark_file_open(context, path, &descriptor, &size));
   hark_text text = hark_text_empty(context);
-  hark_status status = HARK_OK;
+  hark_status status = hark_file_refuse_foreign(context, path, descriptor, size, "lines of JSON");
   int64_t number = 0;
   for (uint64_t at = 0; at < size && status == HARK_OK;) {
     const size_t bytes = size - at < PART_BYTES ? (size_t)(size - at) : PART_BYTES;

@@ -543,6 +543,17 @@ hark_status hark_model_encode(hark_context *context, const hark_model *model, co
                                tokens, count);
 }
 
+hark_status hark_model_encode_line(hark_context *context, const hark_model *model, const char *text, size_t bytes, hark_unknown unknown,
+                                   int32_t *tokens, size_t *count, hark_text_fault *fault) {
+  size_t consumed;
+  if (model->examples != NULL)
+    return hark_example_vocabulary_encode_line(context, model->examples, unknown == HARK_UNKNOWN_IS_MAPPED, text, bytes, tokens, count,
+                                               fault);
+  if (model->tokenizer != NULL)
+    return hark_tokenizer_encode_part(context, model->tokenizer, unknown, text, bytes, true, tokens, count, &consumed, fault);
+  return hark_model_encode(context, model, text, bytes, unknown == HARK_UNKNOWN_IS_MAPPED, tokens, count);
+}
+
 hark_status hark_model_tokenize(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
                                 bool special, int32_t *tokens, size_t capacity, size_t *count) {
   *count = 0;

@@ -30,6 +30,11 @@ HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_network 
 /* Records that the model was trained on sentences, which older files do not say. Changes the fingerprint if this was not recorded yet. */
 HARK_MUST_CHECK hark_status hark_model_mark_sentences(hark_context *context, hark_model *model);
 
+/* hark_model_encode() of a line of a file: HARK_BAD_FILE of a model's own vocabulary comes with the place in *fault and without a
+ * message. */
+HARK_MUST_CHECK hark_status hark_model_encode_line(hark_context *context, const hark_model *model, const char *text, size_t bytes,
+                                                   hark_unknown unknown, int32_t *tokens, size_t *count, hark_text_fault *fault);
+
 /* Refuses models that cannot continue a text; `name` names the model in messages. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
 

@@ -38,10 +38,12 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                      step->rate, step->decay, step->epsilon);
   }
   const hark_type type = inputs[INPUT_WEIGHT].type;
-  const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to 0 */
+  const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to 0, and a scale of large gradients */
   HARK_TRY(hark_check_range(context, "adamw", "epsilon", step->epsilon, type, range));
   HARK_TRY(hark_check_range(context, "adamw", "rate", step->rate, type, up_to));
-  return hark_check_range(context, "adamw", "decay", step->decay, type, up_to);
+  HARK_TRY(hark_check_range(context, "adamw", "decay", step->decay, type, up_to));
+  if (!isfinite(step->gradient_scale)) return HARK_OK; /* the step is skipped */
+  return hark_check_range(context, "adamw", "gradient_scale", step->gradient_scale, type, up_to);
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {

@@ -228,7 +228,7 @@ static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
 
 static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
-  hark_ridge_decode_begin(call);
+  HARK_TRY(hark_ridge_decode_begin(context, call));
   append_keys(call);
   hark_range_for(context, call, is->heads, 1, forward_heads);
   return hark_ridge_decode_end(context, call);

@@ -31,8 +31,9 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
   if (rotary->first_position < 0) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: first_position is %" PRId64 ", expected 0 or more", rotary->first_position);
   }
-  if (!(rotary->base > 0) || !isfinite(rotary->base)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %g, expected a positive number", rotary->base);
+  if (!(rotary->base >= 1) || !isfinite(rotary->base)) { /* angles of many turns have no digits left */
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %g, expected a finite number of at least 1: rates are at most 1",
+                     rotary->base);
   }
   if (rotary->pairs != HARK_ROTARY_INTERLEAVED && rotary->pairs != HARK_ROTARY_HALF) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: pairs is %d, expected one of hark_rotary_pairs", (int)rotary->pairs);

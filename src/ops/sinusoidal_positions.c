@@ -20,8 +20,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     return hark_fail(context, HARK_INVALID_ARGUMENT, "sinusoidal_positions: first_position is %" PRId64 ", expected 0 or more",
                      positions->first_position);
   }
-  if (!(positions->base > 0) || !isfinite(positions->base)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "sinusoidal_positions: base is %g, expected a positive number", positions->base);
+  if (!(positions->base >= 1) || !isfinite(positions->base)) { /* angles of many turns have no digits left */
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "sinusoidal_positions: base is %g, expected a finite number of at least 1: rates are at most 1", positions->base);
   }
   if (hark_has_input(inputs, input_count, INPUT_POSITIONS))
     HARK_TRY(hark_check_vector(context, &hark_op_sinusoidal_positions, "positions", &inputs[INPUT_POSITIONS], inputs[INPUT_X].shape[1],

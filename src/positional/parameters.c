@@ -162,6 +162,17 @@ static bool in_range(const hark_leaf_parameter *parameter, double natural) {
   return natural >= hark_transform_smallest(parameter->transform) && natural <= HARK_POSITIONAL_LARGEST_VALUE;
 }
 
+/* A logarithm of an end of the range, rounded to f32, is beyond it by up to 2^-17 (the logarithm of 1e60 has 8 digits before the point):
+ * the value is then that end. */
+#define ROUNDED 0x1p-16
+
+static double rounded_into_range(const hark_leaf_parameter *parameter, double natural) {
+  const double low = hark_transform_smallest(parameter->transform), high = HARK_POSITIONAL_LARGEST_VALUE;
+  if (natural < low && natural >= low * (1 - ROUNDED)) return low;
+  if (natural > high && natural <= high * (1 + ROUNDED)) return high;
+  return natural;
+}
+
 static hark_status refuse(hark_context *context, const parameter_walk *walk, int32_t place, double natural) {
   char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
   return hark_fail(
@@ -178,7 +189,8 @@ hark_status hark_positional_natural(hark_context *context, const hark_positional
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
       const int32_t place = walk.first + i;
-      const double value = hark_positional_value(positional, walk.parameter->transform, place, parameters[place]);
+      const double value =
+          rounded_into_range(walk.parameter, hark_positional_value(positional, walk.parameter->transform, place, parameters[place]));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       natural[walk.first + i] = value;
     }
@@ -214,7 +226,8 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
   HARK_TRY(hark_check_apart(context, "positional kernel: gradient and raw_gradient", gradient, bytes, raw_gradient, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      const double raw = parameters[walk.first + i], value = hark_transform_natural(walk.parameter->transform, raw);
+      const double raw = parameters[walk.first + i];
+      const double value = rounded_into_range(walk.parameter, hark_transform_natural(walk.parameter->transform, raw));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       const double slope = hark_transform_slope(walk.parameter->transform, raw);
       gradient[walk.first + i] = slope != 0 ? raw_gradient[walk.first + i] / (value * slope) : 0;
@@ -237,7 +250,7 @@ bool hark_positional_is_definite(const hark_positional *positional, const double
       for (int p = 0, v = 0; p < part->leaf->parameter_count; p++) {
         const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
         for (const int end = v + hark_leaf_parameter_values(parameter); v < end; v++) {
-          values[v] = hark_transform_natural(parameter->transform, values[v]);
+          values[v] = rounded_into_range(parameter, hark_transform_natural(parameter->transform, values[v]));
           inside = inside && in_range(parameter, values[v]);
         }
       }

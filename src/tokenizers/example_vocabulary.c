@@ -9,7 +9,7 @@
 #include "io/json_tree.h"
 #include "io/text.h"
 #include "io/words.h"
-#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_kind.h"
 
 #define FORMAT_VERSION 1
 
@@ -172,8 +172,26 @@ static int32_t find(const hark_example_vocabulary *v, const char *text, size_t l
   return -1;
 }
 
+#define SHOWN_WORD_BYTES 48
+
+static hark_status unknown_word(hark_text_fault *fault, size_t at, const char *text, size_t length) {
+  char given[SHOWN_WORD_BYTES], shown[HARK_SHOWN_BYTES];
+  (void)snprintf(given, sizeof given, "%.*s", (int)hark_min((int64_t)length, SHOWN_WORD_BYTES - 1), text);
+  const hark_status status = hark_text_fault_set(fault, at, "\"%.72s\" is none of the model's words", hark_text_shown(given, shown));
+  (void)snprintf(fault->more, sizeof fault->more, "; --unknown map maps such words to the unknown token");
+  return status;
+}
+
 hark_status hark_example_vocabulary_encode(hark_context *context, const hark_example_vocabulary *v, bool map_unknown, const char *text,
                                            size_t bytes, int32_t *tokens, size_t *count) {
+  hark_text_fault fault = {0};
+  const hark_status status = hark_example_vocabulary_encode_line(context, v, map_unknown, text, bytes, tokens, count, &fault);
+  if (status != HARK_BAD_FILE) return status;
+  return hark_fail(context, HARK_BAD_FILE, "text: byte %zu: %s%s", fault.at, fault.what, fault.more);
+}
+
+hark_status hark_example_vocabulary_encode_line(hark_context *context, const hark_example_vocabulary *v, bool map_unknown, const char *text,
+                                                size_t bytes, int32_t *tokens, size_t *count, hark_text_fault *fault) {
   *count = 0;
   if (!v->of_bytes && v->words == NULL)
     return hark_fail(context, HARK_UNSUPPORTED,
@@ -188,13 +206,7 @@ hark_status hark_example_vocabulary_encode(hark_context *context, const hark_exa
     const bool is_parenthesis = end == at + 1 && (text[at] == '(' || text[at] == ')');
     if (end == at || (is_parenthesis && v->has_parentheses)) continue;
     const int32_t token = find(v, text + at, end - at);
-    if (token < 0 && !map_unknown) {
-      char given[HARK_WORD_BYTES], shown[HARK_SHOWN_BYTES];
-      (void)snprintf(given, sizeof given, "%.*s", (int)hark_min((int64_t)(end - at), HARK_WORD_BYTES - 1), text + at);
-      return hark_fail(context, HARK_BAD_FILE,
-                       "text: byte %zu: \"%s\" is none of the model's words; --unknown map maps such words to the unknown token", at,
-                       hark_text_shown(given, shown));
-    }
+    if (token < 0 && !map_unknown) return unknown_word(fault, at, text + at, end - at);
     tokens[(*count)++] = token >= 0 ? token : HARK_TOKEN_UNKNOWN;
     at = end;
   }

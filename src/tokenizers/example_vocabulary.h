@@ -5,6 +5,7 @@
 #define HARK_TOKENIZERS_EXAMPLE_VOCABULARY_H
 
 #include "core/core.h"
+#include "tokenizers/tokenizer.h"
 
 typedef struct hark_example_vocabulary hark_example_vocabulary;
 
@@ -33,5 +34,9 @@ const char *hark_example_vocabulary_token(const hark_example_vocabulary *vocabul
 HARK_MUST_CHECK hark_status hark_example_vocabulary_encode(hark_context *context, const hark_example_vocabulary *vocabulary,
                                                            bool map_unknown, const char *text, size_t bytes, int32_t *tokens,
                                                            size_t *count);
+/* The same; HARK_BAD_FILE comes with the place in *fault and without a message. */
+HARK_MUST_CHECK hark_status hark_example_vocabulary_encode_line(hark_context *context, const hark_example_vocabulary *vocabulary,
+                                                                bool map_unknown, const char *text, size_t bytes, int32_t *tokens,
+                                                                size_t *count, hark_text_fault *fault);
 
 #endif

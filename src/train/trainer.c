@@ -387,6 +387,7 @@ static hark_status run_step(training_run *trainer) {
   trainer->line_tokens += step.tokens;
   trainer->line_steps++;
   trainer->progress.rate = state->rate = rate;
+  trainer->last_loss = objective;
   if (computed == HARK_OK && !has_targets) { /* no targets: no update */
     state->empty_steps++;
     return HARK_OK;
@@ -494,10 +495,20 @@ static void set_aside(training_run *trainer, double seconds) {
   trainer->aside += seconds;
 }
 
-/* *best: whether this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
+/* A state without a loss does not recover; the last checkpoint is kept. */
+static hark_status refuse_diverged(const training_run *trainer, const char *what, double loss) {
+  return hark_fail(trainer->context, HARK_NOT_FINITE,
+                   "step %" PRId64 ": the %s is %g: the training has diverged, and this state is not saved", trainer->state.step, what,
+                   loss);
+}
+
+static bool evaluates(const training_run *trainer) { return trainer->material.has_validation && !trainer->no_evaluation; }
+
+/* *best: whether this is the lowest loss so far. Time spent here does not count as training time in tokens per second. Errors:
+ * HARK_NOT_FINITE for a loss that is not finite, after its line of metrics. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
-  if (!trainer->material.has_validation || trainer->no_evaluation) {
+  if (!evaluates(trainer)) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
@@ -523,11 +534,18 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   HARK_TRY(record_validation(trainer, &result));
   HARK_TRY(record_kernels(trainer));
   HARK_TRY(record_chunks(trainer));
+  if (!isfinite(result.loss)) return refuse_diverged(trainer, "validation loss", result.loss);
   char accuracy[48] = "";
   if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
   hark_training_say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy,
                     *best ? ", the best so far" : "");
   return HARK_OK;
+}
+
+/* Where nothing is evaluated, the loss of the last step decides. */
+static hark_status check_last_loss(const training_run *trainer) {
+  if (evaluates(trainer) || isfinite(trainer->last_loss)) return HARK_OK;
+  return refuse_diverged(trainer, "loss", trainer->last_loss);
 }
 
 static hark_status save(training_run *trainer) {
@@ -606,10 +624,11 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     bool best = false;
     if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME))
       HARK_TRY(evaluate(trainer, &best));
+    if (finished || *reason == HARK_STOP_TIME) HARK_TRY(check_last_loss(trainer));
     if (trainer->stop_requested) *reason = HARK_STOP_REQUEST;
     if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
-    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_requested ||
-        is_due(state->step, config->train.checkpoint_every)) {
+    const bool due = is_due(state->step, config->train.checkpoint_every) && isfinite(trainer->last_loss); /* the earlier ones are better */
+    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_requested || due) {
       HARK_TRY(save(trainer));
       saved = true;
     }

@@ -62,7 +62,8 @@ typedef struct hark_train_result {
  * A length that the run has passed already is refused (HARK_BAD_CONFIGURATION).
  *
  * Errors: HARK_NOT_FINITE after train.max_bad_steps consecutive unusable steps, or when weights or moments are not finite when a checkpoint
- * is due (none is written, and the last good one is kept); HARK_TOO_LARGE and HARK_IO_ERROR before the first step when memory or disk do
+ * is due, or a validation loss, or without evaluations the loss of the last step (no checkpoint is written, and the last good one is kept);
+ * HARK_TOO_LARGE and HARK_IO_ERROR before the first step when memory or disk do
  * not suffice (preflight.h); HARK_SHAPE_MISMATCH (warm_start.h); those of data, model and files. */
 HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,
                                        hark_train_result *result);

@@ -34,6 +34,7 @@ typedef struct training_run {
   int64_t line_tokens, line_steps;           /* since then */
   double line_operations;
   double pass_operations; /* of the last micro-batch; before the first in this call, of the largest possible */
+  double last_loss;       /* of the last step in this call, also of one that was skipped */
   hark_train_progress progress;
   hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;

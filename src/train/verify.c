@@ -2,7 +2,6 @@
 #include "train/verify.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,35 +12,22 @@
 #include "tokenizers/tokenizer.h"
 #include "train/config.h"
 #include "train/data_place.h"
+#include "train/verify_model.h"
 
 #define ORIGIN_LIMIT ((size_t)1 << 26)
 #define MOMENTS 2
 static const char *const moment_names[MOMENTS] = {HARK_FIRST_MOMENT, HARK_SECOND_MOMENT};
 
 typedef struct verification {
+  hark_verification all;
   hark_context *context;
   const hark_run *run;
-  hark_finding_visitor *visit;
-  void *user;
-  int64_t problems;
   bool data_known, has_examples; /* from config.yaml, if that can be read */
 } verification;
 
-/* Whether a failure is a finding; any other failure ends the verification. */
-static bool is_damage(hark_status status) {
-  return status == HARK_BAD_FILE || status == HARK_NOT_FOUND || status == HARK_BAD_CONFIGURATION || status == HARK_NOT_FINITE ||
-         status == HARK_TOO_LARGE || status == HARK_SHAPE_MISMATCH || status == HARK_UNSUPPORTED;
-}
-
 /* Reports the result for `what`. */
 static hark_status report(verification *v, const char *what, hark_status status, const char *note) {
-  if (status != HARK_OK && !is_damage(status)) return status;
-  char problem[HARK_MESSAGE_BYTES];
-  (void)snprintf(problem, sizeof problem, "%s", hark_context_message(v->context));
-  const hark_finding finding = {.what = what, .problem = status != HARK_OK ? problem : NULL, .note = status == HARK_OK ? note : NULL};
-  v->problems += status != HARK_OK;
-  v->visit(v->user, &finding);
-  return HARK_OK;
+  return hark_verification_report(&v->all, what, status, note);
 }
 
 /* ---- single files ---- */
@@ -143,30 +129,11 @@ static hark_status verify_metrics(verification *v) {
 
 /* ---- checkpoints ---- */
 
-/* Checks all numbers of a floating-point tensor; `buffer` grows as needed. */
-static hark_status verify_finite(verification *v, const hark_safetensors *file, const char *path, const hark_stored_tensor *stored,
-                                 hark_text *buffer) {
-  if (stored->type != HARK_F32) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is not F32", path, stored->name);
-  if (stored->bytes > buffer->length) hark_text_resize(buffer, (size_t)stored->bytes);
-  HARK_TRY(buffer->status);
-  if (stored->bytes == 0) return HARK_OK;
-  HARK_TRY(hark_safetensors_read(v->context, file, stored, buffer->data));
-  for (uint64_t i = 0; i < stored->bytes / sizeof(float); i++) {
-    float number;
-    memcpy(&number, buffer->data + i * sizeof number, sizeof number);
-    if (!isfinite(number))
-      return hark_fail(v->context, HARK_NOT_FINITE, "%s: number %" PRIu64 " of %s is not finite", path, i, stored->name);
-  }
-  return HARK_OK;
-}
-
 static hark_status verify_numbers(verification *v, const hark_safetensors *file, const char *path) {
-  hark_text buffer = hark_text_empty(v->context);
-  hark_status status = HARK_OK;
-  for (int64_t i = 0; i < hark_safetensors_count(file) && status == HARK_OK; i++)
-    status = verify_finite(v, file, path, hark_safetensors_tensor(file, i), &buffer);
-  hark_text_free(&buffer);
-  return status;
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++)
+    if (hark_safetensors_tensor(file, i)->type != HARK_F32)
+      return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is not F32", path, hark_safetensors_tensor(file, i)->name);
+  return hark_check_finite_tensors(v->context, file, path);
 }
 
 /* Checks that every weight has both moments, in its shape, and that there are no others. */
@@ -277,7 +244,7 @@ static hark_status verify_pointer(verification *v, const char *which) {
 
 hark_status hark_run_verify(hark_context *context, const hark_run *run, const char *checkpoint, hark_finding_visitor *visit, void *user,
                             int64_t *problems) {
-  verification v = {.context = context, .run = run, .visit = visit, .user = user};
+  verification v = {.all = {.context = context, .visit = visit, .user = user}, .context = context, .run = run};
   *problems = 0;
   hark_status status = HARK_OK;
   if (checkpoint[0] != '\0') {
@@ -292,6 +259,6 @@ hark_status hark_run_verify(hark_context *context, const hark_run *run, const ch
     if (status == HARK_OK) status = verify_pointer(&v, "last");
     if (status == HARK_OK) status = verify_pointer(&v, "best");
   }
-  *problems = v.problems;
+  *problems = v.all.problems;
   return status;
 }

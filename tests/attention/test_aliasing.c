@@ -340,6 +340,22 @@ static void unused_arguments_may_lie_anywhere(void **state) {
   assert_fine(context, hark_attention_forward(context, plan, &args));
 }
 
+/* The report is written like an output; a call without kernel ridge attention does not look at it. */
+static void check_report(const hark_attention_plan *ridge_plan, hark_attention_args *args) {
+  const hark_tensor *const over[] = {&args->out, &args->query, &args->variance, &args->ridge};
+  const char *const names[] = {"out and report", "report and query", "report", "report and ridge"};
+  for (int i = 0; i < 5; i++) {
+    args->report = i == 4 ? args->workspace : over[i]->data;
+    assert_int_equal(hark_attention_forward(context, ridge_plan, args), HARK_INVALID_ARGUMENT);
+    if (strstr(hark_context_message(context), i == 4 ? "workspace and report" : names[i]) == NULL ||
+        strstr(hark_context_message(context), "share memory") == NULL)
+      fail_msg("case %d: %s", i, hark_context_message(context));
+  }
+  hark_attention_report apart = {0};
+  args->report = &apart;
+  assert_fine(context, hark_attention_forward(context, ridge_plan, args));
+}
+
 /* Kernel ridge attention has two outputs more, and parameters of the calls. */
 static void kernel_ridge_is_checked_alike(void **state) {
   (void)state;
@@ -387,6 +403,7 @@ static void kernel_ridge_is_checked_alike(void **state) {
     if (strstr(hark_context_message(context), cases[i].words) == NULL) fail_msg("case %zu: %s", i, hark_context_message(context));
     cases[i].tensor->data = own;
   }
+  check_report(ridge_plan, &args);
   hark_attention_plan_destroy(context, &ridge_plan);
 }
 

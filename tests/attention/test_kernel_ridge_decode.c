@@ -38,6 +38,7 @@ typedef struct text {
   hark_tensor cache[3];
   hark_tensor terms[3]; /* log_ridge, log_sigma, log_kernel; or absent */
   hark_attention_report report;
+  void *place; /* of the report; NULL: the one here */
 } text;
 
 static hark_tensor make(hark_context *context, hark_type type, int rank, const int64_t *shape, double value) {
@@ -95,6 +96,8 @@ static void text_close(text *t) {
   }
 }
 
+static hark_attention_report *report_of(text *t) { return t->place != NULL ? t->place : &t->report; }
+
 static hark_kernel_ridge_decode_attributes attributes_of(text *t, int64_t first) {
   const ridge_problem *p = t->p;
   return (hark_kernel_ridge_decode_attributes){.heads = p->heads,
@@ -106,7 +109,7 @@ static hark_kernel_ridge_decode_attributes attributes_of(text *t, int64_t first)
                                                .scale = p->scale,
                                                .sigma = p->sigma,
                                                .bound = p->bound ? 1 : 0,
-                                               .report = &t->report};
+                                               .report = report_of(t)};
 }
 
 /* Rows first .. first + count of a tensor [1, L, width]. */
@@ -386,11 +389,33 @@ static void wrong_calls_are_refused(void **state) {
   hark_context_destroy(&context);
 }
 
+/* The report is written like an output. */
+static void a_report_lies_apart(void **state) {
+  (void)state;
+  static double out[MOST_NUMBERS];
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 2);
+    if (context == NULL) continue;
+    ridge_problem p;
+    ridge_problem_make("cme:B1,H2,L40,D7,causal,unit,kernel", &p);
+    text t = text_open(context, &p, attention_machines[m].type, 0);
+    hark_attention_report *const apart = report_of(&t);
+    t.place = t.cache[1].data;
+    assert_int_equal(pass(&t, 0, 1, out), HARK_INVALID_ARGUMENT);
+    if (strstr(hark_context_message(context), "report and an input share memory") == NULL) fail_msg("%s", hark_context_message(context));
+    t.place = apart;
+    assert_fine(context, pass(&t, 0, 1, out));
+    text_close(&t);
+    ridge_problem_free(&p);
+    hark_context_destroy(&context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_equal_the_definition), cmocka_unit_test(mended_pivots_are_those_of_the_parallel_attention),
       cmocka_unit_test(tokens_can_be_forgotten),   cmocka_unit_test(wrong_numbers_name_head_and_row),
-      cmocka_unit_test(wrong_calls_are_refused),
+      cmocka_unit_test(wrong_calls_are_refused),   cmocka_unit_test(a_report_lies_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,6 +322,12 @@ static void test_refused_options(void **state) {
       {"--sigma 1", "it needs --kernel rbf (currently exp)"},
       {"--kernel rbf --sigma 1 --scale 2", "it needs --kernel exp (currently rbf)"},
       {"--rotary-pairs half", "it needs --rotary above 0 (currently 0)"},
+      {"--rotary 1e-39", "--rotary: 1e-39 given, expected a base of at least 1"},
+      {"--rotary 0.5", "--rotary: 0.5 given, expected a base of at least 1"},
+      {"--normalisation cme --ridge 1e39", "ridge is 1e+39, expected 0 or a magnitude of"},
+      {"--normalisation cme --ridge 1e-46", "ridge is 1e-46"},
+      {"--normalisation cme --ridge 1 --kernel rbf --sigma 1e-46", "sigma is 1e-46, expected"},
+      {"--normalisation cme --ridge 1 --kernel rbf --sigma 1e39", "sigma is 1e+39, expected"},
       {"--dropout 1", "dropout"},
       {"--kernel gauss", "exp"},
       {"--casual", "causal"}};
@@ -336,6 +342,25 @@ static void test_refused_options(void **state) {
   const int code = attend("--rotary 100", output); /* three features do not pair */
   if (code != 2 || strstr(output, "even") == NULL) fail_msg("odd rotary: exit %d, '%s'", code, output);
   attention_problem_free(&p);
+}
+
+/* Without queries or without keys. */
+static void check_empty(int64_t queries, int64_t keys, const char *says) {
+  char output[ATTEND_OUTPUT_BYTES];
+  hark_tensor tensors[3];
+  const int64_t lengths[] = {queries, keys, keys};
+  const char *const names[] = {"q", "k", "v"};
+  hark_named_tensor named[3] = {{0}};
+  for (int i = 0; i < 3; i++) {
+    const int64_t shape[] = {1, 2, lengths[i], 3};
+    assert_int_equal(hark_tensor_create(attend_context, HARK_F32, 4, shape, &tensors[i]), HARK_OK);
+    named[i].name = names[i];
+    named[i].tensor = &tensors[i];
+  }
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, 3, NULL, 0, NULL), HARK_OK);
+  const int code = attend("", output);
+  if (code != 3 || strstr(output, says) == NULL) fail_msg("exit %d, '%s'", code, output);
+  for (int i = 0; i < 3; i++) hark_tensor_destroy(attend_context, &tensors[i]);
 }
 
 /* Files that are no input: exit 3, with the file's name and what is wrong. */
@@ -362,6 +387,8 @@ static void test_refused_files(void **state) {
       fail_msg("'%s': exit %d, '%s'", cases[i].says, code, output);
     attention_problem_free(&p);
   }
+  check_empty(0, 7, "tensor q has shape [1, 2, 0, 3], there are no queries: Lq is 0, expected at least 1");
+  check_empty(5, 0, "tensor k has shape [1, 2, 0, 3], there are no keys: Lk is 0, expected at least 1");
   /* A name that is none, and no q. */
   hark_tensor tensor;
   const int64_t shape[] = {1, 1, 2, 2};

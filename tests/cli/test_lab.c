@@ -1,9 +1,12 @@
 /* test_lab.c - hark lab: the list is the table of experiments, JSON holds what the experiment measured, files and figures, and what is
  * refused. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/lab/lab_markdown.h"
 #include "cli/lab/lab_print.h"
@@ -192,6 +195,19 @@ static void a_document_is_written(void **state) {
   hark_lab_outcomes_end(&outcomes);
 }
 
+/* A pipe is written and not read before: reading would wait for a document. */
+static void a_document_goes_into_a_pipe(void **state) {
+  (void)state;
+  char part[16] = "";
+  assert_int_equal(mkfifo("pipe.md", 0600), 0);
+  const int pipe = open("pipe.md", O_RDWR | O_NONBLOCK); /* both ends are open, so that nobody waits for the other one */
+  assert_true(pipe >= 0);
+  hark("hark lab covering --quick --markdown pipe.md", 0);
+  assert_int_equal(read(pipe, part, sizeof part - 1), (ssize_t)sizeof part - 1);
+  assert_string_equal(part, "# The laborator");
+  assert_int_equal(close(pipe), 0);
+}
+
 /* One experiment's section is put in its place or replaced; the others keep their bytes, whoever wrote them. */
 static void a_section_is_renewed(void **state) {
   (void)state;
@@ -316,6 +332,6 @@ int main(void) {
                                      cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
                                      cmocka_unit_test(a_document_is_written),         cmocka_unit_test(a_section_is_renewed),
                                      cmocka_unit_test(trained_heads_are_measured),    cmocka_unit_test(other_models_are_refused),
-                                     cmocka_unit_test(other_spellings_are_the_same)};
+                                     cmocka_unit_test(other_spellings_are_the_same),  cmocka_unit_test(a_document_goes_into_a_pipe)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -68,7 +68,19 @@ static void foreign_files_are_named(void **state) {
       {"data info --format vectors pointer", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
       {"data info --format text reviews", HARK_EXIT_BAD_INPUT,
        "reviews: is a folder, expected files of the format text (one example per line: label, tab, text"},
-      {"data info reviews", HARK_EXIT_BAD_INPUT, "reviews/task.json"}};
+      {"data info reviews", HARK_EXIT_BAD_INPUT, "reviews: is a folder without a task, expected one of hark data make, with task.json"},
+      {"train --out no --steps 1 --format examples --data reviews", HARK_EXIT_BAD_INPUT, "reviews: is a folder without a task"},
+      {"import pointer -o o", HARK_EXIT_BAD_INPUT, "pointer: is a git-LFS pointer"},
+      {"import page -o o", HARK_EXIT_BAD_INPUT, "page: is an HTML page and not the file itself: its address gave a page, expected a model"},
+      {"train --out no --data text.txt --init-from page", HARK_EXIT_USAGE,
+       "page: is an HTML page and not the file itself: its address gave a page, expected a run"},
+      {"train --out no --data text.txt --init-from pointer", HARK_EXIT_USAGE, "pointer: is a git-LFS pointer"},
+      {"eval page", HARK_EXIT_BAD_INPUT, "page: is an HTML page"},
+      {"plot page", HARK_EXIT_BAD_INPUT, "page: is an HTML page and not the file itself: its address gave a page, expected lines of JSON"},
+      {"plot --evaluation line", HARK_EXIT_BAD_INPUT, "line: is an HTML page"},
+      {"plot --evaluation empty", HARK_EXIT_BAD_INPUT, "empty: no evaluations, expected lines of hark eval --json"}};
+  test_file_write_text(folder, "line", "<html>404</html>");
+  test_file_write_text(folder, "empty", "");
   CHECK(cases);
   test_file_write_text(folder, "reviews/task.json", "<html></html>");
   static const message page[] = {{"data info reviews", HARK_EXIT_BAD_INPUT, "task.json: is an HTML page and not the file itself"}};
@@ -104,6 +116,16 @@ static void kernels_say_what_is_wrong(void **state) {
   CHECK(cases);
 }
 
+/* The ends of the range that is named are taken, also where parameters are held in f32. */
+static void ends_of_kernels_are_taken(void **state) {
+  (void)state;
+  static const message cases[] = {
+      {"train --out low --steps 2 --data text.txt --positions none --positional 'decay(l=1e-60)' " COMMAND_TINY, HARK_EXIT_DONE, "low"},
+      {"train --out high --steps 2 --data text.txt --positions none --positional 'decay(l=1e60)' " COMMAND_TINY, HARK_EXIT_DONE, "high"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    command_expect(folder, cases[i].words, cases[i].code, cases[i].says, "", &output);
+}
+
 /* The character, and how to go on. What a run's text becomes cannot change. */
 static void characters_are_shown(void **state) {
   (void)state;
@@ -122,6 +144,36 @@ static void characters_are_shown(void **state) {
   CHECK(cases);
   command_expect(folder, "generate run --prompt 'the 4' --unknown map --max-new-tokens 2", HARK_EXIT_DONE, "", "", &output);
   command_expect(folder, "train --resume --out run --steps 4", HARK_EXIT_DONE, "", "", &output);
+}
+
+/* In lines of a file there is one place, with the character and the remedy. */
+static void places_in_lines_are_named_once(void **state) {
+  (void)state;
+  static const message cases[] = {
+      {"tokenize lines other.txt", HARK_EXIT_BAD_INPUT,
+       "other.txt:2:5: U+00FC is not in the vocabulary (byte offset 8): \"\xC3\xBC\"; data.unknown map (--unknown map)"},
+      {"embed lines other.txt", HARK_EXIT_BAD_INPUT,
+       "other.txt:2:5: U+00FC is not in the vocabulary (byte offset 8): \"\xC3\xBC\"; data.unknown map (--unknown map)"}};
+  command_expect(folder, "train --out lines --steps 2 --data text.txt " COMMAND_TINY, HARK_EXIT_DONE, "", "", &output);
+  test_file_write_text(folder, "other.txt", "the\nthe \xC3\xBC the\n");
+  CHECK(cases);
+  assert_null(strstr(output.err, "text:"));
+}
+
+/* The same for a model whose symbols are words. */
+static void words_in_lines_are_named_once(void **state) {
+  (void)state;
+  static const message cases[] = {{"embed words other.txt", HARK_EXIT_BAD_INPUT,
+                                   "other.txt:2:3: \"nine\" is none of the model's words (byte offset 4); --unknown map maps such words"}};
+  command_expect(folder, "data make listops --out task --training 8 --validation 4 --test 0 --length-above 4 --length-below 30",
+                 HARK_EXIT_DONE, "", "", &output);
+  command_expect(
+      folder,
+      "train --out words --steps 1 --data task --format examples --architecture encoder --layers 1 --width 16 --heads 2 --context 64 "
+      "--batch 2 --threads 1",
+      HARK_EXIT_DONE, "", "", &output);
+  test_file_write_text(folder, "other.txt", "1\n1 nine 2\n");
+  CHECK(cases);
 }
 
 /* The bound that is named is taken, and one more, or one less, is refused by the same bound. */
@@ -149,8 +201,9 @@ static void bounds_of_vocabularies_are_taken(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(foreign_files_are_named), cmocka_unit_test(letters_of_the_other_case_are_near),
-                                     cmocka_unit_test(kernels_say_what_is_wrong), cmocka_unit_test(characters_are_shown),
-                                     cmocka_unit_test(bounds_of_vocabularies_are_taken)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(foreign_files_are_named),       cmocka_unit_test(letters_of_the_other_case_are_near),
+                                     cmocka_unit_test(kernels_say_what_is_wrong),     cmocka_unit_test(ends_of_kernels_are_taken),
+                                     cmocka_unit_test(characters_are_shown),          cmocka_unit_test(places_in_lines_are_named_once),
+                                     cmocka_unit_test(words_in_lines_are_named_once), cmocka_unit_test(bounds_of_vocabularies_are_taken)};
   return cmocka_run_group_tests_name("messages", tests, begin, end);
 }

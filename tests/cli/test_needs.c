@@ -10,6 +10,8 @@
 #include "support/command_fixture.h"
 #include "support/setups.h"
 
+#define COMMAND_SMALL_STEP "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --threads 1"
+
 static void expect(const char *words, int code, const char *in_err) { command_expect(folder, words, code, "", in_err, &output); }
 
 /* Every option without effect is reported in one line, and all are reported at once. */
@@ -55,6 +57,14 @@ static void options_without_effect_are_refused(void **state) {
       {"lab all --list --radius 2", 0, ""}, /* of one of them */
       {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},
       {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
+      {"bench step --data none.txt --validation no.txt --out q --tokenizer bytes --epochs 3 --log-every 2", 6,
+       "--data: has no effect on step, which measures single steps on random data"},
+      {"bench step --resume --warmup 3 --mask-fraction .3 --architecture masked_encoder", 3, "--resume: has no effect on step"},
+      {"bench step --steps 2 --rounds 3", 1, "--rounds: has no effect with --steps"},
+      {"bench step --clip 2 --weight-decay 0 --rounds 1 --seed 3 " COMMAND_SMALL_STEP, 0, ""},
+      {"lab rank-map --list", 1, "rank-map: has no effect here, --list lists all experiments"},
+      {"lab all --list", 0, ""},
+      {"eval run --seed 3 --threads 1", 1, "--seed: has no effect here, it needs a run with --architecture masked_encoder"},
       {"data make copy --out x --pairs 3 --scale 2 --format text", 3, "it needs data make recall"},
       {"data info x --seed 2", 1, "--seed: has no effect here, it needs data make"},
       {"generate run --temperature 0 --top-k 4 --top-p 0.5", 2, "it needs --temperature above 0 (currently 0)"},
@@ -79,6 +89,8 @@ static void exchanges_have_an_effect(void **state) {
   expect("eval run --window 3 --threads 1", HARK_EXIT_USAGE, "--window: has no effect here, it needs --structure window (currently dense)");
   expect("eval run --window 3 --structure window --threads 1", HARK_EXIT_DONE, "");
   assert_non_null(strstr(output.out, "\"model.attention.window\": \"3\""));
+  expect("train --data text.txt --out masked --architecture masked_encoder --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "");
+  expect("eval masked --seed 3 --threads 1", HARK_EXIT_DONE, "");
   expect("eval run --sigma 3 --ridge 2 --rotary-factor 2 --threads 1", HARK_EXIT_USAGE, "--rotary-factor: has no effect here");
   assert_int_equal(test_line_count(output.err), 3);
   expect("eval run --part validation --data text.txt --threads 1", HARK_EXIT_USAGE, "--part: has no effect here");

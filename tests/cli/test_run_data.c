@@ -198,9 +198,13 @@ static void one_text_is_read_once(void **state) {
       {"--data text.txt --validation hard.txt", "is given both for training and for validation"},
       {"--data text.txt --validation copy.txt", "has the same contents as "},
       {"--data text.txt --validation more/a.txt --validation more", "is given twice"},
+      {"--data text.txt --validation text.jsonl", "has the same contents as "}, /* whose end has a line end more */
+      {"--data text.txt --data text.jsonl", "has the same contents as "},
+      {"--data line.txt --data text.txt", "has the same contents as "},
   };
   (void)state;
-  shell("ln -s text.txt link.txt && ln text.txt hard.txt && cp text.txt copy.txt");
+  shell("ln -s text.txt link.txt && ln text.txt hard.txt && cp text.txt copy.txt && (cat text.txt; echo) >line.txt");
+  shell("(printf '{\"text\": \"'; cat text.txt; printf '\"}\\n') >text.jsonl");
   command_text_make(folder, "more/a.txt", "brown fox the quick ");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[512];
@@ -214,6 +218,7 @@ static void one_text_is_read_once(void **state) {
   /* what leaks nothing: both are divided alike, or both train */
   expect("train --out halves --steps 2 --data text.txt --data copy.txt --split per_file " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out both --steps 2 --data text.txt --data copy.txt --validation more " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
+  expect("train --out nearly --steps 2 --data text.txt --data line.txt --split per_file " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out all --steps 2 --data text.txt --data copy.txt --validation-fraction 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("eval halves --data text.txt --data hard.txt --threads 1", HARK_EXIT_USAGE, "", "is the same file as ");
   expect("eval halves --threads 1", HARK_EXIT_DONE, "halves, step-2, validation text: loss", "");

@@ -136,6 +136,65 @@ static void verify_finds_numbers_that_are_not_finite(void **state) {
   expect("verify run", HARK_EXIT_BAD_INPUT, "is not finite", "1 problem");
 }
 
+/* Files of models, and folders of runs. */
+static void verify_checks_files_of_models(void **state) {
+  (void)state;
+  static const unsigned char nan[] = {0, 0, 0xc0, 0x7f};
+  size_t bytes;
+  make_run();
+  static const char *const types[] = {"f32", "bf16", "int8"};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    char words[128];
+    (void)snprintf(words, sizeof words, "export run --output %s.safetensors --type %s", types[i], types[i]);
+    expect(words, HARK_EXIT_DONE, "", "");
+    (void)snprintf(words, sizeof words, "verify %s.safetensors", types[i]);
+    expect(words, HARK_EXIT_DONE, "good  model", "");
+  }
+  expect("verify f32.safetensors --json", HARK_EXIT_DONE, "\"problems\": 0", "");
+  json_decref(command_json(&output));
+  unsigned char *const model = test_file_read(test_path(folder, "f32.safetensors"), &bytes);
+  test_file_write(folder, "cut.safetensors", model, bytes - 8);
+  memcpy(model + bytes - sizeof nan, nan, sizeof nan);
+  test_file_write(folder, "nan.safetensors", model, bytes);
+  free(model);
+  expect("verify cut.safetensors", HARK_EXIT_BAD_INPUT, "BAD   tensors", "1 problem");
+  expect("verify nan.safetensors", HARK_EXIT_BAD_INPUT, "is not finite", "1 problem");
+  expect("verify text.txt f32.safetensors", HARK_EXIT_BAD_INPUT, "good  model", "1 problem");
+  /* tensors alone are no model */
+  static const char tensors[] = "\x40\0\0\0\0\0\0\0{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}   \0\0\0\0";
+  test_file_write(folder, "x.safetensors", tensors, 8 + 64 + 4);
+  expect("verify x.safetensors", HARK_EXIT_BAD_INPUT, "BAD   model", "1 problem");
+}
+
+static void verify_finds_the_runs_of_a_folder(void **state) {
+  (void)state;
+  expect("train --data text.txt --out all/a --steps 2 " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out all/more/b --steps 2 " TINY, HARK_EXIT_DONE, "", "");
+  expect("verify all", HARK_EXIT_DONE, "all/more/b\n", "");
+  assert_non_null(strstr(output.out, "all/a\n"));
+  expect("verify all --json", HARK_EXIT_DONE, "\"problems\": 0}\n", "");
+  json_t *const object = command_json(&output);
+  assert_int_equal(json_array_size(json_object_get(object, "runs")), 2);
+  json_decref(object);
+  test_file_write_text(folder, "all/more/b/checkpoints/step-2/state.json", "{}");
+  expect("verify all", HARK_EXIT_BAD_INPUT, "BAD   checkpoints/step-2", "1 problem");
+  test_file_write_text(folder, "nothing/file", "");
+  expect("verify nothing", HARK_EXIT_BAD_INPUT, "nothing: is neither a run", "1 problem");
+}
+
+/* JSON has no place for bytes that are not UTF-8: they follow in hexadecimal. */
+static void paths_that_are_not_utf8_keep_their_bytes(void **state) {
+  (void)state;
+  expect("train --data text.txt --out runs/plain --steps 1 " TINY, HARK_EXIT_DONE, "", "");
+  if (rename(test_path(folder, "runs/plain"), test_path(folder, "runs/a\xff")) != 0) skip(); /* of a file system with other names */
+  expect("runs runs --json", HARK_EXIT_DONE, "\"path_bytes\": \"72756e732f61ff\"", "");
+  json_decref(command_json(&output));
+  expect("verify runs --json", HARK_EXIT_DONE, "\"path_bytes\": \"72756e732f61ff\"", "");
+  expect("eval runs/a\xff --json --threads 1", HARK_EXIT_DONE, "\"run_bytes\": \"72756e732f61ff\"", "");
+  assert_int_equal(rename(test_path(folder, "runs/a\xff"), test_path(folder, "runs/plain")), 0);
+  expect("runs runs --json", HARK_EXIT_DONE, "\"path\": \"runs/plain\", \"state\"", "");
+}
+
 /* ---- warm starts ---- */
 
 static void a_run_begins_with_trained_weights(void **state) {
@@ -429,6 +488,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(verify_finds_what_is_damaged),
       TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(verify_checks_files_of_models),
+      TEST(verify_finds_the_runs_of_a_folder),
+      TEST(paths_that_are_not_utf8_keep_their_bytes),
       TEST(a_run_begins_with_trained_weights),
       TEST(what_does_not_fit_is_listed_and_refused),
       TEST(kernels_go_with_their_expression),

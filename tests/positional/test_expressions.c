@@ -338,6 +338,32 @@ static void parameters_stand_in_order(void **state) {
   test_setup_close(context);
 }
 
+/* Models hold the logarithms in f32, which rounds those of the ends of the range beyond them. */
+static void ends_of_the_range_survive_f32(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    double value;
+  } cases[] = {{"decay(l=1e-60)", 1e-60}, {"decay(l=1e60)", 1e60}, {"canonical_periodic(tau=1e60)", 1e60}};
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_positional_start start = {.struct_size = sizeof start, .length = 16};
+    double raw[4], natural[4], gradient[4], ones[4] = {1, 1, 1, 1};
+    hark_positional *kernel = parse(context, cases[i].text);
+    const int64_t last = hark_positional_parameter_count(kernel) - 1;
+    assert_fine(context, hark_positional_initial(context, kernel, &start, raw));
+    for (int64_t p = 0; p <= last; p++) raw[p] = (double)(float)raw[p];
+    assert_fine(context, hark_positional_natural(context, kernel, raw, natural));
+    assert_true(natural[last] == cases[i].value);
+    assert_fine(context, hark_positional_natural_gradient(context, kernel, raw, ones, gradient));
+    assert_true(hark_positional_is_definite(kernel, raw, NULL, NULL));
+    raw[last] += raw[last] > 0 ? 1e-3 : -1e-3; /* what is beyond the range by more than that is refused */
+    assert_int_equal(hark_positional_natural(context, kernel, raw, natural), HARK_NOT_FINITE);
+    hark_positional_destroy(context, &kernel);
+  }
+  test_setup_close(context);
+}
+
 static void initial_values_are_those_of_the_definition(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -485,6 +511,7 @@ int main(void) {
       cmocka_unit_test(garbled_texts_do_no_harm),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
+      cmocka_unit_test(ends_of_the_range_survive_f32),
       cmocka_unit_test(buckets_are_those_of_t5),
       cmocka_unit_test(initial_values_differ_for_every_length),
       cmocka_unit_test(memory_may_run_out),

@@ -30,6 +30,11 @@ static attributes adamw_of(double rate, double epsilon, double decay) {
 static attributes epsilon_of(double value) { return adamw_of(1e-3, value, 0); }
 static attributes rate_of(double value) { return adamw_of(value, 1e-8, 0); }
 static attributes decay_of(double value) { return adamw_of(1e-3, 1e-8, value); }
+static attributes gradient_scale_of(double value) {
+  attributes given = adamw_of(1e-3, 1e-8, 0);
+  given.adamw.gradient_scale = value;
+  return given;
+}
 static attributes scale_of(double value) { return (attributes){.scale = {.factor = value}}; }
 static attributes cross_entropy_of(double value) { return (attributes){.cross_entropy = {.weight = value, .ignore = -1}}; }
 static attributes squared_error_of(double value) { return (attributes){.squared_error = {.weight = value}}; }
@@ -44,6 +49,7 @@ static const struct {
              {&hark_op_adamw, "epsilon", epsilon_of, false},
              {&hark_op_adamw, "rate", rate_of, true},
              {&hark_op_adamw, "decay", decay_of, true},
+             {&hark_op_adamw, "gradient_scale", gradient_scale_of, true},
              {&hark_op_scale, "factor", scale_of, false},
              {&hark_op_cross_entropy, "weight", cross_entropy_of, false},
              {&hark_op_squared_error, "weight", squared_error_of, false}};
@@ -65,6 +71,7 @@ static void check(hark_context *context, size_t i, hark_type type, double value,
   if (status != (fits ? HARK_OK : HARK_INVALID_ARGUMENT))
     fail_msg("%s %s of %s = %g: %s: %s", hark_type_name(type), cases[i].field, op->name, value, hark_status_text(status),
              hark_context_message(context));
+  if (!fits && strstr(hark_context_message(context), "nan") != NULL) fail_msg("'%s'", hark_context_message(context));
   if (!fits &&
       (strstr(hark_context_message(context), expected) == NULL || strstr(hark_context_message(context), hark_type_name(type)) == NULL))
     fail_msg("'%s' does not say '%s' and %s", hark_context_message(context), expected, hark_type_name(type));
@@ -86,7 +93,18 @@ static void test_parameters(void **state) {
   hark_context_destroy(&context);
 }
 
+/* A scale that is not finite skips the step. */
+static void test_skipped_step(void **state) {
+  (void)state;
+  hark_context *context;
+  assert_int_equal(hark_context_create(NULL, &context), HARK_OK);
+  const double scales[] = {NAN, INFINITY, -INFINITY};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t k = 0; cases[i].make == gradient_scale_of && k < 3; k++) check(context, i, HARK_F32, scales[k], true);
+  hark_context_destroy(&context);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_parameters)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_parameters), cmocka_unit_test(test_skipped_step)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,10 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure", "window needs --window W"));
+  if (v->rotary > 0 && v->rotary < 1)
+    HARK_TRY(hark_options_complain(call->context, call->options, "rotary",
+                                   "%g given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
+                                   v->rotary));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
   return HARK_OK;
 }
@@ -261,9 +265,14 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
   return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
 }
 
-/* Ridge and sigma as inputs, so that they have gradients. */
+/* Ridge and sigma as inputs, so that they have gradients. A plan with the given numbers, which may become infinite or 0 as inputs, refuses
+ * them as they were given. */
 static hark_status make_parameters(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t) {
   if (v->normalisation != HARK_ATTEND_CME || t->dout.type == HARK_NONE) return HARK_OK;
+  const hark_attention_desc given = describe(v, t);
+  hark_attention_plan *plan;
+  HARK_TRY(hark_attention_plan_create(context, &given, &plan));
+  hark_attention_plan_destroy(context, &plan);
   HARK_TRY(create_number(context, t->query.type, v->ridge, &t->ridge));
   return v->kernel == HARK_ATTEND_RBF ? create_number(context, t->query.type, v->sigma, &t->sigma) : HARK_OK;
 }

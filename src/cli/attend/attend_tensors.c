@@ -67,6 +67,27 @@ static const char *rule_text(const input_rule *rule, char text[HARK_SHAPE_TEXT_B
   return text;
 }
 
+/* The letter of the first free extent that is 0: "Lk"; false if there is none. */
+static bool empty_extent(const hark_stored_tensor *stored, const input_rule *rule, char letter[HARK_SHAPE_TEXT_BYTES]) {
+  const char *letters = rule->letters;
+  for (int i = 0; i < rule->rank && letters != NULL && stored->rank == rule->rank; i++) {
+    size_t length = 0;
+    if (rule->shape[i] != ANY_EXTENT) continue;
+    const char *const word = hark_next_word(&letters, ' ', &length);
+    if (word == NULL) return false;
+    (void)snprintf(letter, HARK_SHAPE_TEXT_BYTES, "%.*s", (int)length, word);
+    if (stored->shape[i] == 0) return true;
+  }
+  return false;
+}
+
+static hark_status refuse_empty(hark_context *context, const char *path, const hark_stored_tensor *stored, const char *letter) {
+  char shape[HARK_SHAPE_TEXT_BYTES];
+  const char *const what = strcmp(letter, "Lk") == 0 ? "there are no keys: " : strcmp(letter, "Lq") == 0 ? "there are no queries: " : "";
+  return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has shape %s, %s%s is 0, expected at least 1", path, stored->name,
+                   shape_text(stored, shape, sizeof shape), what, letter);
+}
+
 static hark_status check_shape(hark_context *context, const char *path, const hark_stored_tensor *stored, const input_rule *rule) {
   bool fits = rule->broadcast ? stored->rank <= rule->rank : stored->rank == rule->rank;
   const int missing = rule->rank - stored->rank; /* leading extents that a broadcast tensor may leave out */
@@ -75,7 +96,8 @@ static hark_status check_shape(hark_context *context, const char *path, const ha
     fits = extent == ANY_EXTENT ? stored->shape[i] >= 1 : stored->shape[i] == extent || (rule->broadcast && stored->shape[i] == 1);
   }
   if (fits) return HARK_OK;
-  char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
+  char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES], letter[HARK_SHAPE_TEXT_BYTES];
+  if (empty_extent(stored, rule, letter)) return refuse_empty(context, path, stored, letter);
   return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has shape %s, expected %s%s", path, stored->name,
                    shape_text(stored, shape, sizeof shape), rule_text(rule, expected),
                    rule->broadcast ? " or 1 where it is broadcast" : "");

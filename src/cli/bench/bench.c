@@ -15,7 +15,7 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "measurements of a case; 0: as many as fit into --seconds, at least 7", NULL},
+     "measurements of a case; 0: as many as fit into --seconds, at least 7; step: 10", NULL},
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
@@ -44,17 +44,40 @@ static bench_kind find_kind(const char *word) {
   return (bench_kind)kind;
 }
 
-/* Cases describe themselves: the configuration is only for a step, except for the options that all measurements share. */
-static hark_status refuse_configuration(hark_invocation *call, const char *kind) {
-  static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed"};
+/* Options that all measurements share, and those of training that change what a step computes. */
+static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed", NULL};
+static const char *const of_step[] = {"data.format",     "train.steps",         "train.batch",           "train.accumulate",
+                                      "train.precision", "train.learning_rate", "train.rotary_rate",     "train.positional_rate",
+                                      "train.beta1",     "train.beta2",         "train.epsilon",         "train.weight_decay",
+                                      "train.clip",      "train.freeze",        "train.label_smoothing", NULL};
+
+static bool is_among(const char *const *names, const char *name) {
+  for (; *names != NULL; names++)
+    if (strcmp(*names, name) == 0) return true;
+  return false;
+}
+
+static bool changes_step(const char *name) { return strncmp(name, "model.", 6) == 0 || is_among(of_step, name); }
+
+/* Cases describe themselves, so the configuration is only for a step, whose data are random. */
+static hark_status refuse_configuration(hark_invocation *call, bench_kind kind) {
   for (int i = 0; i < hark_config_table.count; i++) {
     const char *const name = hark_config_table.options[i].name;
-    bool takes = hark_options_source(call->options, name) != HARK_SOURCE_COMMAND;
-    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) takes = takes || strcmp(name, shared[k]) == 0;
-    if (!takes && !hark_options_is_idle(call->options, name)) /* idle options are reported anyway */
-      HARK_TRY(hark_options_complain(call->context, call->options, name, "has no effect on %s, it needs bench step", kind));
+    const bool given = hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
+    if (!given || is_among(shared, name) || hark_options_is_idle(call->options, name)) continue; /* idle options are reported anyway */
+    if (kind != BENCH_STEP)
+      HARK_TRY(hark_options_complain(call->context, call->options, name, "has no effect on %s, it needs bench step", kinds[kind].name));
+    else if (!changes_step(name))
+      HARK_TRY(hark_options_complain(call->context, call->options, name,
+                                     "has no effect on step, which measures single steps on random data and writes no files"));
   }
   return HARK_OK;
+}
+
+/* --rounds and --steps of a step mean the same. */
+static hark_status refuse_rounds(hark_invocation *call) {
+  if (!hark_command_is_given(call, "rounds") || hark_options_source(call->options, "train.steps") != HARK_SOURCE_COMMAND) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "rounds", "has no effect with --steps, which gives the number of steps");
 }
 
 static hark_status check(hark_invocation *call) {
@@ -70,7 +93,9 @@ static hark_status check(hark_invocation *call) {
   if (!takes_cases && count > 1) {
     return hark_options_complain(call->context, call->options, hark_options_argument(call->options, 1), "%s takes no cases", word);
   }
-  if (kind != BENCH_STEP) return refuse_configuration(call, word);
+  HARK_TRY(refuse_configuration(call, kind));
+  if (kind != BENCH_STEP) return HARK_OK;
+  HARK_TRY(refuse_rounds(call));
   return hark_config_finish(call->context, call->options, call->values[1]);
 }
 
@@ -81,7 +106,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
     const bool requested = hark_command_is_given(call, "train.steps");
-    settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
+    if (settings->rounds == 0) settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
   }
   for (int i = 1; i < count; i++) {

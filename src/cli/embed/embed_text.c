@@ -123,13 +123,11 @@ static hark_status encode_own(hark_context *context, hark_embed_text *text, cons
   HARK_TRY(make_room(context, text, lines->length + 1 + front));
   text->ids[0] = (int32_t)text->begin;
   HARK_TRY(hark_lines_check_utf8(context, lines, 0, lines->length));
-  const hark_status status = hark_model_encode(context, text->model, lines->line, lines->length, text->unknown == HARK_UNKNOWN_IS_MAPPED,
-                                               text->ids + front, count);
+  hark_text_fault fault = {0};
+  const hark_status status =
+      hark_model_encode_line(context, text->model, lines->line, lines->length, text->unknown, text->ids + front, count, &fault);
   *count += front;
-  if (status == HARK_OK) return HARK_OK;
-  char reason[HARK_MESSAGE_BYTES];
-  memcpy(reason, hark_context_message(context), sizeof reason);
-  return status == HARK_BAD_FILE ? hark_lines_fail(context, lines, 0, "%s", reason) : status;
+  return status == HARK_BAD_FILE ? hark_lines_fail_fault(context, lines, &fault) : status;
 }
 
 /* The number of the first of `count` tokens in `all` at which `part` begins; 0 if it is nowhere. */

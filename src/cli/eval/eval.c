@@ -158,6 +158,14 @@ static bool is_given(const hark_invocation *call, const char *name) {
   return hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
 }
 
+/* Only masked tokens are drawn. */
+static hark_status check_seed(hark_invocation *call, const hark_config *config) {
+  if (!is_given(call, "train.seed") || hark_architecture_of(config->model.architecture)->predicts_masked) return HARK_OK;
+  return hark_options_complain(
+      call->context, call->options, "train.seed",
+      "has no effect here, it needs a run with --architecture masked_encoder: nothing else of an evaluation is random");
+}
+
 /* Files that are given but not measured. */
 static hark_status check_given(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
@@ -186,6 +194,7 @@ static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
+  HARK_TRY(check_seed(call, config));
   HARK_TRY(check_given(call, config));
   HARK_TRY(find_data(call, config));
   if (hark_config_has_examples(config)) {
@@ -370,6 +379,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
     if (values->decisions > 0) reports[i].statistics.list = &decisions;
     hark_status status = evaluate(call, opened, text, &reports[i]);
     if (status == HARK_OK) status = print(call, &reports[i], contexts);
+    if (status == HARK_OK) status = hark_eval_check_loss(call->context, opened->run.path, opened->checkpoint, reports[i].result.loss);
     hark_text_free(&decisions);
     reports[i].statistics.list = NULL;
     HARK_TRY(status);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/ahca_text.h"
+#include "cli/eval/eval_report.h"
 #include "cli/progress.h"
 #include "data/examples/known_folder.h"
 #include "io/files.h"
@@ -59,8 +60,8 @@ static const char *part_name(const measurement *m, hark_split split) { return m-
 
 static void print_json(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
-  hark_text_append(text, "{\"run\": ");
-  hark_json_append_string(text, opened->run.path);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "run", opened->run.path);
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, opened->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", part_name(m, split));
@@ -231,6 +232,7 @@ hark_status hark_eval_examples(hark_invocation *call, const hark_config *config,
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
     status = hark_command_print(call, &text);
+    if (status == HARK_OK) status = hark_eval_check_loss(call->context, opened->run.path, opened->checkpoint, m.result.loss);
   }
   hark_text_free(&list);
   hark_release(call->context, m.confusion, m.confusion != NULL ? confusion_bytes(&m) : 0);

@@ -71,8 +71,8 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
                  {"word_perplexity", hark_word_perplexity(&report->counts, loss), next && report->words},
                  {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0, true},
                  {"time", report->seconds, true}};
-  hark_text_append(text, "{\"run\": ");
-  hark_json_append_string(text, report->run);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "run", report->run);
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, report->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
@@ -88,6 +88,14 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_ahca_text_append(&chunks, true, text);
   hark_ahca_decisions_append(&report->statistics, text);
   hark_text_append(text, "}\n");
+}
+
+hark_status hark_eval_check_loss(hark_context *context, const char *path, const char *checkpoint, double loss) {
+  if (isfinite(loss)) return HARK_OK;
+  return hark_fail(context, HARK_NOT_FINITE,
+                   "%.300s, %s: the loss is %g, expected a finite number: the training has diverged, or the data "
+                   "have numbers that are too large",
+                   path, checkpoint, loss);
 }
 
 /* A bucket of the longest context; others may end in the middle of it. */

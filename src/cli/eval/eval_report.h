@@ -2,6 +2,7 @@
 #ifndef HARK_CLI_EVAL_EVAL_REPORT_H
 #define HARK_CLI_EVAL_EVAL_REPORT_H
 
+#include "core/core.h"
 #include "data/corpora/corpus.h"
 #include "io/text.h"
 #include "train/ahca_statistics.h"
@@ -27,6 +28,10 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
 
 /* One line of JSON. */
 void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text);
+
+/* Refuses a loss that is not finite, after it was printed: no number then describes the model. `path` and `checkpoint` are the run's.
+ * Errors: HARK_NOT_FINITE. */
+HARK_MUST_CHECK hark_status hark_eval_check_loss(hark_context *context, const char *path, const char *checkpoint, double loss);
 
 /* A table of losses and targets by position, with two columns for each report. */
 void hark_eval_report_print_positions(const hark_eval_report *reports, int count, hark_text *text);

@@ -91,9 +91,17 @@ static hark_status check_seeds(hark_invocation *call) {
   return HARK_OK;
 }
 
+/* The list has all experiments. */
+static hark_status check_list(hark_invocation *call) {
+  if (hark_options_argument_count(call->options) == 0) return HARK_OK;
+  const char *const name = hark_options_argument(call->options, 0);
+  if (is_all(name) || hark_option_choice(EXPERIMENT_WORDS, name) < 0) return HARK_OK; /* what is no experiment is reported by main */
+  return hark_options_complain(call->context, call->options, name, "has no effect here, --list lists all experiments");
+}
+
 static hark_status check(hark_invocation *call) {
   const lab_values *const v = call->values[0];
-  if (v->list) return HARK_OK;
+  if (v->list) return check_list(call);
   HARK_TRY(check_seeds(call));
   if (hark_options_argument_count(call->options) == 0)
     return hark_options_complain(call->context, call->options, "NAME",
@@ -355,7 +363,7 @@ static hark_status read_document(hark_invocation *call, const char *chosen, hark
   hark_path_kind kind = HARK_PATH_NONE;
   if (v->markdown[0] == 0 || is_all(chosen)) return HARK_OK;
   HARK_TRY(hark_path_examine(call->context, v->markdown, &kind));
-  if (kind == HARK_PATH_NONE) return HARK_OK;
+  if (kind == HARK_PATH_NONE || kind == HARK_PATH_OTHER) return HARK_OK; /* a pipe has no document, and reading it would wait */
   HARK_TRY(hark_file_read(call->context, v->markdown, DOCUMENT_LIMIT, out));
   return hark_lab_markdown_check(call->context, v->markdown, out);
 }

@@ -141,7 +141,9 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
       return hark_fail(call->context, HARK_BAD_FILE, "%s: is a folder, expected a file with lines of hark eval --json", e->file);
     HARK_TRY(hark_jsonl_read(call->context, e->file, take_line, e));
   }
-  if (e->lines == 0) return hark_fail(call->context, HARK_BAD_FILE, "%s: no evaluations", hark_options_argument(call->options, 0));
+  if (e->lines == 0)
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: no evaluations, expected lines of hark eval --json",
+                     hark_options_argument(call->options, 0));
   if (!has_points(&e->panels[0]))
     return hark_fail(call->context, HARK_BAD_FILE, "%s: no loss that can be drawn", hark_options_argument(call->options, 0));
   if (e->left_out > 0)

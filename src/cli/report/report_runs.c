@@ -73,7 +73,7 @@ static hark_status list_run(void *user, const char *path) {
 
 static hark_status list_folder(hark_report *report, const char *folder) {
   const int64_t before = report->found;
-  HARK_TRY(hark_runs_visit(report->context, folder, list_run, report));
+  HARK_TRY(hark_run_folders_visit(report->context, folder, list_run, report));
   if (report->found > before) return HARK_OK;
   return hark_fail(report->context, HARK_NOT_FOUND, "%s: no runs in this folder", folder);
 }

@@ -144,7 +144,7 @@ static hark_status encode_own(hark_context *context, hark_text_tokens *tokens, c
   HARK_TRY(make_room(context, tokens, lines->length + 1));
   const hark_status status =
       hark_tokenizer_encode_part(context, tokens->own, unknown, lines->line, lines->length, true, tokens->ids, count, &consumed, &fault);
-  return status == HARK_BAD_FILE ? hark_lines_fail(context, lines, fault.at, "%s", fault.what) : status;
+  return status == HARK_BAD_FILE ? hark_lines_fail_fault(context, lines, &fault) : status;
 }
 
 hark_status hark_text_tokens_encode(hark_context *context, hark_text_tokens *tokens, const hark_line_reader *lines, bool special,

@@ -134,7 +134,7 @@ static hark_status end_sentence(builder *b) {
   b->in_sentence = false;
   const hark_status status = encode_text(b, end, 1, true, &consumed, &fault);
   if (status != HARK_BAD_FILE) return status;
-  return hark_fail(b->context, HARK_BAD_FILE, "%s: the end of its last line: %s", b->source->path, fault.what);
+  return hark_fail(b->context, HARK_BAD_FILE, "%s: the end of its last line: %s%s", b->source->path, fault.what, fault.more);
 }
 
 static size_t blank_bytes(const unsigned char *text, size_t bytes) {

@@ -84,6 +84,13 @@ static hark_status fail_unknown_folder(hark_context *context, const char *folder
                    folder, format->name, format->summary);
 }
 
+static hark_status fail_without_task(hark_context *context, const char *folder) {
+  return hark_fail(context, HARK_NOT_FOUND,
+                   "%s: is a folder without a task, expected one of hark data make, with " HARK_TASK_FILE
+                   ", or --format FORMAT for files of examples",
+                   folder);
+}
+
 /* Sets the paths, which are in the text. */
 static void point_to(const hark_folder_files *found, hark_example_paths *out) {
   for (int split = 0; split < HARK_SPLIT_ALL; split++) {
@@ -108,6 +115,7 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
     point_to(&found, out);
     return HARK_OK;
   }
+  if (hark_path_kind_of(task) == HARK_PATH_NONE) return fail_without_task(context, folder);
   HARK_TRY(read_task(context, folder, &out->text, &found));
   out->format = hark_text_get(&out->text);
   if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)

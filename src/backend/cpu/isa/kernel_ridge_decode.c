@@ -435,7 +435,7 @@ static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
 hark_status HARK_ISA(hark_cpu_kernel_ridge_decode_forward)(hark_context *context, const hark_call *call) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
   const double products = call->op->operations(is, call->inputs, call->input_count, false) / 2;
-  hark_ridge_decode_begin(call);
+  HARK_TRY(hark_ridge_decode_begin(context, call));
   append_keys(call);
   hark_cpu_ranges(context, call, is->heads, 1, products < SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
   return hark_ridge_decode_end(context, call);
