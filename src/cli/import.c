@@ -81,7 +81,7 @@ static hark_status check_weights(hark_invocation *call, const char *folder, cons
 static hark_status check_output(hark_invocation *call, const char *folder, const char *output) {
   static const char *const names[] = {HARK_FOREIGN_CONFIG_FILE, "model.safetensors.index.json", "tokenizer.json",
                                       "tokenizer.model",        "tokenizer_config.json",        "vocab.txt",
-                                      "modules.json",           "sentence_bert_config.json"};
+                                      "modules.json",           "sentence_bert_config.json",    HARK_FOREIGN_GENERATION_FILE};
   char path[HARK_PATH_BYTES];
   struct stat about;
   if (stat(output, &about) != 0) return HARK_OK;

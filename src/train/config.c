@@ -65,8 +65,11 @@ static const hark_option options[] = {
      "member of JSON lines that is the label", "data.format text|examples"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
      "fields of text and pairs may be quoted as in CSV: two double quotes in a quoted field are one", "data.format text|pairs|examples"},
-    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe", TRAIN, NULL,
-     "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in GPT-2",
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
+     TRAIN, NULL,
+     "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in "
+     "GPT-2; "
+     "imported: those of the model that init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
      "text: windows begin anywhere; sentences: one per line, packed undivided into windows, where no sentence attends to another", CORPUS},
@@ -156,7 +159,10 @@ static const hark_option options[] = {
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "steps in a row with numbers that are not finite before the run gives up", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
-     "start with the weights of a run or a checkpoint, whose model and vocabulary then become the defaults", NULL},
+     "start with the weights of a run, a checkpoint, a file of hark or a folder of transformers, whose model and vocabulary then become "
+     "the "
+     "defaults",
+     NULL},
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
      "weights that init_from may lack, or have in another shape: they are initialised; * matches any text", "train.init_from given"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",

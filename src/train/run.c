@@ -5,6 +5,7 @@
 
 #include "data/corpora/corpus_build.h"
 #include "data/sources_apart.h"
+#include "models/model_parts.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
@@ -180,6 +181,24 @@ hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *
   return status;
 }
 
+static hark_status check_text_given(hark_context *context, const hark_config *config) {
+  if (config->data.paths.count > 0 || config->data.validation_paths.count > 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
+}
+
+hark_status hark_model_corpus(hark_context *context, const hark_config *config, const char *path, hark_tokenizer **tokenizer,
+                              hark_corpus **corpus) {
+  hark_subword_settings subwords;
+  *tokenizer = NULL;
+  *corpus = NULL;
+  HARK_TRY(check_text_given(context, config));
+  HARK_TRY(hark_model_read_tokenizer(context, path, tokenizer));
+  hark_corpus_settings settings = text_settings(config, "", &subwords);
+  settings.may_build_elsewhere = true;
+  settings.tokenizer = *tokenizer;
+  return hark_corpus_open(context, &settings, corpus);
+}
+
 hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn, hark_tokenizer **tokenizer,
                             hark_corpus **corpus) {
   *tokenizer = NULL;
@@ -187,8 +206,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
   HARK_TRY(hark_run_path(context, run, "cache", cache));
-  if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
+  HARK_TRY(check_text_given(context, config));
   hark_subword_settings subwords;
   hark_corpus_settings settings = text_settings(config, cache, &subwords);
   settings.may_build_elsewhere = run->lock < 0; /* the run's folder may belong to another user and be read-only */

@@ -12,16 +12,6 @@
 
 /* ---- which file it is ---- */
 
-static hark_status read_own(hark_context *context, const char *path, const char *text, size_t bytes, hark_text_tokens *out) {
-  bool examples = false;
-  HARK_TRY(hark_example_vocabulary_is(context, text, bytes, &examples));
-  if (examples)
-    return hark_fail(context, HARK_UNSUPPORTED, "%s: its vocabulary is that of labelled examples, which have no text to divide", path);
-  const hark_status status = hark_tokenizer_parse(context, text, bytes, &out->own);
-  if (status != HARK_OK) hark_fail_prefix(context, "%s: ", path);
-  return status;
-}
-
 /* A file of safetensors begins with the length of its header, which begins with a brace. */
 #define HEADER_BYTES 9
 static bool is_safetensors(const char *data, size_t bytes) {
@@ -31,6 +21,26 @@ static bool is_safetensors(const char *data, size_t bytes) {
 static hark_status open_pipeline(hark_context *context, const char *path, const void *data, size_t bytes, hark_text_tokens *out) {
   HARK_TRY(hark_pipeline_read(context, path, data, bytes, &out->pipeline));
   return hark_pipeline_work_create(context, out->pipeline, &out->work);
+}
+
+/* Of a run that began with an imported model. */
+static hark_status open_own_pipeline(hark_context *context, const char *path, hark_text_tokens *out) {
+  size_t bytes;
+  const void *const data = hark_imported_file(hark_tokenizer_imported(out->own), &bytes);
+  const hark_status status = open_pipeline(context, path, data, bytes, out);
+  hark_tokenizer_destroy(context, &out->own);
+  return status;
+}
+
+static hark_status read_own(hark_context *context, const char *path, const char *text, size_t bytes, hark_text_tokens *out) {
+  bool examples = false;
+  HARK_TRY(hark_example_vocabulary_is(context, text, bytes, &examples));
+  if (examples)
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: its vocabulary is that of labelled examples, which have no text to divide", path);
+  const hark_status status = hark_tokenizer_parse(context, text, bytes, &out->own);
+  if (status != HARK_OK) hark_fail_prefix(context, "%s: ", path);
+  HARK_TRY(status);
+  return hark_tokenizer_imported(out->own) != NULL ? open_own_pipeline(context, path, out) : HARK_OK;
 }
 
 /* Of an imported model. */

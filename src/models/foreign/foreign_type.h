@@ -94,6 +94,7 @@ typedef struct hark_foreign_type {
   const char *name;    /* model_type */
   const char *classes; /* that `architectures` may name, "GPT2LMHeadModel|.."; the first is written */
   const char *prefix;  /* of the tensors' names, which files of the model without its head lack: "transformer." */
+  int32_t usual_end;   /* eos_token_id where config.json lacks it; -1: none */
   const hark_foreign_fixed *fixed;
   const hark_foreign_key *keys;
   int key_count;

@@ -231,6 +231,7 @@ static hark_status read(const hark_foreign_reader *reader) {
 const hark_foreign_type hark_foreign_type_bert = {
     .name = "bert",
     .classes = "BertModel|BertForMaskedLM|BertForPreTraining|BertForNextSentencePrediction",
+    .usual_end = -1,
     .prefix = "bert.",
     .fixed = fixed,
     .keys = keys,
