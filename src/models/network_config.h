@@ -93,6 +93,7 @@ typedef struct hark_network_config {
   bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; networks do not use it */
   bool unreserved;             /* numbers of tokens are another program's: none is reserved. Networks do not use it */
   hark_end_tokens ends;        /* likewise */
+  int64_t text_limit;          /* of sentence-transformers: tokens of a text, at most; 0: the context. Likewise */
 } hark_network_config;
 
 /* Features of a head of attention. */

@@ -457,7 +457,7 @@ static void write_row(const hark_foreign_writer *writer, const hark_foreign_key 
   if (row->use == HARK_FOREIGN_OPTION) write_option(writer, row);
   if (row->use != HARK_FOREIGN_FIXED) return;
   hark_foreign_put_key(writer, row->key);
-  hark_text_append(writer->text, "%s", row->otherwise);
+  hark_text_append(writer->text, is_word(row->otherwise) ? "\"%s\"" : "%s", row->otherwise);
 }
 
 void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_config *config, const char *number_type, hark_text *out) {
