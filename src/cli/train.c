@@ -260,10 +260,10 @@ static hark_status find_learner(hark_invocation *call, hark_config *config) {
   config->data.subwords.learner = &hark_subword_sentencepiece;
 #endif
   const bool begins = !config->run.resume && config->train.init_from[0] == '\0';
-  const bool learns = !hark_config_has_examples(config) && begins;
+  const bool learns = !hark_config_has_examples(config) && begins && config->data.vocabulary[0] == '\0';
   if (learns && !hark_tokenizer_kind_is_made(config->data.tokenizer))
     return hark_options_complain(call->context, call->options, "data.tokenizer",
-                                 "imported is the tokenizer of a model, expected --init-from MODEL");
+                                 "imported is the tokenizer of a model, expected --init-from MODEL or --vocabulary FILE");
   if (learns && !hark_tokenizer_kind_available(config->data.tokenizer))
     return hark_options_complain(call->context, call->options, "data.tokenizer",
                                  "byte-level BPE divides text by PCRE2, and this hark was built without it (HARK_WITH_PCRE2)");

@@ -71,6 +71,11 @@ static const hark_option options[] = {
      "GPT-2; "
      "imported: those of the model that init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
+    {"data.vocabulary", "vocabulary", HARK_OPTION_STRING, AT(data.vocabulary), "", NULL, RUNS, "FILE",
+     "tokenizer.json, tokenizer.model or a folder with one, instead of a vocabulary that is learned; data named .bin are then its tokens, "
+     "two "
+     "bytes each, as nanoGPT writes them",
+     CORPUS ", train.init_from none"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
      "text: windows begin anywhere; sentences: one per line, packed undivided into windows, where no sentence attends to another", CORPUS},
     {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
@@ -274,6 +279,7 @@ const char *hark_config_format(const hark_config *config) {
 hark_bond hark_config_bond(const char *option) {
   const hark_model_option *const row = hark_model_option_find(option);
   if (row != NULL) return row->bond;
+  if (strcmp(option, "data.vocabulary") == 0) return HARK_BOND_WEIGHTS;
   return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
@@ -382,6 +388,8 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
 
 /* In formats of texts, the tokens are bytes, even if an earlier version recorded another tokenizer; requesting another one is refused. */
 static void settle_tokenizer(const hark_options *set, hark_config *config) {
+  const bool given = config->data.vocabulary[0] != '\0' && !hark_options_is_idle(set, "data.vocabulary");
+  if (given && is_open(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_IMPORTED;
   const char *const format = hark_config_format(config);
   const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;
   if (of_bytes && !hark_options_is_idle(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_BYTES;
@@ -398,6 +406,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
   HARK_TRY(check_vectors(context, set, config));
   settle_tokenizer(set, config);
+  if (config->data.vocabulary[0] != '\0' && !examples && config->data.tokenizer != HARK_TOKENIZER_IMPORTED)
+    HARK_TRY(hark_options_complain(context, set, "data.tokenizer data.vocabulary",
+                                   "data.vocabulary names a tokenizer, expected data.tokenizer: imported or none"));
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)

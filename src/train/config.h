@@ -45,7 +45,8 @@ typedef struct hark_config {
     int64_t length_limit, example_limit, classes;
     const char *text_field, *label_field;
     bool quoted;
-    int tokenizer; /* index of hark_tokenizer_kind_name() */
+    int tokenizer;          /* index of hark_tokenizer_kind_name() */
+    const char *vocabulary; /* the file of an imported tokenizer; "": none */
     struct {
       int64_t vocabulary;
       int model; /* hark_subword_model */

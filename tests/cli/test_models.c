@@ -244,7 +244,7 @@ static void contradictions_are_refused_by_name(void **state) {
       {"--init-from gpt2 --context 4", "--context: is 4, and the model that init_from names has 6"},
       {"--init-from gpt2 --tokenizer bytes", "--tokenizer: is bytes, and the model that init_from names has imported"},
       {"--init-from gpt2 --unit sentences", "data.unit sentences begins every sentence with a reserved token"},
-      {"--tokenizer imported", "imported is the tokenizer of a model, expected --init-from MODEL"},
+      {"--tokenizer imported", "imported is the tokenizer of a model, expected --init-from MODEL or --vocabulary FILE"},
   };
   make("gpt2", FOREIGN_GPT2_KEYS, foreign_gpt2, FOREIGN_GPT2_COUNT, true);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -344,6 +344,58 @@ static void texts_end_at_the_end_token(void **state) {
   assert_generates("generate gpt2" GENERATE, STEPS, false);
 }
 
+/* ---- files of tokens ---- */
+
+/* letters.txt as nanoGPT would have it; `extra` bytes are appended. */
+static void write_tokens(const char *name, const void *extra, size_t extra_bytes) {
+  int32_t tokens[MOST];
+  unsigned char bytes[2 * MOST + 8];
+  size_t count = 0;
+  hark_context *context = test_reference_open();
+  hark_model *model = foreign_load(context, test_path(folder, "gpt2"));
+  char *const text = test_file_text(folder, "letters.txt");
+  assert_fine(context, hark_model_tokenize(context, model, text, strlen(text), false, true, tokens, MOST, &count));
+  free(text);
+  for (size_t i = 0; i < count; i++) {
+    bytes[2 * i] = (unsigned char)(tokens[i] & 255);
+    bytes[2 * i + 1] = (unsigned char)(tokens[i] >> 8);
+  }
+  memcpy(bytes + 2 * count, extra, extra_bytes);
+  (void)test_file_write(folder, name, bytes, 2 * count + extra_bytes);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+static void files_of_tokens_are_read(void **state) {
+  (void)state;
+  make("gpt2", FOREIGN_GPT2_KEYS, foreign_gpt2, FOREIGN_GPT2_COUNT, true);
+  write_tokens("val.bin", "", 0);
+  write_tokens("cut.bin", "\1", 1);
+  write_tokens("wide.bin", "\1\1", 2);
+  static const char *const keys[] = {"loss", "targets", "perplexity"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    assert_true(number_in("eval gpt2 --data letters.txt --json --threads 1", keys[i]) ==
+                number_in("eval gpt2 --data val.bin --json --threads 1", keys[i]));
+  /* the bytes of all tokens, where a text begins with a space */
+  assert_near(number_in("eval gpt2 --data letters.txt --json", "bits_per_byte"),
+              number_in("eval gpt2 --data val.bin --json", "bits_per_byte"), 0.02, "bits per byte");
+  expect("eval gpt2 --data cut.bin", HARK_EXIT_BAD_INPUT, "", "cut.bin: ends within a token (byte offset ");
+  expect("eval gpt2 --data wide.bin", HARK_EXIT_BAD_INPUT, "", "wide.bin: token 257, and the vocabulary has 7 tokens (byte offset ");
+
+  expect(
+      "train --vocabulary gpt2/tokenizer.json --data val.bin --validation letters.txt --out run --steps 20 --lr 1e-2 --warmup "
+      "0 " COMMAND_TINY,
+      HARK_EXIT_DONE, "step 20", "6 in the vocabulary");
+  expect("eval run", HARK_EXIT_DONE, "loss", "");
+  assert_true(number_in("eval run --data val.bin --json", "loss") == number_in("eval run --data letters.txt --json", "loss"));
+  expect("train --vocabulary gpt2 --data val.bin --out half --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  expect("train --resume half --steps 2", HARK_EXIT_DONE, "step 2", "");
+  expect("train --vocabulary gpt2 --data val.bin --out other --tokenizer bytes", HARK_EXIT_USAGE, "",
+         "data.vocabulary names a tokenizer, expected data.tokenizer: imported or none");
+  (void)test_file_write(folder, "meta.pkl", "\x80\x04\x95", 3);
+  expect("train --vocabulary meta.pkl --data val.bin --out other", HARK_EXIT_USAGE, "", "meta.pkl: is a pickle, a program that is not run");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(losses_are_those_of_the_model, begin, end),
@@ -355,6 +407,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(contradictions_are_refused_by_name, begin, end),
       cmocka_unit_test_setup_teardown(files_of_hark_are_measured, begin, end),
       cmocka_unit_test_setup_teardown(texts_end_at_the_end_token, begin, end),
+      cmocka_unit_test_setup_teardown(files_of_tokens_are_read, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

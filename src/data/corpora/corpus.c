@@ -241,6 +241,7 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
     HARK_TRY(try_cache(context, settings, sources, kind, hark_tokenizer_checksum(settings->tokenizer), corpus));
   if (corpus->was_cached) return HARK_OK;
   HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
+  HARK_TRY(hark_sources_mark_tokens(context, settings, sources));
   HARK_TRY(check_not_empty(context, sources));
   const hark_tokenizer *tokenizer = settings->tokenizer;
   hark_tokenizer *learned = NULL;

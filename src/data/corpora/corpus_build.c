@@ -3,6 +3,7 @@
 #include "data/corpora/corpus_build.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -141,6 +142,29 @@ static hark_status encode_piece(builder *b, const unsigned char *text, size_t by
   return HARK_OK;
 }
 
+static hark_status refuse_stored(const builder *b, int32_t token, size_t at, hark_text_fault *fault) {
+  *fault = (hark_text_fault){.at = at};
+  (void)snprintf(fault->what, sizeof fault->what, "token %" PRId32 ", and the vocabulary has %" PRId64 " tokens", token,
+                 b->info.vocabulary_size);
+  return HARK_BAD_FILE;
+}
+
+/* Tokens of a file of tokens, two bytes each, the first one the lowest. */
+static hark_status copy_stored(builder *b, const unsigned char *bytes, size_t size, bool last, size_t *consumed, hark_text_fault *fault) {
+  const size_t count = size / HARK_SOURCE_TOKEN_BYTES;
+  (void)last;
+  *consumed = count * HARK_SOURCE_TOKEN_BYTES;
+  for (size_t i = 0; i < count; i++) {
+    const int32_t token = bytes[2 * i] | bytes[2 * i + 1] << 8;
+    size_t length = 0;
+    if (token >= b->info.vocabulary_size) return refuse_stored(b, token, 2 * i, fault);
+    const char *const text = hark_tokenizer_text(b->tokenizer, token, &length);
+    count_text(b, (const unsigned char *)text, length);
+    b->tokens[i] = token;
+  }
+  return append_tokens(b, count);
+}
+
 static hark_status begin_sentence(builder *b) {
   b->in_sentence = true;
   b->split->counts.sentences++;
@@ -197,8 +221,8 @@ static hark_status encode_lines(builder *b, const unsigned char *text, size_t by
 static hark_status encode_part(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
   builder *b = closure;
   const bool lines = b->settings->unit == HARK_UNIT_SENTENCES;
-  const bool whole = b->whole;
-  HARK_TRY((whole ? encode_piece : lines ? encode_lines : encode_text)(b, text, bytes, last, consumed, fault));
+  const bool tokens = b->source->tokens, whole = b->whole;
+  HARK_TRY((tokens ? copy_stored : whole ? encode_piece : lines ? encode_lines : encode_text)(b, text, bytes, last, consumed, fault));
   b->source->checksum = hark_checksum_bytes(b->source->checksum, text, *consumed);
   return HARK_OK;
 }
@@ -267,6 +291,7 @@ static hark_status settle_buffer(builder *b) {
   b->whole = true;
   for (int64_t i = 0; i < b->pieces.count; i++) {
     const size_t bytes = (size_t)(b->pieces.items[i].to - b->pieces.items[i].from);
+    if (b->sources->items[b->pieces.items[i].source].tokens) continue;
     if (bytes >= b->buffer_bytes) b->buffer_bytes = bytes + 1;
   }
   return HARK_OK;
