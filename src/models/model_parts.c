@@ -97,6 +97,32 @@ hark_status hark_model_read_tokenizer(hark_context *context, const char *path, h
   return read_own_tokenizer(context, name, out);
 }
 
+/* Whether a folder or a file has the tokenizer of another program. */
+static hark_status has_imported(hark_context *context, const char *path, bool *imported) {
+  char name[HARK_PATH_BYTES];
+  bool foreign = false;
+  hark_safetensors *file = NULL;
+  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
+  if (foreign) return hark_foreign_has_tokenizer(context, name, imported);
+  HARK_TRY(hark_model_find_file(context, path, NULL, false, name));
+  HARK_TRY(hark_safetensors_open(context, name, &file));
+  *imported = hark_safetensors_metadata(file, HARK_TOKENIZER_KEY) != NULL;
+  hark_safetensors_close(context, &file);
+  return HARK_OK;
+}
+
+hark_status hark_model_read_tokenizer_kind(hark_context *context, const char *path, const char **kind) {
+  hark_tokenizer *tokenizer = NULL;
+  bool imported = false;
+  *kind = hark_tokenizer_kind_name(HARK_TOKENIZER_IMPORTED);
+  HARK_TRY(has_imported(context, path, &imported));
+  if (imported) return HARK_OK;
+  HARK_TRY(hark_model_read_tokenizer(context, path, &tokenizer));
+  *kind = hark_tokenizer_kind_of(tokenizer);
+  hark_tokenizer_destroy(context, &tokenizer);
+  return HARK_OK;
+}
+
 /* ---- weights ---- */
 
 static hark_status read_foreign_weights(hark_context *context, const char *folder, hark_network *network) {

@@ -16,6 +16,9 @@ HARK_MUST_CHECK hark_status hark_model_read_description(hark_context *context, c
  * caller destroys it. Errors: HARK_UNSUPPORTED (there is none, or the vocabulary of labelled examples), HARK_BAD_FILE, those of files. */
 HARK_MUST_CHECK hark_status hark_model_read_tokenizer(hark_context *context, const char *path, hark_tokenizer **out);
 
+/* The kind of that tokenizer, a static text; an imported one is not read for it. Errors: the same. */
+HARK_MUST_CHECK hark_status hark_model_read_tokenizer_kind(hark_context *context, const char *path, const char **kind);
+
 /* Reads only the weights into a network with memory, rounded to the types in which it holds its matrices. The file is compared with the
  * manifest in its folder, if there is one. Errors: HARK_BAD_FILE (not exactly the network's tensors), HARK_NOT_FINITE, those of files. */
 HARK_MUST_CHECK hark_status hark_model_read_network(hark_context *context, const char *path, hark_network *network);

@@ -99,12 +99,10 @@ static hark_status set_model(hark_context *context, hark_options *options, const
 }
 
 static hark_status set_data(hark_context *context, hark_options *options, const char *path, const hark_network_config *config) {
-  hark_tokenizer *tokenizer = NULL;
-  HARK_TRY(hark_model_read_tokenizer(context, path, &tokenizer));
-  hark_status status = hark_options_set(context, options, "data.tokenizer", hark_tokenizer_kind_of(tokenizer), path, HARK_SOURCE_RUN);
-  hark_tokenizer_destroy(context, &tokenizer);
-  if (status == HARK_OK && config->sentences) status = hark_options_set(context, options, "data.unit", "sentences", path, HARK_SOURCE_RUN);
-  return status;
+  const char *kind = NULL;
+  HARK_TRY(hark_model_read_tokenizer_kind(context, path, &kind));
+  HARK_TRY(hark_options_set(context, options, "data.tokenizer", kind, path, HARK_SOURCE_RUN));
+  return config->sentences ? hark_options_set(context, options, "data.unit", "sentences", path, HARK_SOURCE_RUN) : HARK_OK;
 }
 
 /* Models of text predict the next token, or masked ones. */

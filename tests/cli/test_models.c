@@ -185,6 +185,7 @@ static void training_begins_at_the_loss_of_the_model(void **state) {
     (void)snprintf(words, sizeof words, "eval %s --data window.txt --json", from[i]);
     const double expected = number_in(words, "loss");
     const double targets = number_in(words, "targets");
+    assert_true(targets < CONTEXT && number_in(words, "context") == targets); /* no longer than the text */
     (void)snprintf(
         words, sizeof words,
         "train --init-from %s --data window.txt --out begun-%d --validation-fraction 0 --context %d --batch 1 --order sequential "

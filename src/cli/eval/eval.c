@@ -1,5 +1,6 @@
 /* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "cli/eval/eval_examples.h"
 #include "cli/eval/eval_report.h"
@@ -13,7 +14,7 @@
 #include "train/own_tokens.h"
 
 #define LENGTHS_LIMIT 64
-#define BATCH_TOKENS 2048                 /* of a batch with a model that is no run, whose windows are longer */
+#define BATCH_TOKENS 2048                 /* of a batch with a model that is no run */
 #define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
 
 typedef struct eval_values {
@@ -182,8 +183,8 @@ static hark_status find_data(hark_invocation *call, const hark_config *config) {
   return place.other_size ? hark_command_refuse_data(call, &config->data.paths) : HARK_OK;
 }
 
-/* A model has no text of its own, and no checkpoints. Windows of few tokens are read together. */
-static hark_status check_model(hark_invocation *call, hark_config *config) {
+/* A model has no text of its own, and no checkpoints. */
+static hark_status check_model(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
   const char *const path = hark_options_argument(call->options, 0);
   if (!is_given(call, "data.paths"))
@@ -193,7 +194,6 @@ static hark_status check_model(hark_invocation *call, hark_config *config) {
     HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint", "has no effect here, it needs a run: %s is a model", path));
   if (hark_config_has_examples(config))
     HARK_TRY(hark_options_complain(call->context, call->options, "data.format", "%s is a model of text, expected corpus", path));
-  if (!is_given(call, "train.batch")) config->train.batch = hark_max(1, BATCH_TOKENS / hark_max(1, config->model.context));
   return HARK_OK;
 }
 
@@ -265,11 +265,14 @@ static void close_text(hark_invocation *call, measured_text *text) {
   hark_tokenizer_destroy(call->context, &text->tokenizer);
 }
 
-/* A requested context needs at least one whole window. */
+/* A requested context needs at least one whole window. The windows of a model that is no run are no longer than the text. */
 static hark_status check_lengths(hark_invocation *call, const measured_text *text) {
-  const eval_values *values = call->values[0];
+  eval_values *values = call->values[0];
+  const hark_config *const config = call->values[1];
   const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
   const int64_t targets = values->targets > 0 ? hark_min(values->targets, all) : all;
+  const bool shortens = hark_command_names_model(call) && config->model.positions != HARK_POSITIONS_LEARNED;
+  if (shortens && values->contexts.count == 0) values->lengths[0] = hark_max(1, hark_min(values->lengths[0], targets));
   for (int i = 0; i < values->length_count && values->contexts.count > 0; i++)
     if (values->lengths[i] > targets)
       return hark_fail(call->context, HARK_BAD_CONFIGURATION,
@@ -317,16 +320,33 @@ static hark_status evaluate_own(hark_invocation *call, const hark_config *config
   return status;
 }
 
+/* A model of other programs may have a longer context than there is memory for. */
+static hark_status check_memory(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                const hark_learning_task *task) {
+  hark_engine_memory memory;
+  int64_t parameters = 0, tensors = 0;
+  char what[96];
+  if (opened->checkpoint[0] != '\0') return HARK_OK;
+  HARK_TRY(hark_engine_estimate_for(call->context, config, task, false, &memory, &parameters, &tensors));
+  const size_t weights = opened->matrices == HARK_NONE ? memory.weights : 0; /* those of other types are smaller */
+  (void)snprintf(what, sizeof what, "a window of %" PRId64 " tokens (--context takes a shorter one)", config->model.context);
+  return hark_command_check_memory(call->context, what, (double)(weights + memory.step + memory.batch));
+}
+
 static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
   const eval_values *values = call->values[0];
-  const hark_config config = with_context(call->values[1], report->context);
+  const hark_config *const own = call->values[1];
+  hark_config config = with_context(own, report->context);
   text->context = report->context;
+  if (opened->checkpoint[0] == '\0') /* whose context may be much longer than the windows */
+    config.train.batch = is_given(call, "train.batch") ? own->train.batch : hark_max(1, BATCH_TOKENS / report->context);
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
                                      .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
   const hark_learning_task learned = hark_material_task_of_text(&config, text->tokenizer);
+  HARK_TRY(check_memory(call, opened, &config, &learned));
   HARK_TRY(hark_command_create_engine(call, opened, &config, &learned, &engine));
   hark_status status = hark_command_load_weights(call, opened, engine);
   if (status == HARK_OK) {

@@ -120,13 +120,27 @@ static hark_status read_tokenizer(hark_context *context, const char *path, int64
   return status;
 }
 
-hark_status hark_foreign_read_tokenizer(hark_context *context, const hark_foreign *foreign, hark_imported **out) {
+/* tokenizer.json, or else tokenizer.model; "": neither. */
+static hark_status find_tokenizer(hark_context *context, const char *folder, char path[HARK_PATH_BYTES]) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    HARK_TRY(hark_path_join(context, folder, names[i], path));
+    if (hark_path_kind_of(path) == HARK_PATH_FILE) return HARK_OK;
+  }
+  path[0] = '\0';
+  return HARK_OK;
+}
+
+hark_status hark_foreign_has_tokenizer(hark_context *context, const char *folder, bool *has) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(find_tokenizer(context, folder, path));
+  *has = path[0] != '\0';
+  return HARK_OK;
+}
+
+hark_status hark_foreign_read_tokenizer(hark_context *context, const hark_foreign *foreign, hark_imported **out) {
   char path[HARK_PATH_BYTES];
   *out = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    HARK_TRY(hark_path_join(context, foreign->folder, names[i], path));
-    if (hark_path_kind_of(path) == HARK_PATH_FILE) return read_tokenizer(context, path, foreign->config.vocabulary, out);
-  }
-  return HARK_OK;
+  HARK_TRY(find_tokenizer(context, foreign->folder, path));
+  return path[0] != '\0' ? read_tokenizer(context, path, foreign->config.vocabulary, out) : HARK_OK;
 }

@@ -36,6 +36,8 @@ HARK_MUST_CHECK hark_status hark_foreign_declare(hark_context *context, const ha
 /* Reads the folder's tokenizer.json, or else its tokenizer.model; *out is NULL where it has neither: the model has only numbers of tokens.
  * The caller destroys it. Errors: HARK_BAD_FILE, HARK_UNSUPPORTED, those of files. */
 HARK_MUST_CHECK hark_status hark_foreign_read_tokenizer(hark_context *context, const hark_foreign *foreign, hark_imported **out);
+/* Whether the folder has one of these files. */
+HARK_MUST_CHECK hark_status hark_foreign_has_tokenizer(hark_context *context, const char *folder, bool *has);
 /* HARK_BAD_FILE for a tokenizer, `name` in messages, with more tokens than the model has rows of embeddings; it may have fewer, where the
  * rows are a multiple of a power of 2. */
 HARK_MUST_CHECK hark_status hark_foreign_check_tokenizer(hark_context *context, const char *name, const hark_imported *imported,
