@@ -1,5 +1,6 @@
 #!/bin/sh
-# Trains a small GPT on this repository's own sources and documents for at most three minutes, shows how it went and what it writes.
+# Trains a small GPT with hierarchical attention over 1,024 characters on this repository's own sources and documents for at most three
+# minutes, shows how it went, what it writes, and what a step costs with dense attention instead.
 #   demo.sh BUILD        HARK_DEMO_TIME=20s shortens it
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,8 +22,8 @@ echo
 
 # The model is small enough to have learned something after minutes on two cores. How many steps fit into the time, hark finds out: that decides the
 # schedule of the learning rate.
-"$hark" train --data "$demo/text.txt" --out "$run" --max-time "$time" --layers 4 --heads 4 --width 160 --context 128 --batch 16 --lr 3e-3 \
-  --split tail --validation-fraction 0.005 --evaluate-every 250 --checkpoint-every 0 --log-every 5
+"$hark" train --data "$demo/text.txt" --out "$run" --max-time "$time" --structure hierarchical --layers 4 --heads 4 --width 160 \
+  --context 1024 --batch 2 --lr 3e-3 --split tail --validation-fraction 0.005 --evaluate-every 250 --checkpoint-every 0 --log-every 5
 echo
 
 "$hark" plot "$run" || echo "(no picture: gnuplot is missing)"
@@ -43,11 +44,21 @@ number() { sed -n "s|.*\"$1\": *\\([0-9.eE+-]*\\).*|\\1|p" "$run/metrics.jsonl" 
   else if (loss < single) printf "The model is between the two baselines: give it more time.\n"
   else printf "The model is above both baselines: give it more time.\n"
 }'
+echo
+echo "What a training step of this model costs as the context grows, one sequence, hierarchical and dense:"
+for context in 1024 4096 8192; do
+  for structure in hierarchical dense; do
+    milliseconds=$("$hark" bench --structure $structure --layers 4 --heads 4 --width 160 --context $context --batch 1 --steps 1 step |
+      awk '$1 == "step" { print $2 }')
+    printf '  %6d characters, %-13s %8s ms\n' $context $structure "$milliseconds"
+  done
+done
 cat <<END
 
 The run is in $run: config.yaml, metrics.jsonl, checkpoints and the loss picture.
 Three things to try next:
   $hark generate $run --prompt 'hark_status ' --temperature 0.5 --max-new-tokens 300
   $hark train --data YOUR-TEXT.txt --out runs/mine --max-time 10m
-  $hark train --data $demo/text.txt --out runs/wider --width 256 --max-time 10m && $hark plot $run runs/wider
+  $hark train --data $demo/text.txt --out runs/dense --structure dense --layers 4 --heads 4 --width 160 --context 1024 --batch 2 --lr 3e-3 \\
+    --max-time 3m && $hark plot $run runs/dense
 END

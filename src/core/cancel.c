@@ -81,3 +81,5 @@ bool hark_cancel_ends(struct hark_cancelling *c) {
   atomic_store_explicit(&c->agreed, true, memory_order_relaxed);
   return true;
 }
+
+bool hark_cancel_now(hark_context *context) { return hark_cancel_watches(context) && hark_cancel_ends(context->cancelling); }

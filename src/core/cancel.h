@@ -5,7 +5,7 @@
  *     return hark_cancel_leave(context, status);
  *
  * Between the two the program is asked now and then, and after it agreed hark_parallel_for() leaves out all further pieces; a call with
- * one piece always computes it. So serial code between pieces must be safe with whatever is in memory that pieces fill; its results are not
+ * one piece always computes it, unless the piece asks itself. So serial code between pieces must be safe with whatever is in memory that pieces fill; its results are not
  * used. Such calls may contain each other.
  */
 #ifndef HARK_CORE_CANCEL_H
@@ -25,5 +25,7 @@ hark_status hark_cancel_leave(hark_context *context, hark_status status);
 bool hark_cancel_watches(const hark_context *context);
 /* True if a piece is not to be computed. Asks the program if it was not asked for a while and the thread is that of the call. */
 bool hark_cancel_ends(struct hark_cancelling *cancelling);
+/* The same for the rest of a long piece: true if the call ends early. Takes some 30 ns; false in a context that cannot be cancelled. */
+bool hark_cancel_now(hark_context *context);
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include <hark/experimental.h>
 
-#include "ops/definition.h"
+#include "ops/rowwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
@@ -22,26 +22,15 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_tensor_describe(context, inputs[INPUT_X].type, inputs[INPUT_X].rank, inputs[INPUT_X].shape, &out->outputs[0]);
 }
 
-static double length_of(hark_numbers x, int64_t first, int64_t width) {
-  double sum = 0;
-  for (int64_t i = first; i < first + width; i++) sum += hark_get(x, i) * hark_get(x, i);
-  return sqrt(sum);
-}
-
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const double radius = ((const hark_ball_attributes *)call->attributes)->radius;
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
   for (int64_t n = first; n < last; n++) {
-    const double length = length_of(x, n * width, width), factor = length <= radius ? 1 : radius / length; /* NaN for a NaN */
+    const double length = sqrt(hark_rowwise_square(x, n * width, width)),
+                 factor = length <= radius ? 1 : radius / length; /* NaN for a NaN */
     for (int64_t i = n * width; i < (n + 1) * width; i++) hark_put(y, i, factor * hark_get(x, i));
   }
-}
-
-static hark_status forward(hark_context *context, const hark_call *call) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), forward_rows);
-  return HARK_OK;
 }
 
 /* y = r x / |x| outside: dx = (r / |x|) (dy - x (x.dy) / |x|^2) */
@@ -51,7 +40,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers dx = hark_gradient_of(call, INPUT_X);
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
   for (int64_t n = first; n < last; n++) {
-    const double length = length_of(x, n * width, width);
+    const double length = sqrt(hark_rowwise_square(x, n * width, width));
     const bool outside = !(length <= radius);
     double along = 0;
     for (int64_t i = n * width; outside && i < (n + 1) * width; i++) along += hark_get(x, i) * hark_get(dy, i);
@@ -60,22 +49,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), backward_rows);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)input_count;
-  return hark_max(1, hark_row_length(&inputs[INPUT_X]));
-}
+HARK_ROWWISE(FORWARD_OPERATIONS, BACKWARD_OPERATIONS);
 
 static const hark_ball_attributes half = {0.5}, wide = {100}, tenth = {0.1};
 
@@ -99,7 +73,7 @@ const hark_operator hark_op_ball = {
     .forward = forward,
     .backward = backward,
     .operations = operations,
-    .terms = terms,
+    .terms = hark_rowwise_terms,
     .samples = samples,
     .sample_count = sizeof samples / sizeof samples[0],
 };

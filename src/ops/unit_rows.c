@@ -2,7 +2,7 @@
  *
  * x, y [..., D]. With u = x / |x|:  dx = (dy - u (u . dy)) / |x|, zero for a row of zeros. 3 D operations per row forward, 6 D backward.
  */
-#include "ops/definition.h"
+#include "ops/rowwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
@@ -17,8 +17,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 
 /* 1 / |x| of a row; 0 for a row of zeros. */
 static double inverse_length(hark_numbers x, int64_t first, int64_t width) {
-  double sum = 0;
-  for (int64_t i = first; i < first + width; i++) sum += hark_get(x, i) * hark_get(x, i);
+  const double sum = hark_rowwise_square(x, first, width);
   return sum == 0 ? 0 : 1 / sqrt(sum);
 }
 
@@ -29,12 +28,6 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
     const double inverse = inverse_length(x, n * width, width);
     for (int64_t i = n * width; i < (n + 1) * width; i++) hark_put(y, i, inverse * hark_get(x, i));
   }
-}
-
-static hark_status forward(hark_context *context, const hark_call *call) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), forward_rows);
-  return HARK_OK;
 }
 
 /* y = x / |x|: dx = (dy - u (u . dy)) / |x| */
@@ -50,22 +43,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), backward_rows);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)input_count;
-  return hark_max(1, hark_row_length(&inputs[INPUT_X]));
-}
+HARK_ROWWISE(FORWARD_OPERATIONS, BACKWARD_OPERATIONS);
 
 static const hark_sample samples[] = {
     {"one", NULL, {{HARK_F32, 1, {3}, 0.25, 1}}},       {"pairs", NULL, {{HARK_F32, 2, {7, 2}, 0.25, 1}}},
@@ -86,7 +64,7 @@ const hark_operator hark_op_unit_rows = {
     .forward = forward,
     .backward = backward,
     .operations = operations,
-    .terms = terms,
+    .terms = hark_rowwise_terms,
     .samples = samples,
     .sample_count = sizeof samples / sizeof samples[0],
 };

@@ -211,11 +211,23 @@ static void test_hierarchies_end_early(void **state) {
   cancel_growing(kind, 1 << 14, true);
 }
 
+/* The backward of one head has eight pieces, on one thread; longer and longer calls, until more questions were asked. */
+static void test_long_pieces_ask_too(void **state) {
+  (void)state;
+  program p = {0};
+  hark_context *context = create(&p, "cpu", 1, NULL);
+  for (int64_t length = LONG / 2; p.asked <= 8; length *= 2) {
+    if (length > ((int64_t)1 << 17)) fail_msg("only %d questions", p.asked);
+    rows r = make(length);
+    assert_int_equal(call(context, &p, &r, true), HARK_OK);
+    release(&r);
+  }
+  assert_false(p.elsewhere);
+  hark_context_destroy(&context);
+}
+
 static void test_kernel_ridge_regression_ends_early(void **state) {
   (void)state;
-#ifndef HARK_WITH_THREADS
-  skip(); /* a head is one piece there, which is computed whole */
-#endif
   rows r = make(1);
   hark_attention_desc kind = r.desc;
   release(&r);
@@ -312,11 +324,9 @@ static void test_a_tape_ends_with_the_status(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_structure_ends_early),
-      cmocka_unit_test(test_hierarchies_end_early),
-      cmocka_unit_test(test_kernel_ridge_regression_ends_early),
-      cmocka_unit_test(test_a_program_that_never_agrees),
-      cmocka_unit_test(test_threads_of_the_program),
+      cmocka_unit_test(test_every_structure_ends_early),  cmocka_unit_test(test_hierarchies_end_early),
+      cmocka_unit_test(test_long_pieces_ask_too),         cmocka_unit_test(test_kernel_ridge_regression_ends_early),
+      cmocka_unit_test(test_a_program_that_never_agrees), cmocka_unit_test(test_threads_of_the_program),
       cmocka_unit_test(test_a_tape_ends_with_the_status),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

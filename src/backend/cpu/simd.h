@@ -29,6 +29,7 @@
 #define HARK_SIMD_NOINLINE static __attribute__((noinline, unused))
 #define HARK_PREFETCH(address) __builtin_prefetch(address)
 #define HARK_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
+#define HARK_PREFETCH_WRITE(address) __builtin_prefetch(address, 1)
 #define HARK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler cannot derive it from another pointer */
 #else
@@ -36,6 +37,7 @@
 #define HARK_SIMD_NOINLINE static
 #define HARK_PREFETCH(address) ((void)(address))
 #define HARK_PREFETCH_FAR(address) ((void)(address))
+#define HARK_PREFETCH_WRITE(address) ((void)(address))
 #define HARK_LIKELY(x) (x)
 #define HARK_OPAQUE(pointer) ((void)(pointer))
 #endif

@@ -4,12 +4,13 @@
  * pairs, because a dot product of the processor (VDPBF16PS) multiplies pairs:
  *
  *     for every band of rows, for every slice of k:              a register tile:         <- TILE_COLUMNS ->
- *       pack op(A) into panels                                     TILE_ROWS  | c[i][v] += a[i].odd b[v].odd,
- *       for every block of columns: pack op(B) into panels                    |   then     a[i].even b[v].even |
- *         for every block of rows, panel of A, panel of B: the register tile
+ *       for every block of columns: pack op(B) into panels         TILE_ROWS  | c[i][v] += a[i].odd b[v].odd,
+ *         for every group of rows:                                            |   then     a[i].even b[v].even |
+ *           first block of columns: pack op(A) into panels
+ *           for every panel of A, panel of B: the register tile
  *
- * A block of rows and a block of columns fit into a core's cache together. A band is as many rows as the scratch memory holds, so that
- * op(A) is packed once, and op(B) once a band.
+ * A group of rows and a block of columns fit into a core's cache together. A band is as many rows as the scratch memory holds, so that
+ * op(A) is packed once, and op(B) once a band. What the next group packs and what a tile adds to are prefetched.
  *
  * Definition of a sum, which gives the same bits with the instruction and without, for every instruction set, division and number of
  * threads: k is cut into ceil(k / BLOCK_INNER) slices of equal, even length (the last one may be shorter). In a slice s = 0; then for
@@ -38,9 +39,10 @@
 
 #define BLOCK_INNER 512
 #define BLOCK_PAIRS (BLOCK_INNER / 2)
-#define BLOCK_ROWS (21 * TILE_ROWS)
 #define BLOCK_COLUMNS 512
-#define BAND_ROWS (8 * BLOCK_ROWS)
+#define LINE_BYTES ((int64_t)64)
+#define GROUP_ROWS (4 * TILE_ROWS) /* packed at once: whole cache lines where A is transposed */
+#define BAND_ROWS (168 * TILE_ROWS)
 
 /* Packing writes whole vectors: a panel of rows is followed by this many words. */
 #define SLACK HARK_LANES
@@ -94,7 +96,10 @@ static void multiply(int64_t pairs, const uint32_t *a, const uint32_t *b, float 
   HARK_UNROLL
   for (int i = 0; i < TILE_ROWS; i++) {
     HARK_UNROLL
-    for (int v = 0; v < TILE_VECTORS; v++) sum[i][v] = vf_zero();
+    for (int v = 0; v < TILE_VECTORS; v++) {
+      sum[i][v] = vf_zero();
+      HARK_PREFETCH_WRITE(c + i * ldc + v * HARK_LANES);
+    }
   }
   HARK_ROLLED
   for (int64_t p = 0; p < pairs; p++) {
@@ -241,9 +246,14 @@ typedef struct slice {
   int64_t first, inner;
 } slice;
 
+/* The panels of the rows from `row` on. */
+static uint32_t *panels_of(const slice *s, int64_t row) {
+  return s->packed_a + (row - s->band) / TILE_ROWS * PANEL_A_WORDS((s->inner + 1) / 2);
+}
+
 /* row_sums += the sums of a slice of op(A), whose rows are columns of the stored matrix. */
 static void add_row_sums(const hark_cpu_bf16_product *x, int64_t row, int64_t rows, int64_t first, int64_t inner) {
-  float sums[BLOCK_ROWS + SLACK] = {0};
+  float sums[GROUP_ROWS + SLACK] = {0};
   for (int64_t p = 0; p < inner; p++) {
     const float *from = at(&x->a, first + p, row);
     for (int64_t i = 0; i < rows; i++) sums[i] += from[i];
@@ -251,32 +261,59 @@ static void add_row_sums(const hark_cpu_bf16_product *x, int64_t row, int64_t ro
   for (int64_t i = 0; i < rows; i++) x->row_sums[row + i] += sums[i];
 }
 
-/* A block of rows and a block of columns, packed. */
-static void multiply_block(const slice *s, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+/* Prefetches a part of what packing reads later: of `rows` rows of `count` numbers from (row, column) on, the rows [rows part / parts, ...). */
+static void fetch(const hark_cpu_operand *x, int64_t row, int64_t rows, int64_t column, int64_t count, int64_t part, int64_t parts) {
+  const int64_t line = LINE_BYTES / (x->type == HARK_F32 ? 4 : 2);
+  for (int64_t i = rows * part / parts; i < rows * (part + 1) / parts; i++)
+    for (int64_t j = 0; j < count + line - 1; j += line) HARK_PREFETCH(at(x, row + i, column + hark_min(j, count - 1)));
+}
+
+static void fetch_a(const slice *s, int64_t row, int64_t rows, int64_t part, int64_t parts) {
+  if (s->x->a.transposed)
+    fetch(&s->x->a, s->first, s->inner, row, rows, part, parts);
+  else
+    fetch(&s->x->a, row, rows, s->first, s->inner, part, parts);
+}
+
+/* A group of rows, its sums and its panels. */
+static void prepare_rows(const slice *s, int64_t row, int64_t rows) {
+  if (s->x->row_sums != NULL) add_row_sums(s->x, row, rows, s->first, s->inner);
+  if (s->x->n > 0) pack_a(s->dots, s->x, panels_of(s, row), row, rows, s->first, s->inner);
+}
+
+/* A group of rows and a block of columns, packed. Meanwhile `next` rows after them are prefetched, which are packed then. */
+static void multiply_rows(const slice *s, int64_t row, int64_t rows, int64_t next, int64_t column, int64_t columns) {
   const hark_cpu_bf16_product *x = s->x;
-  const int64_t pairs = (s->inner + 1) / 2;
-  const uint32_t *packed_a = s->packed_a + (row - s->band) / TILE_ROWS * PANEL_A_WORDS(pairs);
+  const int64_t pairs = (s->inner + 1) / 2, tiles = hark_ceil_div(rows, TILE_ROWS) * hark_ceil_div(columns, TILE_COLUMNS);
+  const uint32_t *packed_a = panels_of(s, row);
+  int64_t tile = 0;
   for (int64_t i = 0; i < rows; i += TILE_ROWS, packed_a += PANEL_A_WORDS(pairs))
-    for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
+    for (int64_t j = 0; j < columns; j += TILE_COLUMNS, tile++) {
       const update u = {.beta = s->first == 0 ? x->beta : 1, .bias = s->first == 0 && x->bias != NULL ? x->bias + column + j : NULL};
+      if (next > 0) fetch_a(s, row + rows, next, tile, tiles);
       multiply_tile(s->dots, hark_min(TILE_ROWS, rows - i), hark_min(TILE_COLUMNS, columns - j), pairs, packed_a, s->packed_b + j * pairs,
                     x->c + (row + i) * x->ldc + column + j, x->ldc, &u);
     }
 }
 
+/* A block of columns for a band of rows, which the first block packs. */
 static void multiply_columns(const slice *s, int64_t rows, int64_t column) {
   const int64_t columns = hark_min(BLOCK_COLUMNS, s->x->n - column);
-  pack_b(s->dots, s->x, s->packed_b, column, columns, s->first, s->inner);
-  for (int64_t row = 0; row < rows; row += BLOCK_ROWS) multiply_block(s, s->band + row, hark_min(BLOCK_ROWS, rows - row), column, columns);
+  if (columns > 0) pack_b(s->dots, s->x, s->packed_b, column, columns, s->first, s->inner);
+  for (int64_t row = 0; row < rows; row += GROUP_ROWS) {
+    const int64_t here = hark_min(GROUP_ROWS, rows - row), next = column == 0 ? hark_min(GROUP_ROWS, rows - row - here) : 0;
+    if (column == 0) prepare_rows(s, s->band + row, here);
+    if (columns > 0) multiply_rows(s, s->band + row, here, next, column, columns);
+  }
 }
 
-/* A slice of k for a band of rows. */
+/* A slice of k for a band of rows; no columns: the sums of its rows alone. */
 static void multiply_slice(const slice *s, int64_t rows) {
-  const hark_cpu_bf16_product *x = s->x;
-  for (int64_t row = 0; x->row_sums != NULL && row < rows; row += BLOCK_ROWS)
-    add_row_sums(x, s->band + row, hark_min(BLOCK_ROWS, rows - row), s->first, s->inner);
-  if (x->n > 0) pack_a(s->dots, x, s->packed_a, s->band, rows, s->first, s->inner);
-  for (int64_t column = 0; column < x->n; column += BLOCK_COLUMNS) multiply_columns(s, rows, column);
+  int64_t column = 0;
+  do {
+    multiply_columns(s, rows, column);
+    column += BLOCK_COLUMNS;
+  } while (column < s->x->n);
 }
 
 static void multiply_band(slice *s, int64_t rows) {

@@ -17,6 +17,7 @@
  * Operands in bf16 are in dense_backward_bf16.c, rows in float64 in dense_backward_exact.c.
  */
 #include "dense_backward.h"
+#include "core/cancel.h"
 
 static size_t row_bytes(int64_t features) { return HARK_TILE_QUERIES * hark_padded(features) * sizeof(float); }
 
@@ -386,6 +387,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
       tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query);
       range_of(call, sequence, tile.query, tile.queries, chunk, &from, &to);
       if (from >= to && call->partial_dquery != NULL) continue;
+      if (hark_cancel_now(call->context)) return;
       memset(state->dquery, 0, (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
       if (from < to) pack_queries(&tile, state);
       for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/cancel.h"
 #include "kernel_ridge_tile.h"
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
@@ -149,7 +150,7 @@ static void forward_head(void *data, int64_t index, int worker) {
     hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
     return;
   }
-  for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE)
+  for (int64_t row = 0; row < h.sequence->query_count && !hark_cancel_now(task->memory.context); row += HARK_RIDGE_TILE)
     if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
 }
 

@@ -11,6 +11,7 @@
  * Pieces of work are key heads over slices of sequences (ridge_terms.h): every element is written by one piece, in one order.
  * Cost: causal, in addition to the forward's factor and panel: 2 p^2 multiply-adds for a query that sees p keys. Sources: kernel-ridge.md.
  */
+#include "core/cancel.h"
 #include "kernel_ridge_tile.h"
 
 static void clear(float *x, int64_t count) { memset(x, 0, (size_t)count * sizeof *x); }
@@ -470,7 +471,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   else
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   double along = 0;
-  for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE) {
+  for (int64_t row = 0; row < h.sequence->query_count && !hark_cancel_now(task->memory.context); row += HARK_RIDGE_TILE) {
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
     if (!(causal ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
   }

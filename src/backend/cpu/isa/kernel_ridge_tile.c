@@ -9,6 +9,7 @@
  * 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
 #include "kernel_ridge_tile.h"
+#include "core/cancel.h"
 
 /* Half square of the first key, in units of log 2, up to which it is subtracted from every row. */
 #define RIDGE_SPLIT 128.0f
@@ -103,7 +104,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
 
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_call *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
-  ridge_workspace w = {.records = run->scratch, .backward = backward};
+  ridge_workspace w = {.context = context, .records = run->scratch, .backward = backward};
   ridge_tiles h;
   size_t partials = 0; /* sizes() has checked that it does not overflow */
   const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
@@ -519,7 +520,7 @@ static void factorise(const ridge_tiles *h) {
       hark_parallel_for(h->context, others, close_other, &rows);
       continue;
     }
-    for (int64_t index = 0; index <= others; index++) {
+    for (int64_t index = 0; index <= others && !hark_cancel_now(h->memory->context); index++) {
       update_block(&rows, index, 0);
       close_block(&rows, index, 0);
     }
@@ -633,7 +634,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
   factorise(h);
-  return record->system != h->system; /* a pivot is not finite */
+  return record->system != h->system && !hark_cancel_now(memory->context); /* a pivot is not finite */
 }
 
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h) {

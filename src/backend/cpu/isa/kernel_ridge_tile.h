@@ -91,6 +91,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
 
 /* Workspace:  [ records of workers | partial sums, in the backward | floats of workers ]. */
 typedef struct ridge_workspace {
+  hark_context *context;
   hark_ridge_record *records;
   double *partials;
   float *floats;
