@@ -2,10 +2,10 @@
 #include "train/model_source.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "io/checkpoint_files.h"
 #include "io/number.h"
+#include "io/safetensors.h"
 #include "models/foreign/foreign.h"
 #include "models/model_parts.h"
 #include "train/run.h"
@@ -13,11 +13,11 @@
 bool hark_model_source_is(hark_context *context, const char *path) {
   char name[HARK_PATH_BYTES], checkpoint[HARK_NAME_BYTES];
   hark_run run;
-  bool foreign = false;
+  bool found = false;
   const hark_path_kind kind = hark_path_kind_of(path);
-  if (kind == HARK_PATH_FILE) return strcmp(hark_path_name(path), "config.yaml") != 0;
-  if (kind != HARK_PATH_FOLDER) return false;
-  if (hark_foreign_find(context, path, name, &foreign) == HARK_OK && foreign) return true;
+  if (kind != HARK_PATH_FILE && kind != HARK_PATH_FOLDER) return false;
+  if (hark_foreign_find(context, path, name, &found) == HARK_OK && found) return true;
+  if (kind == HARK_PATH_FILE) return hark_safetensors_is(context, path, &found) == HARK_OK && found;
   if (hark_run_open_reading(context, path, &run, checkpoint) == HARK_OK) return false;
   return hark_path_join(context, path, HARK_WEIGHTS_FILE, name) == HARK_OK && hark_path_kind_of(name) == HARK_PATH_FILE;
 }
