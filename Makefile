@@ -1,11 +1,11 @@
-# Short names for what CMake and the scripts do. BUILD names another build folder, CMAKE_FLAGS gives cmake more to think about:
+# Short names for what CMake and the scripts do. BUILD names another build folder, CMAKE_FLAGS has further options of cmake:
 #   make BUILD=build-clang CMAKE_FLAGS=-DCMAKE_C_COMPILER=clang
 
 BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test test-python wheel demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
+.PHONY: all build test test-python wheel site deb demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
 
 all: build
 
@@ -15,15 +15,17 @@ help:
 	@echo "make test                  installs what is missing, builds, runs the suite"
 	@echo "make test-python           the tests of the Python package, in a virtual environment in $(BUILD)/python-venv"
 	@echo "make wheel                 the Python package as a wheel, in $(BUILD)/wheels"
+	@echo "make site                  the documentation as a web site, in build/site"
+	@echo "make deb                   Debian packages, in build/deb"
 	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
-	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
-	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
+	@echo "make bench-peers           the same compared with PyTorch, in a separate virtual environment"
+	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 per target, TARGETS=\"json config\" (clang)"
 	@echo "make coverage              which lines the tests reach, in $(BUILD)/coverage (gcc; long)"
-	@echo "make hooks                 git formats what is committed"
+	@echo "make hooks                 git formats the files of every commit"
 	@echo "make format                formats the sources"
-	@echo "make check                 everything that the continuous check does (long)"
+	@echo "make check                 all continuous integration checks (long)"
 	@echo "make install               installs to PREFIX (/usr/local), below DESTDIR when given"
-	@echo "make uninstall             removes what the last make install wrote"
+	@echo "make uninstall             removes the files that the last make install wrote"
 	@echo "make install-dependencies  Debian packages that are needed and missing"
 	@echo "make clean                 removes $(BUILD)"
 
@@ -46,6 +48,12 @@ test-python: build
 
 wheel:
 	@sh scripts/make-wheel.sh $(BUILD)
+
+site:
+	@sh scripts/check-site.sh
+
+deb:
+	@sh scripts/make-deb.sh
 
 demo: install-dependencies
 	@$(MAKE) --no-print-directory build

@@ -1,5 +1,5 @@
 # The code in the guides (docs/adding-*.md), compiled with copies of the files that get its rows, linked in front of the library, and run by
-# the suites that a newcomer would run.
+# the suites that a newcomer would run; and the commands of docs/tutorial.md.
 
 # A checkout that a guide's example was added to has it in its own suites: the guide is then left out here.
 
@@ -109,3 +109,9 @@ endif()
 
 add_test(NAME tree/guides COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-guides.sh ${HARK_GUIDES})
 set_tests_properties(tree/guides PROPERTIES SKIP_RETURN_CODE 77)
+
+# Every command of the tutorial, with fewer steps.
+if(HARK_SHARED AND NOT HARK_SANITIZE)
+  add_test(NAME guides/tutorial COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-tutorial.sh ${PROJECT_BINARY_DIR} 10)
+  set_tests_properties(guides/tutorial PROPERTIES SKIP_RETURN_CODE 77 COST 100 TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS})
+endif()

@@ -40,7 +40,10 @@ gcc-aarch64-linux-gnu|aarch64-linux-gnu-gcc|compiles for 64-bit ARM
 libc6-dev-arm64-cross|package|C library for it
 qemu-user|qemu-aarch64|runs programs for it
 locales|package|a locale with a decimal comma
-debootstrap|debootstrap|a bare machine to build on'
+debootstrap|debootstrap|a bare machine to build on
+python3-numpy|package|the Python program of the tutorial
+mkdocs|mkdocs|the documentation as a web site
+mkdocs-material|package|its theme'
 
 group=build
 case "${1-}" in

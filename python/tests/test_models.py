@@ -205,6 +205,7 @@ def test_weights_change_the_logits_and_not_the_arrays(run):
         {"model.positions": "learned", "model.norm": "rms_norm", "model.activation": "gated_silu", "model.bias": True},
         {
             "model.positions": "sinusoidal",
+            "model.rotary.base": 500,
             "model.tie_embeddings": False,
             "model.attention.structure": "hierarchical",
             "model.attention.hierarchy_block": 4,
@@ -228,6 +229,17 @@ def test_torch_module_of_a_decoder(text, tmp_path, options):
     tokens = model.tokenizer.encode("the old cat sees it.\nthe red ")
     found = model.to_torch()(torch.tensor(tokens, dtype=torch.long)[None])[0]
     numpy.testing.assert_allclose(found.detach().numpy(), model.logits(tokens), atol=1e-5)
+
+
+def test_torch_module_refuses_options_that_it_lacks(run, monkeypatch):
+    pytest.importorskip("torch")
+    model = run.load()
+    for key, value in {"norm_place": "post", "new_option": 0.5}.items():
+        described = {**model.description, key: value}
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "description", property(lambda self, described=described: described))
+            with pytest.raises(ValueError, match=f"model.{key} {value!r}"):
+                model.to_torch()
 
 
 @pytest.mark.parametrize("pooling", ["class", "mean", "first"])

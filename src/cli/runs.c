@@ -321,7 +321,7 @@ const hark_command hark_command_runs = {
     .summary = "list the runs in a folder: state, steps, losses, model",
     .notes =
         "  hark runs                     those in runs/\n"
-        "  hark runs sweeps/first --json one object a line\n"
+        "  hark runs sweeps/first --json one object per line\n"
         "\n"
         "  States: running (a process writes it); done; stopped (before its last step: hark train --resume RUN continues); empty (no\n"
         "  checkpoint yet); damaged, with the reason. Sizes are compared with the manifest, checksums are not: hark verify does.\n",

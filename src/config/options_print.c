@@ -295,10 +295,12 @@ void hark_options_print_json(const hark_options *options, hark_text *text) {
 
 /* ---- reference ---- */
 
-/* '|' separates the columns of a Markdown table. */
-static void print_cell(const char *value, hark_text *text) {
+/* What Markdown would read as its own: '|' separates the columns of a table, and "[8](decay)" in a sentence is a link. */
+#define CELL "|"
+#define SENTENCE "|["
+static void print_cell(const char *value, const char *marks, hark_text *text) {
   for (const char *at = value; *at != 0; at++) {
-    if (*at == '|') hark_text_append_bytes(text, "\\", 1);
+    if (strchr(marks, *at) != NULL) hark_text_append_bytes(text, "\\", 1);
     hark_text_append_bytes(text, at, 1);
   }
 }
@@ -316,17 +318,17 @@ void hark_options_print_markdown(const hark_options *options, hark_text *text) {
     hark_text cell = hark_text_empty(text->context);
     hark_text_append(text, "| `%s` | `", option->name);
     print_flags(option, &cell);
-    print_cell(hark_text_get(&cell), text);
+    print_cell(hark_text_get(&cell), CELL, text);
     hark_text_free(&cell);
     hark_option_expected(option, &cell);
     hark_text_append(text, "` | %s%s%s | ", option->initial[0] != 0 ? "`" : "", option->initial, option->initial[0] != 0 ? "`" : "");
-    print_cell(hark_text_get(&cell), text);
+    print_cell(hark_text_get(&cell), CELL, text);
     hark_text_free(&cell);
     hark_option_print_needs(options, option, true, &cell);
     hark_text_append(text, " | ");
-    print_cell(hark_text_get(&cell), text);
+    print_cell(hark_text_get(&cell), CELL, text);
     hark_text_append(text, " | ");
-    print_cell(option->help, text);
+    print_cell(option->help, SENTENCE, text);
     hark_text_append(text, " |\n");
     if (cell.status != HARK_OK && text->status == HARK_OK) text->status = cell.status;
     hark_text_free(&cell);

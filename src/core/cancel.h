@@ -4,9 +4,9 @@
  *     status = ... work through hark_parallel_for() ...;
  *     return hark_cancel_leave(context, status);
  *
- * Between the two the program is asked now and then, and after it agreed hark_parallel_for() leaves out all further pieces; a call with
- * one piece always computes it, unless the piece asks itself. So serial code between pieces must be safe with whatever is in memory that pieces fill; its results are not
- * used. Such calls may contain each other.
+ * Between the two the program's function is called now and then. After it has returned true, hark_parallel_for() leaves out all further
+ * pieces; a call with one piece always computes it, unless the piece itself calls the function. So serial code between pieces must be safe
+ * with whatever is in the memory that pieces fill; its results are not used. Such calls may contain each other.
  */
 #ifndef HARK_CORE_CANCEL_H
 #define HARK_CORE_CANCEL_H

@@ -1,9 +1,9 @@
-/* model_options.h - the table of what a model may be: one row is all that an option of a model has, besides its user.
+/* model_options.h - the table of the options of a model: everything about an option is in its row, except for the code that uses it.
  *
- * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for
- * weights that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h),
- * descriptions of models (description.h), what may change when a run is resumed or starts with other weights, and
- * tests/train/test_model_options.c, which walks over it. docs/adding-a-model-option.md adds one.
+ * A row describes the option for configurations, the command line, --help and the reference (options/option.h), how a change of it affects
+ * existing weights, and when a model's file contains it. The table determines configurations of runs (train/config.h), descriptions of
+ * models (description.h), and what may change when a run is resumed or begins with other weights. tests/train/test_model_options.c tests
+ * every row. docs/adding-a-model-option.md is the guide.
  */
 #ifndef HARK_MODELS_MODEL_OPTIONS_H
 #define HARK_MODELS_MODEL_OPTIONS_H
@@ -12,26 +12,27 @@
 #include "nn/norm_bound.h"
 #include "options/option.h"
 
-/* What an option says about weights that are there already. An option without a bond may change when a run is resumed; when another
- * run starts with the weights, its change is not reported. A change of the others is refused when a run is resumed, and reported when
- * another run starts with the weights. When a model is evaluated, options of MEANING may be exchanged. */
+/* How a change of an option affects existing weights. An option without a bond may change when a run is resumed; when another run begins
+ * with the weights, its change is not reported. A change of the others is refused when a run is resumed, and reported when another run
+ * begins with the weights. When a model is evaluated, options of MEANING may be replaced. */
 typedef enum hark_bond {
-  HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
-  HARK_BOND_MEANING, /* the same weights fit, and mean something else */
-  HARK_BOND_WEIGHTS  /* which weights there are, and what they mean */
+  HARK_BOND_NONE,    /* not at all: length, speed, dropout */
+  HARK_BOND_MEANING, /* the same weights fit, but have another meaning */
+  HARK_BOND_WEIGHTS  /* the option determines which weights there are, and their meaning */
 } hark_bond;
 
-/* When a model's file states an option. What it does not state has its default when it is read. */
+/* When a model's file contains an option. An option that a file does not contain has its default when the file is read. */
 typedef enum hark_stored {
-  HARK_STORED_NEVER,   /* only training uses it */
-  HARK_STORED_ALWAYS,  /* and a file without it is refused */
-  HARK_STORED_SETTLED, /* the same, and 0, which stands for a derived value in configurations, has become that value */
-  HARK_STORED_CHANGED, /* where it has an effect and is not the default: what most options are */
-  HARK_STORED_GROUP,   /* where the first condition of `needs` holds; without it 0 or the first word, which a network refuses or knows */
-  HARK_STORED_GROUP_NEEDED /* the same, and a file without it is refused there */
+  HARK_STORED_NEVER,       /* only training uses it */
+  HARK_STORED_ALWAYS,      /* and a file without it is refused */
+  HARK_STORED_SETTLED,     /* the same; 0, which means a derived value in configurations, is replaced by that value */
+  HARK_STORED_CHANGED,     /* if it has an effect and differs from the default: most options */
+  HARK_STORED_GROUP,       /* if the first condition of `needs` holds; a file without it means 0 or the first word, not the default */
+  HARK_STORED_GROUP_NEEDED /* the same, but a file without it is refused */
 } hark_stored;
 
-/* Subcommands that take an option of a model as a flag; of the second kind is what may be exchanged when a trained model is evaluated. */
+/* Subcommands that accept an option of a model as a flag. The second list is for options that may be replaced when a trained model is
+ * evaluated. */
 #define HARK_FLAG_OF_TRAINING "train bench config"
 #define HARK_FLAG_OF_EXCHANGE "train eval embed bench config"
 
@@ -87,7 +88,7 @@ typedef enum hark_stored {
   X(embedding_norm, "embedding-norm", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "norm of the sum of embeddings, as in BERT",       \
     HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                                                                                                 \
   X(token_types, "token-types", INT, "0", "[0, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                                       \
-    "types of tokens, whose vectors are added to the embedding, as in BERT (0 where no types are given); 0: none",                         \
+    "number of types of tokens, each with a learned vector that is added to the embedding, as in BERT; 0: no types",                       \
     "model.architecture encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                                                      \
   X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
     "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
@@ -150,9 +151,10 @@ typedef enum hark_stored {
     "prints it",                                                                                                                           \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
-    "yarn: turns within the original context from which on a pair keeps its rate", "model.rotary.scaling yarn", MEANING, CHANGED, 1)       \
+    "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
+    CHANGED, 1)                                                                                                                            \
   X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
-    "yarn: turns up to which a pair is slowed down by the whole factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                 \
+    "yarn: pairs with at most this number of turns are slowed down by the whole factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1) \
   X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "yarn: the ramp begins and ends at whole pairs",               \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
@@ -164,10 +166,10 @@ typedef enum hark_stored {
   X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "yarn: see mscale", "model.rotary.scaling yarn",     \
     MEANING, CHANGED, 1)                                                                                                                   \
   X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
-    "llama3: turns within the original context up to which a pair is slowed down by the whole factor", "model.rotary.scaling llama3",      \
-    MEANING, CHANGED, 1)                                                                                                                   \
+    "llama3: pairs with at most this number of turns in the original context are slowed down by the whole factor",                         \
+    "model.rotary.scaling llama3", MEANING, CHANGED, 1)                                                                                    \
   X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
-    "llama3: turns from which on a pair keeps its rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                               \
+    "llama3: pairs with at least this number of turns keep their rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                \
   X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
     "longrope: divisor of the rate of every rotated pair, in texts up to the original context", "model.rotary.scaling longrope", MEANING,  \
     CHANGED, 1)                                                                                                                            \
@@ -183,7 +185,7 @@ typedef enum hark_stored {
     "blocks of structure hierarchical attend to their neighbours, or to the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, \
     GROUP, 1)                                                                                                                              \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
-    "which query attends to coarse keys of structure hierarchical: the first query of a cell (default) or every query",                    \
+    "which query of a cell attends to coarse keys of structure hierarchical; default: first if causal, otherwise mean",                    \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
     "learned bias by distance in the tokens of each level, for structure hierarchical", HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)        \
@@ -314,7 +316,7 @@ typedef enum hark_stored {
   X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS,       \
     GROUP, 1)
 
-/* What the data say of a model, in its file and in no configuration: X(member and key, type, range, stored, place). */
+/* What the data determine; it is in a model's file and in no configuration: X(member and key, type, range, stored, place). */
 #define HARK_MODEL_FACTS(X)                                                                                                                \
   X(vocabulary, INT, "[1, 2147483647]", ALWAYS, 0)                                                                                         \
   X(classes, INT, "[0, 1048576]", CHANGED, 2)                                                                                              \

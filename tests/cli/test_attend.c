@@ -140,10 +140,11 @@ static void test_sigma_gradient(void **state) {
 }
 
 /* dsigma of the numbers of a problem, which f32 holds, in a type. */
-static double sigma_gradient_of(const attention_problem *p, hark_type type) {
-  char output[ATTEND_OUTPUT_BYTES];
+static double sigma_gradient_with(const char *options, const attention_problem *p, hark_type type) {
+  char output[ATTEND_OUTPUT_BYTES], words[128];
   attend_write_problem(type, p);
-  if (attend("--kernel rbf --sigma 1.5", output) != 0) fail_msg("%s", output);
+  snprintf(words, sizeof words, "--kernel rbf %s", options);
+  if (attend(words, output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
   assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
   hark_tensor gradient = attend_load(file, "dsigma", type);
@@ -153,7 +154,41 @@ static double sigma_gradient_of(const attention_problem *p, hark_type type) {
   return dsigma;
 }
 
-/* What all rows have in common leaves no trace in it: f32 has some 64 roundings of terms of about the sum's size. */
+static double sigma_gradient_of(const attention_problem *p, hark_type type) { return sigma_gradient_with("--sigma 1.5", p, type); }
+
+/* f32 has some 64 roundings of terms of about the size of the sum, or of `size`. */
+static void check_sigma_gradient(const char *options, double size, const attention_problem *p) {
+  const double expected = sigma_gradient_with(options, p, HARK_F64), have = sigma_gradient_with(options, p, HARK_F32);
+  if (!(fabs(have - expected) < 64 * 0x1p-24 * fmax(fabs(expected), size)))
+    fail_msg("%s: dsigma is %.9g, expected %.9g", options, have, expected);
+}
+
+/* Where one key has all the weight, or all keys are far, dS is zero or small, and what rounding leaves of it must not be multiplied by the
+ * squared distance. */
+static void test_sigma_gradient_of_distant_pairs(void **state) {
+  (void)state;
+  static const char *const small[] = {
+      "--sigma 0.1",  "--sigma 0.03",  "--sigma 0.01",          "--sigma 1e-3",
+      "--sigma 1e-5", "--sigma 1e-15", "--sigma 0.03 --causal", "--sigma 0.05 --structure window --window 2"};
+  attention_problem p;
+  attention_problem_make("dense:B2,H2,L6,S6,D4", &p);
+  for (size_t i = 0; i < sizeof small / sizeof *small; i++) check_sigma_gradient(small[i], 1, &p);
+  check_sigma_gradient("--sigma 0.3", 2 * 64 / 0.3, &p); /* no row is exact: exponents of up to 64 */
+  attention_problem_free(&p);
+
+  static const char *const far[] = {"--sigma 2 --causal", "--sigma 2 --causal --structure window --window 3",
+                                    "--sigma 2 --structure window --window 0", "--sigma 0.5 --causal"};
+  static const double places[] = {200, 2000, 2e4};
+  attention_problem_make("dense:B1,H2,L128,S128,D16", &p);
+  for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+    for (int64_t head = 0; head < 2; head++)
+      for (int64_t c = 0; c < 16; c++) p.array[ARRAY_KEY].data[head * 128 * 16 + c] = (double)(float)places[k];
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) check_sigma_gradient(far[i], i < 3 ? 1 : 4 * 2 * 64 / 0.5, &p);
+  }
+  attention_problem_free(&p);
+}
+
+/* What all rows have in common leaves no trace in it. */
 static void test_sigma_gradient_of_far_rows(void **state) {
   (void)state;
   attention_problem p;
@@ -351,6 +386,7 @@ int main(void) {
       cmocka_unit_test(test_rotary),
       cmocka_unit_test(test_sigma_gradient),
       cmocka_unit_test(test_sigma_gradient_of_far_rows),
+      cmocka_unit_test(test_sigma_gradient_of_distant_pairs),
       cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
       cmocka_unit_test(test_forward_alone),

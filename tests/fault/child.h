@@ -1,7 +1,7 @@
 /* child.h - training in a child process that a fault strikes, and looking at what it leaves.
  *
  * The child is forked, not executed: it is the test's own program with the shim of this folder in it. The parent stays a process of one
- * thread, as forking wants it.
+ * thread, as fork() requires.
  */
 #ifndef HARK_TESTS_FAULT_CHILD_H
 #define HARK_TESTS_FAULT_CHILD_H

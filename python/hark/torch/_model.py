@@ -15,7 +15,17 @@ _ACTIVATIONS = {
     "silu": nn.functional.silu,
     "gated_silu": nn.functional.silu,
 }
-# Options that would change the results and are not here.
+# Keys of a description that the modules use, or that have no effect on them. A model with any other key is refused.
+_KEYS = {
+    *("type", "architecture", "layers", "heads", "key_heads", "width", "feed_forward_width", "context", "activation", "norm"),
+    *("norm_epsilon", "pooling", "head_width", "tie_embeddings", "bias"),
+    *("positions", "positional", "positional_scope", "positional_stretch"),
+    *("rotary.base", "rotary.pairs", "rotary.learned", "attention.structure", "attention.window", "attention.hierarchy_block"),
+    *("attention.partition", "attention.coarse_query", "attention.hierarchical_bias", "attention.kernel"),
+    *("attention.sigma", "attention.forget_gate", "attention.unbiased", "attention.biased", "attention.normalisation"),
+    *("vocabulary", "classes", "parts", "sentences", "unreserved"),
+}
+# Other keys, with the values that change no results.
 _REFUSED = {
     "rotary.scaling": ("none",),
     "attention_width": (0,),
@@ -172,6 +182,7 @@ class Stack(nn.Module):
         positions = weights.get("embedding.position.weight")
         self.position = None if positions is None else nn.Parameter(positions)
         self.sinusoidal = description["positions"] == "sinusoidal"
+        self.base = float(_value(description, "rotary.base", 10000.0))
         self.expression, self.stretch = metadata.get("positional", ""), float(_value(description, "positional_stretch", 1.0))
         parameters = weights.get("positional.parameters")
         self.positional = None if parameters is None else nn.Parameter(parameters)
@@ -190,7 +201,7 @@ class Stack(nn.Module):
         if self.position is not None:
             x = x + self.position[: tokens.shape[1]]
         if self.sinusoidal:
-            x = _operators.op("sinusoidal_positions")(x)
+            x = _operators.op("sinusoidal_positions")(x, base=self.base)
         kernel = self._table(_distances(tokens.shape[1]))
         table = kernel(self.positional) if self.positional is not None else None
         for block in self.blocks:
@@ -255,8 +266,8 @@ def convert(model) -> nn.Module:
     kind = {"decoder": Decoder, "encoder": Encoder}.get(model.info["architecture"])
     if kind is None:
         raise ValueError(f"to_torch: architecture {model.info['architecture']} is not converted, expected decoder or encoder")
-    for key, usual in _REFUSED.items():
-        if key in description and description[key] not in usual:
-            raise ValueError(f"to_torch: models with model.{key} {description[key]!r} are not converted")
+    for key, value in description.items():
+        if key not in _KEYS and value not in _REFUSED.get(key, ()):
+            raise ValueError(f"to_torch: models with model.{key} {value!r} are not converted")
     weights = {name: torch.tensor(x, dtype=torch.float32) for name, x in arrays.items()}
     return kind(weights, description, metadata).eval()

@@ -444,8 +444,8 @@ const hark_command hark_command_lab = {
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "  A criterion that fails is a result, reported with its numbers: the exit code is 0, and 1 with --strict (with --seeds, unless "
-        "all pass).\n  docs/lab.md has the results.\n",
+        "  A criterion that fails is a result and is reported with its numbers. The exit code is then 0, or 1 with --strict. With --seeds "
+        "and\n  --strict it is 0 only if all criteria pass with all seeds. docs/lab.md has the results.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

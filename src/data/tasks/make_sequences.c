@@ -41,7 +41,7 @@ static const hark_option options[] = {
     {"topic-words", "topic-words", HARK_OPTION_INT, AT(topic_words), "4", "[1, 1000]", NULL, NULL, "runs: different words of a topic",
      "$1 make, $2 runs"},
     {"blanks", "blanks", HARK_OPTION_FLOAT, AT(blanks), "0.75", "[0, 1]", NULL, NULL,
-     "runs: probability of a word between the first and the last of a run to be a blank", "$1 make, $2 runs"},
+     "runs: probability that a word between the first and the last of a run is a blank", "$1 make, $2 runs"},
     {"shortest", "shortest", HARK_OPTION_INT, AT(shortest), "3", "[1, 1048576]", NULL, NULL, "runs: words of a run, at least",
      "$1 make, $2 runs"},
     {"longest", "longest", HARK_OPTION_INT, AT(longest), "13", "[1, 1048576]", NULL, NULL, "runs: words of a run, at most",

@@ -91,9 +91,9 @@ const hark_experiment hark_experiment_ahca_ablations = {
     .statement =
         "without the global path the needle is not found, with one layer four steps are not made, with fixed chunks topics are mixed",
     .notes =
-        "The tasks are those of `ahca-information`, `ahca-depth` and `ahca-chunks`, which measure the complete model; networks, rates, "
-        "batches and, in the full run, steps (2500, 1500 and 1200) are the same, without one part. A quick run has 600 steps. The bound "
-        "of hard maps was .60 for three steps, and was changed to .80 for four after a trial that had .73.\n"
+        "The tasks are those of `ahca-information`, `ahca-depth` and `ahca-chunks`, which measure the complete model. Here each network "
+        "lacks one part; rates, batches and, in the full run, steps (2500, 1500 and 1200) are the same. A quick run has 600 steps. The "
+        "bound of hard maps was .60 for three steps, and was changed to .80 for four after a trial that had .73.\n"
         "\n"
         "*Figure.* Accuracy without a part, by seed.",
     .trains = true,

@@ -315,8 +315,8 @@ const hark_experiment hark_experiment_ahca_figures = {
     .notes =
         "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on the others\n"
         "\n"
-        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights of figures 2 and 3 "
-        "are those that `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights in figures 2 and 3 "
+        "are what `segment_pool` computes from the identity matrix with the run's boundaries: averages, without the smoothing of chunks.\n"
         "\n"
         "*Figure.* 1: letters in reading order, chunks shaded in turn. 2: the first letters and slots. 3: slots and global tokens. 4: "
         "scores, with those selected. 5: layers of chunks. 6: rows from stage to stage.",

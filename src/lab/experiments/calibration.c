@@ -220,15 +220,17 @@ const hark_experiment hark_experiment_calibration = {
         "50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length used for "
         "learning and at a longer one",
     .notes =
-        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n\n"
-        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (the intervals use its value, learning does not), "
-        "functions from a Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = "
-        "1/2, where m is the conditional mean. Gradients are those of hark's operator. The column var + ridge uses the learned "
-        "ridge as the variance of the noise, which is necessary where that is unknown; an error of a tenth in the ridge is an "
-        "error of a tenth there.\n\n"
-        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
-        "with three degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Their "
-        "variances are those of the nearest process, correct in the mean at best.\n\n"
+        "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
+        "\n"
+        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (the intervals use its value, learning does not), functions from a "
+        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the "
+        "conditional mean. Gradients are those of hark's operator. The column var + ridge uses the learned ridge as the variance of the "
+        "noise, as is necessary if this variance is unknown; if the ridge is wrong by a tenth, so is that variance.\n"
+        "\n"
+        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution with three "
+        "degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Their variances are those of the "
+        "nearest process, correct in the mean at best.\n"
+        "\n"
         "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",
     .failure =

@@ -257,11 +257,11 @@ const hark_experiment hark_experiment_instrument = {
         "*Figure.* The error over L with its prediction, and the two errors that do not fall.",
     .failure_of = "plug-in error",
     .failure =
-        "The bound assumes that the plug-in estimate scatters like the two stages, 20.15 / h. It scatters with 36.5 / h: with "
-        "g = (1, W, W^2), A = E g g', theta its limit, r = E[Y | W] - theta.g and u = g' r - (theta.g') g (g' by W) the "
-        "variance is A^-1 (E[g g' (var(Y | W) + r^2)] + E[u u' s^2]) A^-1 / h, 16.7 of it from the second half and 19.8 from "
-        "the first. That is 1.65 times the limit at 500 tokens and 1.10 times at 4000. With `--quick` the bound, 1.75, is "
-        "therefore near the expected value, and 15 of the seeds 1 to 60 are above it (mean 1.71, deviation 0.13).",
+        "The bound assumes that the plug-in estimate scatters like the two stages, 20.15 / h. Its variance is 36.5 / h instead. Let g = "
+        "(1, W, W^2), A = E g g', theta the limit of the estimate, r = E[Y | W] - theta.g and u = g' r - (theta.g') g (g' by W). Then the "
+        "variance is A^-1 (E[g g' (var(Y | W) + r^2)] + E[u u' s^2]) A^-1 / h, of which 16.7 / h is due to the second half and 19.8 / h to "
+        "the first. That is 1.65 times the limit at 500 tokens and 1.10 times at 4000. With `--quick` the bound, 1.75, is therefore near "
+        "the expected value, and 15 of the seeds 1 to 60 are above it (mean 1.71, deviation 0.13).",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

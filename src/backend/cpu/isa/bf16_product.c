@@ -261,7 +261,7 @@ static void add_row_sums(const hark_cpu_bf16_product *x, int64_t row, int64_t ro
   for (int64_t i = 0; i < rows; i++) x->row_sums[row + i] += sums[i];
 }
 
-/* Prefetches a part of what packing reads later: of `rows` rows of `count` numbers from (row, column) on, the rows [rows part / parts, ...). */
+/* Prefetches part of what packing reads later: of `rows` rows of `count` numbers from (row, column) on, those from rows part / parts on. */
 static void fetch(const hark_cpu_operand *x, int64_t row, int64_t rows, int64_t column, int64_t count, int64_t part, int64_t parts) {
   const int64_t line = LINE_BYTES / (x->type == HARK_F32 ? 4 : 2);
   for (int64_t i = rows * part / parts; i < rows * (part + 1) / parts; i++)

@@ -220,6 +220,7 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
   product.start = call->dropout_threshold > 0 ? state->zero : state->delta;
   HARK_ISA(hark_dense_backward_score_words)(tile, state->words.gradients, state->words.values, &product);
   hark_dense_scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
+  if (call->rbf && state->exact.any) HARK_ISA(hark_dense_backward_exact_differences)(tile, state);
   if (state->collects) {
     zero_unseen(tile, state->dlogits);
     if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);

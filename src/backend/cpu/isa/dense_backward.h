@@ -28,9 +28,10 @@ typedef struct hark_dense_backward_state {
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
   bool rows_finite; /* all queries and dout of the tile are finite */
   hark_dense_exact exact;
-  float inverse[HARK_TILE_QUERIES];  /* of exact lanes: the factor of 2^(S - top); otherwise 1 */
-  int64_t leader[HARK_TILE_QUERIES]; /* of exact lanes */
-  const float *all_keys;             /* of the sequence, for the leaders */
+  float inverse[HARK_TILE_QUERIES];   /* of exact lanes: the factor of 2^(S - top); otherwise 1 */
+  double mean[HARK_TILE_QUERIES];     /* of exact lanes, of rbf (hark_dense_exact_row) */
+  int64_t leader[HARK_TILE_QUERIES];  /* of exact lanes */
+  const float *all_keys, *all_values; /* of the sequence: for the leaders, and for the rows' means */
   /* rows of the tile in the caller's memory */
   int64_t query_stride, gradient_stride;
   /* rows of the tile of keys */
@@ -93,6 +94,9 @@ void HARK_ISA(hark_dense_backward_take_exact_rows)(const hark_dense_tile *tile, 
 /* Their logits minus the highest. */
 void HARK_ISA(hark_dense_backward_exact_logits)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 /* rbf: removes their dS from the tile, and adds the gradients. */
+/* rbf: dS of exact rows from dP - D in float64. Where one key has all the weight, what rounding would leave of it is multiplied by the
+ * squared distance. */
+void HARK_ISA(hark_dense_backward_exact_differences)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 void HARK_ISA(hark_dense_backward_exact_gradients)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 
 #endif

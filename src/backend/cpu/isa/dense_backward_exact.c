@@ -10,13 +10,27 @@ HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
 
 /* State of a row while its keys are visited. */
 typedef struct exact_sum {
-  double top, sum; /* sum of 2^(S - top) */
+  double top, sum;           /* sum of 2^(S - top) */
+  double weights, mean;      /* rbf: the same sum, and that of 2^(S - top) dP, without roundings to f32 */
+  const float *value, *dout; /* the first value of the tile and the row's dout; NULL: not needed */
+  int64_t value_stride;
   int64_t leader;
   bool requested, number;
 } exact_sum;
 
+/* powers: the exponentials of a tile, relative to the new top; the sums so far are relative to the old one, `before` times that. */
+static void add_means(const float *powers, int keys, int features, double before, exact_sum *row) {
+  row->weights *= before;
+  row->mean *= before;
+  for (int i = 0; i < keys && row->dout != NULL; i++) {
+    if (powers[i] == 0.0f) continue;
+    row->weights += (double)powers[i];
+    row->mean += (double)powers[i] * hark_exact_product(row->dout, row->value + i * row->value_stride, features);
+  }
+}
+
 /* The same exponentials as in tile_weights() of dense_backward.c, so that the row's weights sum to one. */
-static void add_exact(const double *logits, int keys, int64_t first, exact_sum *row) {
+static void add_exact(const double *logits, int keys, int64_t first, int features, exact_sum *row) {
   double top = row->top;
   for (int i = 0; i < keys; i++) {
     if (isnan(logits[i])) row->number = false;
@@ -25,11 +39,17 @@ static void add_exact(const double *logits, int keys, int64_t first, exact_sum *
     row->leader = first + i;
   }
   if (top == -INFINITY) return;
-  double sum = row->top == -INFINITY ? 0.0 : row->sum * exp2(row->top - top);
+  const double before = row->top == -INFINITY ? 0.0 : exp2(row->top - top);
+  double sum = row->sum * before;
   float powers[HARK_TILE_KEYS];
   vf part = vf_zero();
   for (int i = 0; i < HARK_TILE_KEYS; i++) powers[i] = i < keys ? (float)(logits[i] - top) : -INFINITY;
-  for (int i = 0; i < keys; i += HARK_LANES) part = part + vf_exp2(vf_load(powers + i));
+  for (int i = 0; i < keys; i += HARK_LANES) {
+    const vf power = vf_exp2(vf_load(powers + i));
+    part = part + power;
+    vf_store(powers + i, power);
+  }
+  add_means(powers, keys, features, before, row);
   sum += (double)vf_sum(part);
   row->top = top;
   row->sum = sum;
@@ -46,12 +66,14 @@ static bool visit_exact(hark_dense_tile *tile, hark_dense_backward_state *state,
     tile->shift = tile->query + tile->sequence->offset - tile->key;
     if (!summing && !HARK_ISA(hark_dense_exact_possible)(tile, &state->exact)) continue;
     state->key = state->all_keys + tile->key * state->key_stride;
+    state->value = state->all_values + tile->key * state->value_stride;
     HARK_ISA(hark_dense_start_tile)(tile);
     double logits[HARK_TILE_KEYS];
     for (int lane = 0; summing && lane < tile->queries; lane++) {
       if (!rows[lane].requested) continue;
       HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
-      add_exact(logits, tile->keys, tile->key, &rows[lane]);
+      rows[lane].value = state->value;
+      add_exact(logits, tile->keys, tile->key, call->value_dim, &rows[lane]);
     }
     if (summing) continue;
     const hark_product product = {.a = state->queries,
@@ -101,12 +123,22 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
     any = any || rows[lane].requested;
   }
   state->all_keys = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
+  state->all_values = hark_dense_row(&call->args->value, sequence->item, head / call->group, sequence->key_row);
+  for (int lane = 0; call->rbf && call->dropout_threshold == 0 && lane < tile.queries; lane++) {
+    rows[lane].dout = hark_dense_row(&call->args->dout, sequence->item, head, hark_dense_query_row(&tile) + lane);
+    rows[lane].value_stride = state->value_stride;
+  }
   if (call->rbf) any = visit_exact(&tile, state, false, rows) || any;
   if (!any) return;
   (void)visit_exact(&tile, state, true, rows);
   for (int lane = 0; lane < tile.queries; lane++)
     if (rows[lane].requested && rows[lane].number && rows[lane].leader >= 0)
-      known[lane] = (hark_dense_exact_row){rows[lane].top, rows[lane].sum, rows[lane].leader};
+      known[lane] = (hark_dense_exact_row){
+          .top = rows[lane].top,
+          .sum = rows[lane].sum,
+          .leader = rows[lane].leader,
+          .mean = rows[lane].dout != NULL ? rows[lane].mean / rows[lane].weights : NAN,
+      };
 }
 
 /* ---- in the tiles ---- */
@@ -121,6 +153,7 @@ void HARK_ISA(hark_dense_backward_take_exact_rows)(const hark_dense_tile *tile, 
     state->exact.base[lane] = rows[lane].top;
     state->inverse[lane] = (float)(1.0 / rows[lane].sum);
     state->leader[lane] = rows[lane].leader;
+    state->mean[lane] = rows[lane].mean;
     state->start[lane] = 0.0f; /* its logits will be replaced */
   }
 }
@@ -131,6 +164,21 @@ void HARK_ISA(hark_dense_backward_exact_logits)(const hark_dense_tile *tile, har
     double logits[HARK_TILE_KEYS];
     HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
     for (int i = 0; i < tile->keys; i++) state->weights[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - state->exact.base[lane]);
+  }
+}
+
+void HARK_ISA(hark_dense_backward_exact_differences)(const hark_dense_tile *tile, hark_dense_backward_state *state) {
+  const int features = tile->call->value_dim;
+  for (int lane = 0; lane < tile->queries; lane++) {
+    if (!state->exact.is[lane] || !isfinite(state->mean[lane])) continue;
+    const float *dout = state->gradient_rows + (ptrdiff_t)lane * tile->call->value_pad;
+    for (int i = 0; i < tile->keys; i++) {
+      const ptrdiff_t at = (ptrdiff_t)i * HARK_TILE_QUERIES + lane;
+      const double weight = (double)state->weights[at];
+      if (weight == 0) continue;
+      state->dlogits[at] =
+          (float)(weight * (hark_exact_product(dout, state->value + i * state->value_stride, features) - state->mean[lane]));
+    }
   }
 }
 

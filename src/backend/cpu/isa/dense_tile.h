@@ -162,6 +162,7 @@ bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
 typedef struct hark_dense_exact_row {
   double top, sum; /* highest logit in units of log 2, sum of 2^(S - top); separate, because 2^60 + 2 would round to 2^60 */
   int64_t leader;  /* the key with the largest weight, counted in the sequence; -1: the row is an ordinary one */
+  double mean;     /* rbf without dropout: D = sum P dP, from the same weights, so that dS = P (dP - D) sums to zero; otherwise NaN */
 } hark_dense_exact_row;
 
 /* A tile of queries, with marks of the lanes that are such rows. */
