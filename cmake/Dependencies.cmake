@@ -1,7 +1,7 @@
 # What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and if requested threads,
-# oneDNN, PCRE2, utf8proc, zlib, liblzma, libzstd and libbz2), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
+# oneDNN, PCRE2, utf8proc, zlib, liblzma, libzstd, libbz2 and libpng), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
 # programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
-# HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_ZLIB, HARK_WITH_LZMA, HARK_WITH_ZSTD, HARK_WITH_BZIP2, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
+# HARK_WITH_THREADS, HARK_WITH_PCRE2, HARK_WITH_UTF8PROC, HARK_WITH_ZLIB, HARK_WITH_LZMA, HARK_WITH_ZSTD, HARK_WITH_BZIP2, HARK_WITH_PNG, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_BUILD_TESTS STREQUAL ON)
   find_package(PkgConfig REQUIRED)
@@ -106,6 +106,7 @@ hark_text_library(UTF8PROC libutf8proc libutf8proc-dev)
 hark_text_library(ZLIB zlib zlib1g-dev)
 hark_text_library(LZMA liblzma liblzma-dev)
 hark_text_library(ZSTD libzstd libzstd-dev)
+hark_text_library(PNG libpng libpng-dev)
 
 # bzip2 comes without a file for pkg-config.
 set(HARK_BZIP2_USED OFF)

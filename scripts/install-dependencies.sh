@@ -26,6 +26,7 @@ zlib1g-dev|package|data compressed with gzip (zlib)
 liblzma-dev|package|data compressed with xz (liblzma)
 libzstd-dev|package|data compressed with zstd (libzstd)
 libbz2-dev|package|data compressed with bzip2 (libbz2)
+libpng-dev|package|pictures of Pathfinder (libpng)
 libgsl-dev|package|closed forms of hark lab (GSL)'
 CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources

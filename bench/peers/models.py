@@ -4,11 +4,12 @@
 
 Makes small models of each type with random weights (grouped key heads, windows shorter than the text, biases, tied and separate embeddings,
 scaled rotary positions, shards, numbers of several types), and compares for each: the logits of hark, which reads the folder, with those of
-transformers in f32; those of transformers, which reads the folder that hark exports, with the same bits of all weights; and the text that a
-tokenizer.json gives. Needs torch, transformers, tokenizers (requirements.txt) and a libhark.so (-DHARK_SHARED=ON).
+transformers in f32; those of transformers, which reads the folder that hark exports, with the same bits of all weights; the text that a
+tokenizer.json gives; and the loss of a text, before and after a training by hark, and the text up to the end token. Needs torch, transformers, tokenizers (requirements.txt) and a libhark.so (-DHARK_SHARED=ON).
 """
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -124,6 +125,90 @@ def check_text(hark, folder, command):
     return same and written.startswith("the")
 
 
+def byte_level():
+    """A tokenizer.json with an end token, as GPT-2 has it."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train_from_iterator([TEXT], trainer)
+    tokenizer.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
+    return tokenizer
+
+
+TEXT = "".join(f"the {'black' if i % 3 else 'größere'} cat saw {i * i} hats{'.' if i % 2 else ', and'}\n" for i in range(150))
+
+
+def loss(model, ids, length):
+    """The mean loss of all targets, in windows that do not overlap."""
+    total = 0.0
+    for at in range(0, len(ids) - 1, length):
+        window = torch.tensor(ids[at : at + length + 1])
+        with torch.no_grad():
+            scores = model(window[None, :-1]).logits[0].double()
+        total += torch.nn.functional.cross_entropy(scores, window[1:], reduction="sum").item()
+    return total / (len(ids) - 1)
+
+
+def hark_loss(command, path, text, *words):
+    return json.loads(run(command, "eval", path, "--data", text, "--json", "--threads", 1, *words))
+
+
+def check_loss(kind, settings, folder, command):
+    """hark eval, hark train --init-from with its export, and the end token."""
+    tokenizer, length = byte_level(), 32
+    name = "n_positions" if kind == "GPT2" else "max_position_embeddings"
+    settings = {**settings, "vocab_size": tokenizer.get_vocab_size() + 3, name: length, "bos_token_id": None, "eos_token_id": None}
+    model = make(folder / "in", kind, settings, {}, seed=5)
+    tokenizer.save(str(folder / "in" / "tokenizer.json"))
+    text, again = folder / "text.txt", type(model).from_pretrained
+    text.write_text(TEXT)
+    ids = tokenizer.encode(TEXT).ids
+    measured = hark_loss(command, folder / "in", text)
+    worst = {"eval": abs(measured["loss"] - loss(model, ids, length))}
+    worst["bits"] = abs(measured["bits_per_byte"] - measured["loss"] * len(ids) / len(TEXT.encode()) / numpy.log(2))
+    (folder / "tokens.bin").write_bytes(numpy.array(ids, dtype="<u2").tobytes())
+    worst["tokens"] = abs(hark_loss(command, folder / "in", folder / "tokens.bin")["loss"] - measured["loss"])
+    tuned = folder / "run"
+    words = ["--steps", 20, "--batch", 4, "--lr", 3e-3, "--warmup", 0, "--threads", 1]
+    run(command, "train", "--init-from", folder / "in", "--data", text, "--out", tuned, *words)
+    after = hark_loss(command, tuned, text)["loss"]
+    run(command, "export", tuned, "--format", "huggingface", "--output", folder / "out")
+    worst["export"] = abs(after - loss(again(folder / "out", dtype=torch.float32).eval(), ids, length))
+    # the second token that the model writes without chance becomes its end token
+    prompt = tokenizer.encode("the cat").ids
+    written = model.generate(torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0)[0, len(prompt) :].tolist()
+    model.generation_config.eos_token_id = [written[1], 1]
+    model.generation_config.save_pretrained(folder / "in")
+    said = json.loads(run(command, "generate", folder / "in", "--prompt", "the cat", "--temperature", 0, "--max-new-tokens", 6, "--json"))
+    ends = said["ended"] and said["tokens"] == written.index(written[1])
+    good = all(x <= TOLERANCE for x in worst.values()) and after < measured["loss"] and ends
+    print(f"{'loss of ' + kind:22} " + "  ".join(f"{what} {x:.1e}" for what, x in worst.items()), end="")
+    print(f"  {measured['loss']:.3f} to {after:.3f} after 20 steps  {'the end token ends' if ends else 'NO END'}")
+    return good
+
+
+def check_bert(folder, command):
+    """An export of BERT is the model that was imported, for transformers and with the files of sentence-transformers."""
+    torch.manual_seed(9)
+    settings = {**ROWS, "max_position_embeddings": 20, "type_vocab_size": 2}
+    model = transformers.BertModel(transformers.BertConfig(**settings)).eval()
+    model.save_pretrained(folder / "in")
+    (folder / "in" / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": false}')
+    run(command, "import", folder / "in", "--output", folder / "own.safetensors")
+    run(command, "export", folder / "own.safetensors", "--format", "huggingface", "--output", folder / "out")
+    again = transformers.BertModel.from_pretrained(folder / "out").eval()
+    before, after = model.state_dict(), again.state_dict()
+    same = before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
+    tokens = torch.arange(15)[None] % 61
+    with torch.no_grad():
+        same = same and torch.equal(model(tokens).last_hidden_state, again(tokens).last_hidden_state)
+    limit = json.loads((folder / "out" / "sentence_bert_config.json").read_text())["max_seq_length"]
+    print(f"{'bert':22} {'export equal' if same else 'EXPORT DIFFERS'}, max_seq_length {limit}")
+    return same and limit == 12
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hark", default="build/hark")
@@ -139,6 +224,9 @@ def main():
     shutil.rmtree(arguments.folder, ignore_errors=True)
     good = [check(hark, name, *CASES[name], arguments.folder / name, arguments.hark) for name in arguments.cases]
     good.append(check_text(hark, arguments.folder / "text", arguments.hark))
+    for kind, settings in [("GPT2", GPT2), ("Llama", BASE), ("Qwen2", {**BASE, "tie_word_embeddings": True})]:
+        good.append(check_loss(kind, settings, arguments.folder / f"loss_{kind}", arguments.hark))
+    good.append(check_bert(arguments.folder / "bert", arguments.hark))
     print(f"{sum(good)} of {len(good)} agree with transformers {transformers.__version__}")
     return 0 if all(good) else 1
 

@@ -121,6 +121,8 @@ typedef struct hark_model_info {
   const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
   int64_t begin;            /* models of sentences, which end with "\n": the token before the first token of every text; 0: none */
   hark_type matrices;       /* HARK_F32, or the type of the matrices that are held in fewer bytes */
+  const int32_t *ends;      /* of imported models: the tokens after which a text has ended, [end_count] */
+  int64_t end_count;
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */

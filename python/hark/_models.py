@@ -50,6 +50,8 @@ _Info = _struct(
     ("architecture", c_char_p),
     ("begin", c_int64),
     ("matrices", c_int),
+    ("ends", c_void_p),
+    ("end_count", c_int64),
 )
 _DecodingOptions = _struct(
     "DecodingOptions",
@@ -263,8 +265,9 @@ class Model:
         self._context.check(_describe(self._handle, byref(info)))
         self.info: Dict[str, object] = {
             name: x.decode() if isinstance(x, bytes) else x
-            for name, x in [(n, getattr(info, n)) for n, *_ in info._fields_ if n != "struct_size"]
+            for name, x in [(n, getattr(info, n)) for n, *_ in info._fields_ if n not in ("struct_size", "end_count")]
         }
+        self.info["ends"] = list((c_int32 * info.end_count).from_address(info.ends)) if info.end_count else []
         self.info["matrices"] = _MATRIX_WORDS[info.matrices]
         self.tokenizer = Tokenizer(self)
         self._file_contents = self._file_metadata = None

@@ -18,6 +18,7 @@ typedef struct generate_values {
   int64_t tokens, top_k, context, sequences;
   double temperature, top_p, min_p, repetition_penalty;
   int weights;
+  bool ignore_end;
 } generate_values;
 
 #define AT(field) offsetof(generate_values, field)
@@ -42,6 +43,8 @@ static const hark_option options[] = {
      "4.1, with the sign rule of Transformers); 1: none",
      NULL},
     {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
+    {"ignore-end", "ignore-eos ignore-end", HARK_OPTION_BOOL, AT(ignore_end), "false", NULL, NULL, NULL,
+     "continue after the end token of an imported model (eos_token_id), which otherwise ends the text", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(generate_values, weights),
     {"sequences", "samples sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
@@ -59,7 +62,7 @@ typedef struct sequence {
   hark_text text; /* generated */
   size_t written;
   int64_t prompt_forgotten, forgotten; /* tokens that the model did not read: of the prompt, and of all tokens before the last one */
-  bool done;
+  bool done, ended;                    /* ended: by an end token of the model */
 } sequence;
 
 typedef struct generation {
@@ -78,7 +81,9 @@ typedef struct generation {
   hark_text read;      /* the prompt's file */
   unsigned char *seen; /* [vocabulary] scratch memory of the repetition penalty */
   int64_t vocabulary;
-  bool imported; /* the model is another program's, and has its tokenizer */
+  bool imported;       /* the model is another program's, and has its tokenizer */
+  const int32_t *ends; /* its end tokens; none if they are ignored */
+  int64_t end_count;
   int32_t begin; /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
 } generation;
 
@@ -235,6 +240,10 @@ static hark_status open_model(generation *g) {
                                         : "vocabulary of text (models of labelled examples have none)");
   g->begin = (int32_t)info.begin;
   g->imported = info.reserved == 0;
+  if (g->values->ignore_end && info.end_count == 0)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--ignore-eos: has no effect here: %s has no end token", g->source);
+  g->ends = info.ends;
+  g->end_count = g->values->ignore_end ? 0 : info.end_count;
   return encode_prompt(g);
 }
 
@@ -324,6 +333,13 @@ static void write_text(const generation *g, sequence *s, bool last) {
   s->written = end;
 }
 
+/* Whether a token ends a text. It is no part of it. */
+static bool is_end(const generation *g, int32_t token) {
+  for (int64_t i = 0; i < g->end_count; i++)
+    if (g->ends[i] == token) return true;
+  return false;
+}
+
 /* Token number `index` of text `number`. */
 static hark_status choose(generation *g, int64_t number, int64_t index) {
   const hark_config *config = g->call->values[1];
@@ -339,6 +355,11 @@ static hark_status choose(generation *g, int64_t number, int64_t index) {
   if (g->values->repetition_penalty != 1)
     hark_sampling_penalise(hark_decoding_logits(s->decoding), g->vocabulary, s->tokens, s->count, g->values->repetition_penalty, g->seen);
   HARK_TRY(hark_decoding_choose(s->decoding, &sampling, (uint64_t)index, &token));
+  if (is_end(g, token)) {
+    s->done = s->ended = true;
+    write_text(g, s, true);
+    return HARK_OK;
+  }
   s->tokens[s->count++] = token;
   const char *text = hark_model_token_text(g->model, token, &bytes);
   hark_text_append_bytes(&s->text, text, bytes);
@@ -409,6 +430,7 @@ static void append_sequence(const generation *g, const sequence *s, hark_text *l
   hark_text_append(line, "\"text\": ");
   hark_json_append_bytes(line, hark_text_get(&s->text), s->written);
   hark_text_append(line, ", \"tokens\": %" PRId64, s->count - g->prompt_count);
+  if (g->end_count > 0) hark_text_append(line, ", \"ended\": %s", s->ended ? "true" : "false");
 }
 
 static void append_sequences(const generation *g, hark_text *line) {
@@ -501,6 +523,7 @@ const hark_command hark_command_generate = {
         "  hark generate Qwen2-0.5B                 a folder of another program (hark import)\n"
         "  hark generate runs/book --weights int8 --samples 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
+        "  An end token of an imported model (eos_token_id) ends the text; --ignore-eos writes on.\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#include "cli/embed/embed_text.h"
 #include "cli/model.h"
 #include "io/json_write.h"
 #include "io/temporary.h"
@@ -83,7 +82,7 @@ static hark_status check_weights(hark_invocation *call, const char *folder, cons
 static hark_status check_output(hark_invocation *call, const char *folder, const char *output) {
   static const char *const names[] = {HARK_FOREIGN_CONFIG_FILE, "model.safetensors.index.json", "tokenizer.json",
                                       "tokenizer.model",        "tokenizer_config.json",        "vocab.txt",
-                                      "modules.json",           "sentence_bert_config.json"};
+                                      "modules.json",           "sentence_bert_config.json",    HARK_FOREIGN_GENERATION_FILE};
   char path[HARK_PATH_BYTES];
   struct stat about;
   if (stat(output, &about) != 0) return HARK_OK;
@@ -92,19 +91,6 @@ static hark_status check_output(hark_invocation *call, const char *folder, const
     if (is_same_file(&about, path)) return refuse_output(call, output);
   }
   return check_weights(call, folder, output, &about);
-}
-
-/* A file of hark has no place for a limit below the model's context. */
-static hark_status warn_of_limit(hark_invocation *call, const char *folder, const hark_model *model) {
-  hark_model_info info = {.struct_size = sizeof info};
-  int64_t limit = 0;
-  HARK_TRY(hark_model_describe(model, &info));
-  HARK_TRY(hark_embed_text_limit(call->context, folder, &limit));
-  if (limit > 0 && limit < info.context)
-    hark_command_warn(call,
-                      "max_seq_length %" PRId64 " of sentence_bert_config.json is not in the file: use --context %" PRId64 " of hark embed",
-                      limit, limit);
-  return HARK_OK;
 }
 
 static hark_status run(hark_invocation *call) {
@@ -120,7 +106,6 @@ static hark_status run(hark_invocation *call) {
   if (status == HARK_OK) status = hark_path_clean(call->context, values->output);
   if (status == HARK_OK) status = hark_model_save(call->context, model, values->output);
   if (status == HARK_OK) status = print(call, path, values->output, model);
-  if (status == HARK_OK) status = warn_of_limit(call, folder, model);
   hark_model_destroy(call->context, &model);
   return status;
 }

@@ -7,7 +7,9 @@
 #include "io/checkpoint_files.h"
 #include "models/foreign/foreign.h"
 #include "models/model.h"
+#include "models/model_parts.h"
 #include "train/data_place.h"
+#include "train/model_source.h"
 
 static const struct {
   hark_type type;
@@ -22,11 +24,19 @@ const char *hark_command_matrix_word(hark_type type) {
   return hark_type_name(type);
 }
 
+bool hark_command_names_model(hark_invocation *call) {
+  return hark_options_argument_count(call->options) > 0 && hark_model_source_is(call->context, hark_options_argument(call->options, 0));
+}
+
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   hark_run run;
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  if (hark_command_names_model(call)) {
+    HARK_TRY(hark_model_source_read_options(context, call->options, hark_options_argument(call->options, 0)));
+    return hark_config_finish(context, call->options, config);
+  }
   HARK_TRY(hark_run_open_reading(context, hark_options_argument(call->options, 0), &run, checkpoint));
   HARK_TRY(hark_run_path(context, &run, "config.yaml", path));
   HARK_TRY(hark_data_place_read_options(context, call->options, path));
@@ -37,7 +47,7 @@ hark_status hark_command_read_stored(hark_invocation *call, const char *path, ha
   hark_context *context = call->context;
   const hark_option_group group = {&hark_config_table, stored};
   HARK_TRY(hark_options_create(context, NULL, &group, 1, options));
-  HARK_TRY(hark_data_place_read_options(context, *options, path));
+  HARK_TRY((hark_model_source_is(context, path) ? hark_model_source_read_options : hark_data_place_read_options)(context, *options, path));
   HARK_TRY(hark_config_finish(context, *options, stored));
   if (hark_options_problem_count(*options) == 0) return HARK_OK;
   return hark_fail(context, HARK_BAD_FILE, "%s", hark_options_problem(*options, 0));
@@ -61,6 +71,7 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
   *out = (hark_opened_run){.run.lock = -1};
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   char path[HARK_PATH_BYTES];
+  if (hark_command_names_model(call)) return hark_path_join(call->context, "", hark_options_argument(call->options, 0), out->run.path);
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &out->run, out->checkpoint));
   if (out->checkpoint[0] == '\0') HARK_TRY(hark_checkpoint_choose(call->context, &out->run, checkpoint, out->checkpoint));
   HARK_TRY(hark_checkpoint_check_vocabulary(call->context, &out->run, out->checkpoint));
@@ -139,6 +150,11 @@ hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *
   hark_text_free(&description);
   hark_text_free(&vocabulary);
   return status;
+}
+
+hark_status hark_command_load_weights(hark_invocation *call, const hark_opened_run *opened, hark_engine *engine) {
+  if (opened->checkpoint[0] == '\0') return hark_model_read_network(call->context, opened->run.path, engine->network);
+  return hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
 }
 
 hark_status hark_command_create_engine(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,

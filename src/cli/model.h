@@ -22,17 +22,21 @@ const char *hark_command_matrix_word(hark_type type);
 
 typedef struct hark_opened_run {
   hark_run run;
-  char checkpoint[HARK_NAME_BYTES];
-  hark_tokenizer *tokenizer; /* NULL: trained on labelled examples */
-  hark_type matrices;        /* in which the weights are to be held; HARK_NONE: as they are stored */
+  char checkpoint[HARK_NAME_BYTES]; /* "": of a model that is no run (train/model_source.h), whose path is that of `run` */
+  hark_tokenizer *tokenizer;        /* NULL: trained on labelled examples, or a model */
+  hark_type matrices;               /* in which the weights are to be held; HARK_NONE: as they are stored */
 } hark_opened_run;
 
-/* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) with lower priority than all options
- * that were set. */
+/* For check: reads the run's configuration (the first argument names the run, a checkpoint in it, or a model) with lower priority than all
+ * options that were set. */
 HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_config *config);
 
-/* Reads only a configuration, without the command line: *stored, with its strings, lives until *options is destroyed by the caller, also
- * after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
+/* The first argument is a model that is no run (train/model_source.h). */
+bool hark_command_names_model(hark_invocation *call);
+
+/* Reads only a configuration, or the options of a model, without the command line: *stored, with its strings, lives until *options is
+ * destroyed by the caller, also after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files.
+ */
 HARK_MUST_CHECK hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options);
 
 /* Visits the options in which `config`, which the set `now` fills, differs from the configuration in `path`, and that have an effect in one
@@ -43,7 +47,7 @@ HARK_MUST_CHECK hark_status hark_command_visit_differences(hark_invocation *call
                                                            const hark_config *config, hark_difference_visitor *visit, void *user);
 
 /* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the requested one
- * ("best", "last", "step-N"), or with "" the best, or else the last. The caller closes the run. */
+ * ("best", "last", "step-N"), or with "" the best, or else the last. For a model only its path. The caller closes the run. */
 HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint,
                                                   hark_opened_run *out);
 void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
@@ -58,6 +62,9 @@ bool hark_command_names_run(hark_invocation *call);
  * versions lack comes from the run. The caller destroys it. */
 HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                                   hark_model **out);
+
+/* For run: reads the opened weights into an engine; of a run they have been compared with the manifest. */
+HARK_MUST_CHECK hark_status hark_command_load_weights(hark_invocation *call, const hark_opened_run *opened, hark_engine *engine);
 
 /* For run: makes an engine that measures the opened run's model, with its matrices held as requested. Errors: those of
  * hark_engine_create_to_measure(). */

@@ -18,6 +18,7 @@
 #include "json/json.h"
 #include "train/data_place.h"
 #include "train/material.h"
+#include "train/model_source.h"
 #include "train/preflight.h"
 #include "train/preset.h"
 #include "train/trainer.h"
@@ -194,23 +195,40 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
   return status;
 }
 
+/* Options of a model that is no run cannot be other ones, unless patterns allow weights that do not fit. The context determines weights
+ * only as the length of a table of positions. */
+static bool contradicts(const hark_option *option, const hark_config *config) {
+  const bool patterns = config->train.allow_missing.count + config->train.allow_unexpected.count > 0;
+  if (strcmp(option->name, "model.context") == 0) return config->model.positions == HARK_POSITIONS_LEARNED && !patterns;
+  if (strncmp(option->name, "data.", 5) == 0) return hark_config_bond(option->name) == HARK_BOND_WEIGHTS;
+  return hark_config_bond(option->name) == HARK_BOND_WEIGHTS && !patterns;
+}
+
 /* Reports the options that differ from those that the weights were trained with. */
 static hark_status warn_of_other_meaning(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
-  (void)user;
+  const hark_config *const config = call->values[VALUES_CONFIG];
+  const bool refused = *(const bool *)user && contradicts(option, config);
   if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
   hark_text there = hark_text_empty(call->context), here = hark_text_empty(call->context);
   hark_options_print_value(stored, option->name, &there);
   hark_options_print_value(call->options, option->name, &here);
-  hark_command_warn(call, "%s is %s; the weights were trained with %s", option->name, hark_text_get(&here), hark_text_get(&there));
+  hark_status status = HARK_OK;
+  if (refused)
+    status = hark_options_complain(call->context, call->options, option->name,
+                                   "is %s, and the model that init_from names has %s: it decides which weights the model has",
+                                   hark_text_get(&here), hark_text_get(&there));
+  else
+    hark_command_warn(call, "%s is %s; the weights were trained with %s", option->name, hark_text_get(&here), hark_text_get(&there));
   hark_text_free(&there);
   hark_text_free(&here);
-  return HARK_OK;
+  return status;
 }
 
-/* config.yaml of the run that train.init_from names. A missing run is a problem with the option. */
+/* config.yaml of the run that train.init_from names, or the model. A missing run is a problem with the option. */
 static hark_status find_origin(hark_invocation *call, const hark_config *config, char *path) {
   hark_run source;
   char checkpoint[HARK_NAME_BYTES];
+  if (hark_model_source_is(call->context, config->train.init_from)) return hark_path_join(call->context, "", config->train.init_from, path);
   const hark_status status = hark_run_open_reading(call->context, config->train.init_from, &source, checkpoint);
   path[0] = '\0';
   if (status == HARK_NOT_FOUND || status == HARK_BAD_FILE) {
@@ -242,7 +260,10 @@ static hark_status find_learner(hark_invocation *call, hark_config *config) {
   config->data.subwords.learner = &hark_subword_sentencepiece;
 #endif
   const bool begins = !config->run.resume && config->train.init_from[0] == '\0';
-  const bool learns = !hark_config_has_examples(config) && begins;
+  const bool learns = !hark_config_has_examples(config) && begins && config->data.vocabulary[0] == '\0';
+  if (learns && !hark_tokenizer_kind_is_made(config->data.tokenizer))
+    return hark_options_complain(call->context, call->options, "data.tokenizer",
+                                 "imported is the tokenizer of a model, expected --init-from MODEL or --vocabulary FILE");
   if (learns && !hark_tokenizer_kind_available(config->data.tokenizer))
     return hark_options_complain(call->context, call->options, "data.tokenizer",
                                  "byte-level BPE divides text by PCRE2, and this hark was built without it (HARK_WITH_PCRE2)");
@@ -343,7 +364,8 @@ static hark_status check(hark_invocation *call) {
     if (hark_options_problem_count(call->options) == 0) HARK_TRY(find_data(call, config, &values->place));
   }
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
-  return hark_command_visit_differences(call, origin, call->options, config, warn_of_other_meaning, NULL);
+  bool model = hark_model_source_is(call->context, origin);
+  return hark_command_visit_differences(call, origin, call->options, config, warn_of_other_meaning, &model);
 }
 
 #define DEFAULT_FOLDER "runs"
@@ -542,7 +564,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
   }
   hark_tokenizer *tokenizer = NULL;
   const hark_status status = find_vocabulary(call, config, folder, &tokenizer);
-  if (status == HARK_OK) *task = hark_material_task_of_text(config, hark_tokenizer_size(tokenizer));
+  if (status == HARK_OK) *task = hark_material_task_of_text(config, tokenizer);
   hark_tokenizer_destroy(call->context, &tokenizer);
   return status;
 }
@@ -621,6 +643,7 @@ const hark_command hark_command_train = {
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
         "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
         "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
+        "  hark train --init-from Qwen2-0.5B --data letters.txt --context 1024 --lr 2e-5     fine-tuning of another program's model\n"
         "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
         "\n"
         "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and continues.\n",

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <float.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -238,6 +239,29 @@ hark_status hark_source_summarise(hark_context *context, const hark_source *sour
   return status;
 }
 
+/* ---- tokens ---- */
+
+hark_status hark_sources_mark_tokens(hark_context *context, const hark_corpus_settings *settings, hark_source_list *list) {
+  static const char ending[] = ".bin";
+  if (settings->tokenizer == NULL || hark_tokenizer_imported(settings->tokenizer) == NULL) return HARK_OK;
+  for (int64_t i = 0; i < list->count; i++) {
+    hark_source *const source = &list->items[i];
+    const size_t length = strlen(source->path);
+    source->tokens = length >= sizeof ending && strcmp(source->path + length - (sizeof ending - 1), ending) == 0;
+    if (source->tokens && source->bytes % HARK_SOURCE_TOKEN_BYTES != 0)
+      return hark_fail(context, HARK_BAD_FILE, "%s: ends within a token (byte offset %" PRId64 "), expected %d bytes for each: it was cut",
+                       source->path, source->bytes - 1, HARK_SOURCE_TOKEN_BYTES);
+  }
+  return HARK_OK;
+}
+
+/* First boundary between tokens at or after `at`. */
+static hark_status next_token(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
+  (void)context;
+  *out = hark_min(source->bytes, at + at % HARK_SOURCE_TOKEN_BYTES);
+  return HARK_OK;
+}
+
 /* ---- division ---- */
 
 /* First boundary between characters at or after `at`. In text that is not UTF-8 any place is accepted. */
@@ -300,7 +324,9 @@ hark_status hark_sources_divide(hark_context *context, const hark_corpus_setting
       case HARK_DIVIDE_EVERY_FILE: boundary = training_bytes(settings->validation_fraction, source->bytes); break;
       case HARK_DIVIDE_FILES: boundary = source->role == HARK_SPLIT_TRAINING ? source->bytes : 0; break;
     }
-    HARK_TRY((settings->unit == HARK_UNIT_SENTENCES ? next_line : next_character)(context, source, boundary, &boundary));
+    HARK_TRY((source->tokens                          ? next_token
+              : settings->unit == HARK_UNIT_SENTENCES ? next_line
+                                                      : next_character)(context, source, boundary, &boundary));
     const bool empty_trains = source->bytes == 0 && source->role == HARK_SPLIT_TRAINING;
     if (boundary > 0 || empty_trains) HARK_TRY(add_piece(context, out, (hark_piece){i, HARK_SPLIT_TRAINING, 0, boundary}));
     if (boundary < source->bytes || (source->bytes == 0 && !empty_trains))
@@ -322,8 +348,8 @@ static hark_status fail_at(hark_context *context, const hark_input *input, int64
   return hark_text_fail(context, input->path, &place, what, more);
 }
 
-static hark_status read_parts(hark_context *context, const hark_input *input, int64_t from, int64_t to, char *buffer, size_t buffer_bytes,
-                              hark_part_function *function, void *closure) {
+static hark_status read_parts(hark_context *context, const hark_input *input, bool tokens, int64_t from, int64_t to, char *buffer,
+                              size_t buffer_bytes, hark_part_function *function, void *closure) {
   int64_t at = from; /* of buffer[0] in the file */
   size_t held = 0;   /* bytes in the buffer that were not consumed */
   while (at + (int64_t)held < to) {
@@ -333,6 +359,8 @@ static hark_status read_parts(hark_context *context, const hark_input *input, in
     size_t consumed = 0;
     hark_text_fault fault = {0};
     const hark_status status = function(closure, buffer, held, at + (int64_t)held == to, &consumed, &fault);
+    if (status == HARK_BAD_FILE && tokens) /* which have no lines */
+      return hark_fail(context, HARK_BAD_FILE, "%s: %s (byte offset %" PRId64 ")", input->path, fault.what, at + (int64_t)fault.at);
     if (status == HARK_BAD_FILE) return fail_at(context, input, at + (int64_t)fault.at, fault.what, fault.more);
     if (status != HARK_OK) return status;
     held -= consumed;
@@ -347,7 +375,7 @@ hark_status hark_source_read(hark_context *context, const hark_source *source, i
                              hark_part_function *function, void *closure) {
   hark_input input;
   HARK_TRY(hark_source_open(context, source, &input));
-  const hark_status status = read_parts(context, &input, from, to, buffer, buffer_bytes, function, closure);
+  const hark_status status = read_parts(context, &input, source->tokens, from, to, buffer, buffer_bytes, function, closure);
   hark_input_close(&input);
   return status;
 }

@@ -15,6 +15,7 @@ typedef struct hark_source {
   bool standard;        /* standard input */
   bool folder;          /* of examples, a file each: `bytes` is the sum of theirs */
   bool packed;          /* the contents are in a spool, from `base` on */
+  bool tokens;          /* the contents are tokens of two bytes, not text */
   int spool;
   int64_t base;
   int64_t modified_seconds, modified_nanoseconds;
@@ -54,6 +55,10 @@ HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_so
  * reading are those of the contents. A second call only returns the result of the first one: standard input cannot be read twice.
  * Errors: those of hark_input_open() and hark_json_lines_text(). */
 HARK_MUST_CHECK hark_status hark_sources_unpack(hark_context *context, hark_source_list *list, const char *field);
+/* Marks the files of tokens: with an imported tokenizer those named .bin, as nanoGPT writes them (uint16, little endian). Errors:
+ * HARK_BAD_FILE for one that was cut within a token. */
+#define HARK_SOURCE_TOKEN_BYTES 2
+HARK_MUST_CHECK hark_status hark_sources_mark_tokens(hark_context *context, const hark_corpus_settings *settings, hark_source_list *list);
 /* Whether one of the sources is a file of JSON lines, by its name. */
 bool hark_sources_have_json_lines(const hark_source_list *list);
 /* Opens the contents of a source that was unpacked; hark_input_close() closes it. */

@@ -481,3 +481,17 @@ hark_status hark_safetensors_load_into(hark_context *context, const hark_safeten
   HARK_TRY(hark_safetensors_expect(context, file, name, tensor));
   return fill_tensor(context, file, hark_safetensors_find(file, name), tensor);
 }
+
+#define FRONT_BYTES 9 /* the length, 8 bytes, of which the last is zero, and the first of the header */
+
+hark_status hark_safetensors_is(hark_context *context, const char *path, bool *is) {
+  char front[FRONT_BYTES];
+  int descriptor = -1;
+  uint64_t size = 0;
+  *is = false;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  const hark_status status = size >= FRONT_BYTES ? hark_file_read_at(context, descriptor, path, front, FRONT_BYTES, 0) : HARK_OK;
+  *is = status == HARK_OK && size >= FRONT_BYTES && front[FRONT_BYTES - 1] == '{' && front[FRONT_BYTES - 2] == 0;
+  hark_file_close(&descriptor);
+  return status;
+}

@@ -81,4 +81,7 @@ typedef struct hark_metadata_entry {
 HARK_MUST_CHECK hark_status hark_safetensors_write(hark_context *context, const char *path, const hark_named_tensor *tensors, int64_t count,
                                                    const hark_metadata_entry *metadata, int64_t metadata_count, hark_file_summary *summary);
 
+/* Whether a file begins as one of safetensors does: with the length of a header, and a brace. Errors: those of files. */
+HARK_MUST_CHECK hark_status hark_safetensors_is(hark_context *context, const char *path, bool *is);
+
 #endif

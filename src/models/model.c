@@ -90,6 +90,13 @@ hark_status hark_model_mark_sentences(hark_context *context, hark_model *model) 
   return take_fingerprint(context, model);
 }
 
+/* Of a run that began with an imported model the vocabulary is that model's tokenizer. */
+static void take_imported(hark_context *context, hark_model *model) {
+  if (hark_tokenizer_imported(model->tokenizer) == NULL) return;
+  model->imported = hark_tokenizer_take_imported(model->tokenizer);
+  hark_tokenizer_destroy(context, &model->tokenizer);
+}
+
 /* Finds the vocabulary, if there is one, and the number of tokens. */
 static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
                                    hark_network_config *config) {
@@ -109,6 +116,7 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
       return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config->vocabulary,
                        size);
     config->vocabulary = size;
+    if (!of_examples) take_imported(context, model);
     const int64_t names = of_examples ? hark_example_vocabulary_class_count(model->examples) : 0;
     if (names != 0 && config->classes != 0 && names != config->classes)
       return hark_fail(context, HARK_BAD_FILE, "%s: the model predicts %" PRId64 " classes, its vocabulary names %" PRId64, name,
@@ -182,8 +190,7 @@ hark_status hark_model_read_weights(hark_context *context, const char *name, con
   return HARK_OK;
 }
 
-/* The file's description and vocabulary replace the caller's. */
-static hark_status read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
+hark_status hark_model_read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
   const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY),
              *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
   const char *vocabulary = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
@@ -203,18 +210,12 @@ static hark_status read_metadata(hark_context *context, const hark_safetensors *
   return HARK_OK;
 }
 
-/* An imported model may have more rows of embeddings than tokens, for the sake of their multiple of a power of 2. */
-static hark_status check_imported(hark_context *context, const char *name, const hark_model *model) {
-  const int64_t tokens = hark_imported_size(model->imported), rows = model->network->config.vocabulary;
-  if (tokens <= rows) return HARK_OK;
-  return hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " tokens, and the model's vocabulary is %" PRId64, name, tokens, rows);
-}
-
 /* The tokenizer of another program in a file's metadata; NULL: none. */
 static hark_status read_tokenizer(hark_context *context, const char *name, const char *text, hark_model *model) {
   if (text == NULL || model->tokenizer != NULL || model->examples != NULL) return HARK_OK;
   hark_status status = hark_imported_parse(context, HARK_TOKENIZER_KEY, text, &model->imported);
-  if (status == HARK_OK) status = check_imported(context, HARK_TOKENIZER_KEY, model);
+  if (status == HARK_OK)
+    status = hark_foreign_check_tokenizer(context, HARK_TOKENIZER_KEY, model->imported, model->network->config.vocabulary);
   if (status != HARK_OK) hark_fail_prefix(context, "%s: ", name);
   return status;
 }
@@ -233,7 +234,7 @@ static hark_status hold(hark_context *context, const char *name, const hark_safe
 
 static hark_status fill(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options,
                         const model_editing *editing, hark_model *model) {
-  HARK_TRY(read_metadata(context, file, name, options));
+  HARK_TRY(hark_model_read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options, editing));
   HARK_TRY(read_tokenizer(context, name, hark_safetensors_metadata(file, HARK_TOKENIZER_KEY), model));
   hark_parameters *parameters = &model->network->parameters;
@@ -262,28 +263,11 @@ static hark_status load_file(hark_context *context, hark_safetensors **file, con
 
 /* ---- models of other programs ---- */
 
-/* tokenizer.json, or else tokenizer.model, of the folder; neither: the model has only numbers of tokens. */
-static hark_status read_foreign_tokenizer(hark_context *context, const char *folder, hark_model *model) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-  char path[HARK_PATH_BYTES];
-  for (size_t i = 0; i < sizeof names / sizeof *names && model->imported == NULL; i++) {
-    hark_text text = hark_text_empty(context);
-    HARK_TRY(hark_path_join(context, folder, names[i], path));
-    if (hark_path_kind_of(path) != HARK_PATH_FILE) continue;
-    hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
-    if (status == HARK_OK) status = hark_imported_read(context, path, hark_text_get(&text), text.length, &model->imported);
-    if (status == HARK_OK) status = check_imported(context, path, model);
-    hark_text_free(&text);
-    HARK_TRY(status);
-  }
-  return HARK_OK;
-}
-
 static hark_status fill_foreign(hark_context *context, hark_foreign *from, hark_type matrices, const model_editing *editing,
                                 hark_model *model) {
   if (editing != NULL) HARK_TRY(editing->edit(editing->user, context, &from->config));
   HARK_TRY(hark_foreign_declare(context, from, &model->network));
-  HARK_TRY(read_foreign_tokenizer(context, from->folder, model));
+  HARK_TRY(hark_foreign_read_tokenizer(context, from, &model->imported));
   hark_parameters *parameters = &model->network->parameters;
   if (matrices == HARK_NONE)
     HARK_TRY(hark_foreign_tensors_hold(context, from->type, &from->shards, model->network));
@@ -339,32 +323,6 @@ hark_status hark_model_load_edited(hark_context *context, const char *path, cons
                                    void *user, hark_model **out) {
   const model_editing editing = {edit, user};
   return load_path(context, path, given, &editing, out);
-}
-
-static hark_status read_own_description(hark_context *context, const char *path, hark_description *out) {
-  hark_model_options options = {.struct_size = sizeof options};
-  hark_safetensors *file = NULL;
-  HARK_TRY(hark_safetensors_open(context, path, &file));
-  hark_status status = read_metadata(context, file, path, &options);
-  if (status == HARK_OK) status = hark_description_parse(context, path, options.description, options.description_bytes, out);
-  hark_safetensors_close(context, &file);
-  return status;
-}
-
-hark_status hark_model_read_description(hark_context *context, const char *path, const char *checkpoint, hark_description *out) {
-  char name[HARK_PATH_BYTES];
-  hark_foreign from;
-  bool foreign = false;
-  *out = (hark_description){0};
-  HARK_TRY(hark_foreign_find(context, path, name, &foreign));
-  if (!foreign) {
-    HARK_TRY(hark_model_find_file(context, path, checkpoint, false, name));
-    return read_own_description(context, name, out);
-  }
-  const hark_status status = hark_foreign_open(context, name, &from);
-  out->config = from.config;
-  hark_foreign_close(context, &from);
-  return status;
 }
 
 hark_status hark_model_load_memory(hark_context *context, const void *data, size_t bytes, const hark_model_options *given,
@@ -515,7 +473,9 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .fingerprint = model->fingerprint,
                                 .architecture = model->network->architecture->name,
                                 .begin = config->sentences ? HARK_TOKEN_BEGIN : 0,
-                                .matrices = hark_matrices_type(&model->network->parameters)};
+                                .matrices = hark_matrices_type(&model->network->parameters),
+                                .ends = config->ends.tokens,
+                                .end_count = config->ends.count};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 

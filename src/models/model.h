@@ -45,10 +45,9 @@ typedef hark_status hark_model_edit(void *user, hark_context *context, hark_netw
 HARK_MUST_CHECK hark_status hark_model_load_edited(hark_context *context, const char *path, const hark_model_options *options,
                                                    hark_model_edit *edit, void *user, hark_model **out);
 
-/* Reads only the description of the model that hark_model_load() would load, also of another program's. The caller closes it, also after a
- * failure. Errors: HARK_BAD_FILE (there is none, or it is malformed), those of files. */
-HARK_MUST_CHECK hark_status hark_model_read_description(hark_context *context, const char *path, const char *checkpoint,
-                                                        hark_description *out);
+/* Sets description and vocabulary to those of a file's metadata, which own them. Errors: HARK_BAD_FILE (there is no description). */
+HARK_MUST_CHECK hark_status hark_model_read_metadata(hark_context *context, const hark_safetensors *file, const char *name,
+                                                     hark_model_options *options);
 
 /* Keys of the metadata. */
 #define HARK_VOCABULARY_KEY "vocabulary" /* the contents of vocabulary.json */

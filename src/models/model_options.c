@@ -33,6 +33,7 @@ static const hark_model_list lists[] = {
     {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false, "(0, inf)"},
     {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_AHCA_DELIMITERS, true,
      "[0, 2147483647]"},
+    {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true, "[0, 2147483647]"},
     {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false, "[0, 1]"},
 };
 #define LISTS (sizeof lists / sizeof *lists)
@@ -172,6 +173,8 @@ hark_list_reading hark_model_list_read(const hark_model_list *list, const char *
 }
 
 void hark_model_forget_texts(hark_network_config *config) {
-  for (size_t i = 0; i < LISTS; i++)
-    *(hark_string_list *)hark_model_option_field(hark_model_option_find(lists[i].name), config) = (hark_string_list){0};
+  for (size_t i = 0; i < LISTS; i++) {
+    const hark_model_option *const row = hark_model_option_find(lists[i].name);
+    if (!row->fact) *(hark_string_list *)hark_model_option_field(row, config) = (hark_string_list){0}; /* facts have no texts */
+  }
 }

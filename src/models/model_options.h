@@ -324,7 +324,9 @@ typedef enum hark_stored {
   X(features, INT, "[0, 2147483647]", CHANGED, 2)                                                                                          \
   X(responses, INT, "[0, 2147483647]", CHANGED, 2)                                                                                         \
   X(sentences, BOOL, NULL, CHANGED, 2)                                                                                                     \
-  X(unreserved, BOOL, NULL, CHANGED, 2)
+  X(unreserved, BOOL, NULL, CHANGED, 2)                                                                                                    \
+  X(ends, LIST, NULL, CHANGED, 2)                                                                                                          \
+  X(text_limit, INT, "[0, 16777216]", CHANGED, 2)
 
 /* A row. */
 typedef struct hark_model_option {

@@ -11,6 +11,7 @@
 #include "models/latent_config.h"
 #include "nn/attention_choice.h"
 #include "nn/rotary.h"
+#include "tokenizers/end_tokens.h"
 
 /* The table: X(name in C and in configurations, name in constants). Files have the words, not the numbers. */
 #define HARK_ARCHITECTURES(X)                                                                                                              \
@@ -91,6 +92,8 @@ typedef struct hark_network_config {
   int64_t features, responses; /* of a real vector; numbers to predict per example */
   bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; networks do not use it */
   bool unreserved;             /* numbers of tokens are another program's: none is reserved. Networks do not use it */
+  hark_end_tokens ends;        /* likewise */
+  int64_t text_limit;          /* of sentence-transformers: tokens of a text, at most; 0: the context. Likewise */
 } hark_network_config;
 
 /* Features of a head of attention. */

@@ -123,18 +123,40 @@ hark_status hark_imported_parse(hark_context *context, const char *name, const c
 
 /* ---- text and tokens ---- */
 
-hark_status hark_imported_encode(hark_context *context, const hark_imported *imported, const char *text, size_t bytes, bool special,
-                                 int32_t *tokens, size_t capacity, size_t *count) {
+hark_status hark_imported_encode_to(hark_context *context, const hark_imported *imported, const char *text, size_t bytes, bool special,
+                                    hark_token_sink *sink, void *user, size_t *at) {
   hark_pipeline_work *work = NULL;
   const int32_t *ids = NULL;
-  size_t at = 0;
-  *count = 0;
+  size_t count = 0;
+  *at = 0;
   hark_status status = hark_pipeline_work_create(context, imported->pipeline, &work);
-  if (status == HARK_OK) status = hark_pipeline_encode(work, text, bytes, special, &ids, count, &at);
-  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "text: byte offset %zu: ", at);
-  const size_t copied = status != HARK_OK ? 0 : *count < capacity ? *count : capacity;
-  if (copied > 0) memcpy(tokens, ids, copied * sizeof *tokens);
+  if (status == HARK_OK) status = hark_pipeline_encode(work, text, bytes, special, &ids, &count, at);
+  if (status == HARK_OK) status = sink(user, ids, count);
   hark_pipeline_work_destroy(&work);
+  return status;
+}
+
+/* A caller's room for tokens. */
+typedef struct token_room {
+  int32_t *tokens;
+  size_t capacity, *count;
+} token_room;
+
+static hark_status copy_tokens(void *user, const int32_t *tokens, size_t count) {
+  const token_room *const room = user;
+  const size_t copied = count < room->capacity ? count : room->capacity;
+  *room->count = count;
+  if (copied > 0) memcpy(room->tokens, tokens, copied * sizeof *tokens);
+  return HARK_OK;
+}
+
+hark_status hark_imported_encode(hark_context *context, const hark_imported *imported, const char *text, size_t bytes, bool special,
+                                 int32_t *tokens, size_t capacity, size_t *count) {
+  token_room room = {tokens, capacity, count};
+  size_t at;
+  *count = 0;
+  const hark_status status = hark_imported_encode_to(context, imported, text, bytes, special, copy_tokens, &room, &at);
+  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "text: byte offset %zu: ", at);
   return status;
 }
 

@@ -32,6 +32,11 @@ HARK_MUST_CHECK hark_status hark_imported_parse(hark_context *context, const cha
 HARK_MUST_CHECK hark_status hark_imported_encode(hark_context *context, const hark_imported *imported, const char *text, size_t bytes,
                                                  bool special, int32_t *tokens, size_t capacity, size_t *count);
 
+/* The same, given to `sink` at once. *at: the byte of a fault in the text, whose message has no place. Errors: also those of the sink. */
+typedef hark_status hark_token_sink(void *user, const int32_t *tokens, size_t count);
+HARK_MUST_CHECK hark_status hark_imported_encode_to(hark_context *context, const hark_imported *imported, const char *text, size_t bytes,
+                                                    bool special, hark_token_sink *sink, void *user, size_t *at);
+
 /* The bytes of a token in the middle of a text, owned by the tokenizer; none for special tokens and numbers without one. */
 const char *hark_imported_text(const hark_imported *imported, int32_t token, size_t *bytes);
 

@@ -20,13 +20,17 @@
 #define CHECKSUM_TEXT_BYTES 17 /* 16 digits and a zero byte */
 
 static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes, &hark_tokenizer_subwords,
-                                                   &hark_tokenizer_byte_bpe};
+                                                   &hark_tokenizer_byte_bpe, &hark_tokenizer_imported_kind};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 static const char *const reserved_names[HARK_TOKEN_RESERVED] = {"<padding>", "<unknown>", "<begin>", "<class>", "<mask>"};
 
 bool hark_tokenizer_kind_available(int index) { return kinds[index]->available == NULL || *kinds[index]->available; }
-bool hark_tokenizer_kind_has_pieces(int index) { return kinds[index]->configure != NULL; }
+bool hark_tokenizer_kind_is_made(int index) { return !kinds[index]->imported; }
+bool hark_tokenizer_kind_has_pieces(int index) { return kinds[index]->configure != NULL || kinds[index]->imported; }
+
+/* Tokens before the first symbol. */
+static int32_t reserved_of(const hark_tokenizer_kind *kind) { return kind->imported ? 0 : HARK_TOKEN_RESERVED; }
 
 const char *hark_reserved_name(int32_t token) { return reserved_names[token]; }
 
@@ -128,9 +132,9 @@ hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenize
 }
 
 /* Over the kind's name, every symbol with its length, and the kind's further data. */
-static uint64_t vocabulary_checksum(const hark_tokenizer *tokenizer) {
+uint64_t hark_tokenizer_checksum_of(const hark_tokenizer *tokenizer) {
   uint64_t sum = hark_checksum_text(HARK_CHECKSUM_START, tokenizer->kind->name);
-  for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size; token++) {
+  for (int32_t token = reserved_of(tokenizer->kind); token < tokenizer->size; token++) {
     const size_t at = tokenizer->text_at[token], bytes = tokenizer->text_at[token + 1] - at;
     sum = hark_checksum_bytes(hark_checksum_number(sum, bytes), tokenizer->text + at, bytes);
   }
@@ -139,7 +143,7 @@ static uint64_t vocabulary_checksum(const hark_tokenizer *tokenizer) {
 
 hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer) {
   HARK_TRY(tokenizer->kind->finish(context, tokenizer));
-  tokenizer->checksum = vocabulary_checksum(tokenizer);
+  tokenizer->checksum = hark_tokenizer_checksum_of(tokenizer);
   return HARK_OK;
 }
 
@@ -188,11 +192,12 @@ hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *t
 
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes) {
   static const char replacement[] = "\xEF\xBF\xBD";
-  if (token == HARK_TOKEN_UNKNOWN) {
+  const int32_t reserved = reserved_of(tokenizer->kind);
+  if (token == HARK_TOKEN_UNKNOWN && reserved > 0) {
     *bytes = sizeof replacement - 1;
     return replacement;
   }
-  if (token < HARK_TOKEN_RESERVED || token >= tokenizer->size) {
+  if (token < reserved || token >= tokenizer->size) {
     *bytes = 0;
     return "";
   }
@@ -205,7 +210,7 @@ const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, 
   const char *symbol = hark_tokenizer_text(tokenizer, token, &bytes);
   const unsigned char first = bytes > 0 ? (unsigned char)symbol[0] : 0;
   uint32_t code;
-  if (token >= 0 && token < HARK_TOKEN_RESERVED) {
+  if (token >= 0 && token < reserved_of(tokenizer->kind)) {
     snprintf(text, size, "%s", reserved_names[token]);
   } else if (bytes == 0) {
     snprintf(text, size, "<%" PRId32 ">", token);
@@ -231,7 +236,7 @@ hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *to
   hark_text text = hark_text_empty(context);
   hark_text_append(&text, "{\n \"format_version\": %d,\n \"kind\": \"%s\",\n \"reserved\": [", VOCABULARY_FORMAT_VERSION,
                    tokenizer->kind->name);
-  for (int i = 0; i < HARK_TOKEN_RESERVED; i++) {
+  for (int i = 0; i < reserved_of(tokenizer->kind); i++) {
     hark_text_append(&text, "%s\n  ", i > 0 ? "," : "");
     hark_json_append_string(&text, reserved_names[i]);
   }
@@ -248,6 +253,11 @@ hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *to
   return status;
 }
 
+static hark_status create(hark_context *context, const char *kind, hark_tokenizer **out) {
+  const hark_status status = hark_tokenizer_create(context, kind, out);
+  return status == HARK_BAD_CONFIGURATION ? HARK_BAD_FILE : status;
+}
+
 /* Members that every kind has. */
 static hark_status read_members(hark_context *context, const hark_json_node *object, hark_tokenizer **out) {
   const hark_json_node *version = hark_json_member(object, "format_version"), *reserved = hark_json_member(object, "reserved");
@@ -262,15 +272,15 @@ static hark_status read_members(hark_context *context, const hark_json_node *obj
     return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");
   if (hark_json_text(hark_json_member(object, "checksum")) == NULL)
     return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is missing or not a string");
-  bool same = hark_json_is(reserved, HARK_JSON_LIST) && reserved->count == HARK_TOKEN_RESERVED;
+  HARK_TRY(create(context, kind, out));
+  const int32_t count = reserved_of((*out)->kind);
+  bool same = hark_json_is(reserved, HARK_JSON_LIST) && reserved->count == count;
   const hark_json_node *item = same ? reserved->first : NULL;
-  for (int i = 0; i < HARK_TOKEN_RESERVED && same; i++, item = item->next) {
+  for (int i = 0; i < count && same; i++, item = item->next) {
     const char *name = hark_json_text(item);
     same = name != NULL && strcmp(name, reserved_names[i]) == 0;
   }
-  if (!same) return hark_fail(context, HARK_BAD_FILE, "\"reserved\" is not the list of reserved tokens");
-  const hark_status status = hark_tokenizer_create(context, kind, out);
-  return status == HARK_BAD_CONFIGURATION ? HARK_BAD_FILE : status;
+  return same ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "\"reserved\" is not the list of reserved tokens");
 }
 
 static hark_status read_object(hark_context *context, const hark_json_node *object, hark_tokenizer **out) {
@@ -284,7 +294,7 @@ static hark_status read_object(hark_context *context, const hark_json_node *obje
   const int64_t size = hark_json_member(object, "size")->integer;
   if (size != tokenizer->size)
     return hark_fail(context, HARK_BAD_FILE, "\"size\" is %" PRId64 ", there are %" PRId32 " tokens", size, tokenizer->size);
-  tokenizer->checksum = vocabulary_checksum(tokenizer);
+  tokenizer->checksum = hark_tokenizer_checksum_of(tokenizer);
   char checksum[CHECKSUM_TEXT_BYTES];
   snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
   if (strcmp(checksum, hark_json_text(hark_json_member(object, "checksum"))) != 0)

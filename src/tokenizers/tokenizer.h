@@ -16,6 +16,8 @@
 #include <stdint.h>
 
 #include "io/text.h"
+#include "tokenizers/end_tokens.h"
+#include "tokenizers/imported.h"
 #include "tokenizers/subwords.h"
 
 /* Limit on vocabulary.json. All Unicode code points, one per line, need less than 20 MiB. */
@@ -37,14 +39,16 @@ typedef enum hark_unknown { HARK_UNKNOWN_IS_ERROR, HARK_UNKNOWN_IS_MAPPED /* to 
 typedef struct hark_tokenizer hark_tokenizer;
 
 /* The kinds, in the order of the table. */
-enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS, HARK_TOKENIZER_BYTE_BPE };
+enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS, HARK_TOKENIZER_BYTE_BPE, HARK_TOKENIZER_IMPORTED };
 
 /* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of
- * words of UTF-8 text; "byte_bpe": pieces of words of any text), in the order of the table; NULL from the end of the table on. Static
- * strings. */
+ * words of UTF-8 text; "byte_bpe": pieces of words of any text; "imported": the tokenizer of another program's model), in the order of the
+ * table; NULL from the end of the table on. Static strings. */
 const char *hark_tokenizer_kind_name(int index);
 /* False where this hark lacks a library that the kind needs: vocabularies of it are neither learned nor read. */
 bool hark_tokenizer_kind_available(int index);
+/* False for the kind whose vocabularies come with a model: it is read, and never made from a text. */
+bool hark_tokenizer_kind_is_made(int index);
 /* True for kinds whose tokens are pieces of words, so that losses per word are of interest. */
 bool hark_tokenizer_kind_has_pieces(int index);
 /* One line of help on a kind. */
@@ -84,11 +88,12 @@ HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tok
  * vocabulary can be learned from the text) and HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
-/* "characters", "bytes", "subwords", "byte_bpe". */
+/* "characters", "bytes", "subwords", "byte_bpe", "imported". */
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
 /* HARK_TOKENIZER_CHARACTERS, ... */
 int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer);
-/* Number of tokens, the reserved ones included: every token is in [0, size). */
+/* Number of tokens, the reserved ones included: every token is in [0, size). Of kind "imported" the model's number, some of which may be
+ * without a token; none is reserved. */
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
 /* Equal for equal kind and vocabulary. */
 uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
@@ -98,6 +103,22 @@ uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
 HARK_MUST_CHECK hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
                                                        const void *text, size_t bytes, bool last, int32_t *tokens, size_t *count,
                                                        size_t *consumed, hark_text_fault *fault);
+
+/* Makes a tokenizer of kind "imported" for a model with `size` tokens, at least those of the imported one, which then belongs to it, also
+ * after a failure. `ends`: of the model. The caller destroys it. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_import(hark_context *context, hark_imported **imported, int32_t size,
+                                                  const hark_end_tokens *ends, hark_tokenizer **out);
+/* The end tokens of the model; none for other kinds. */
+hark_end_tokens hark_tokenizer_ends(const hark_tokenizer *tokenizer);
+/* What a tokenizer of this kind was made from, owned by it; NULL: it is of another kind. */
+const hark_imported *hark_tokenizer_imported(const hark_tokenizer *tokenizer);
+/* The same, which then belongs to the caller; the tokenizer can only be destroyed. */
+hark_imported *hark_tokenizer_take_imported(hark_tokenizer *tokenizer);
+
+/* Encodes a whole text with a tokenizer of kind "imported", with the special tokens that it puts around a text, and gives all tokens to
+ * `sink`: its tokens depend on the text as a whole. Errors: HARK_BAD_FILE (*fault describes it), those of the sink. */
+HARK_MUST_CHECK hark_status hark_tokenizer_encode_whole(hark_context *context, const hark_tokenizer *tokenizer, const void *text,
+                                                        size_t bytes, hark_token_sink *sink, void *user, hark_text_fault *fault);
 
 /* A place in a text, for messages: lines and columns count from 1, columns in characters, bytes from 0. */
 typedef struct hark_text_place {

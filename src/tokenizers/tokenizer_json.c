@@ -317,12 +317,22 @@ static hark_status print_byte_bpe(const json_writer *w) {
   return end(w);
 }
 
+/* ---- of another program ---- */
+
+static hark_status print_imported(const json_writer *w) {
+  const hark_imported *const imported = hark_tokenizer_imported(w->tokenizer);
+  if (strcmp(hark_imported_kind(imported), "tokenizer.json") != 0) return refuse(w, "it is a tokenizer.model of SentencePiece");
+  hark_imported_print(imported, w->out);
+  return w->out->status;
+}
+
 hark_status hark_tokenizer_print_json(hark_context *context, const hark_tokenizer *tokenizer, hark_text *out) {
   const json_writer writer = {context, tokenizer, out};
   switch (hark_tokenizer_kind_index(tokenizer)) {
     case HARK_TOKENIZER_CHARACTERS: return print_characters(&writer);
     case HARK_TOKENIZER_BYTES: return print_bytes(&writer);
     case HARK_TOKENIZER_BYTE_BPE: return print_byte_bpe(&writer);
+    case HARK_TOKENIZER_IMPORTED: return print_imported(&writer);
     default: return print_subwords(&writer);
   }
 }

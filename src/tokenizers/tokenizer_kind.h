@@ -24,6 +24,7 @@ typedef struct hark_tokenizer_kind {
   size_t state_bytes;
   size_t unit_bytes;     /* encode and learn leave fewer bytes of a part than this for the next part */
   bool learns;           /* the vocabulary depends on the text */
+  bool imported;         /* it is another program's: no token is reserved, and none is made from a text */
   const bool *available; /* false where this hark lacks a library that the kind needs; NULL: always there */
   /* Frees everything that the state points to. May be called at every stage of an object's life. */
   void (*close)(hark_context *context, hark_tokenizer *tokenizer);
@@ -69,11 +70,15 @@ extern const hark_tokenizer_kind hark_tokenizer_characters;
 extern const hark_tokenizer_kind hark_tokenizer_bytes;
 extern const hark_tokenizer_kind hark_tokenizer_subwords;
 extern const hark_tokenizer_kind hark_tokenizer_byte_bpe;
+extern const hark_tokenizer_kind hark_tokenizer_imported_kind;
 
 /* Makes room for `symbols` symbols with `text_bytes` bytes of text in all, and adds the reserved tokens. */
 HARK_MUST_CHECK hark_status hark_tokenizer_reserve(hark_context *context, hark_tokenizer *tokenizer, int32_t symbols, size_t text_bytes);
 /* Adds the next token. There must be room for it. */
 void hark_tokenizer_add(hark_tokenizer *tokenizer, const char *text, size_t bytes);
+
+/* The checksum of a fixed vocabulary, which tokenizer->checksum keeps. */
+uint64_t hark_tokenizer_checksum_of(const hark_tokenizer *tokenizer);
 
 /* Fills a fault; returns HARK_BAD_FILE. */
 hark_status hark_text_fault_set(hark_text_fault *fault, size_t at, const char *format, ...) HARK_PRINTF(3, 4);

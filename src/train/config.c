@@ -65,9 +65,17 @@ static const hark_option options[] = {
      "member of JSON lines that is the label", "data.format text|examples"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
      "fields of text and pairs may be quoted as in CSV: two double quotes in a quoted field are one", "data.format text|pairs|examples"},
-    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe", TRAIN, NULL,
-     "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in GPT-2",
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
+     TRAIN, NULL,
+     "tokens: Unicode code points, bytes, pieces of words that SentencePiece learns from the text, or pieces merged from bytes as in "
+     "GPT-2; "
+     "imported: those of the model that init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
+    {"data.vocabulary", "vocabulary", HARK_OPTION_STRING, AT(data.vocabulary), "", NULL, RUNS, "FILE",
+     "tokenizer.json, tokenizer.model or a folder with one, instead of a vocabulary that is learned; data named .bin are then its tokens, "
+     "two "
+     "bytes each, as nanoGPT writes them",
+     CORPUS ", train.init_from none"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
      "text: windows begin anywhere; sentences: one per line, packed undivided into windows, where no sentence attends to another", CORPUS},
     {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
@@ -156,7 +164,10 @@ static const hark_option options[] = {
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "steps in a row with numbers that are not finite before the run gives up", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
-     "start with the weights of a run or a checkpoint, whose model and vocabulary then become the defaults", NULL},
+     "start with the weights of a run, a checkpoint, a file of hark or a folder of transformers, whose model and vocabulary then become "
+     "the "
+     "defaults",
+     NULL},
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
      "weights that init_from may lack, or have in another shape: they are initialised; * matches any text", "train.init_from given"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
@@ -272,6 +283,7 @@ const char *hark_config_format(const hark_config *config) {
 hark_bond hark_config_bond(const char *option) {
   const hark_model_option *const row = hark_model_option_find(option);
   if (row != NULL) return row->bond;
+  if (strcmp(option, "data.vocabulary") == 0) return HARK_BOND_WEIGHTS;
   return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
@@ -380,6 +392,8 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
 
 /* In formats of texts, the tokens are bytes, even if an earlier version recorded another tokenizer; requesting another one is refused. */
 static void settle_tokenizer(const hark_options *set, hark_config *config) {
+  const bool given = config->data.vocabulary[0] != '\0' && !hark_options_is_idle(set, "data.vocabulary");
+  if (given && is_open(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_IMPORTED;
   const char *const format = hark_config_format(config);
   const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;
   if (of_bytes && !hark_options_is_idle(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_BYTES;
@@ -396,6 +410,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
   HARK_TRY(check_vectors(context, set, config));
   settle_tokenizer(set, config);
+  if (config->data.vocabulary[0] != '\0' && !examples && config->data.tokenizer != HARK_TOKENIZER_IMPORTED)
+    HARK_TRY(hark_options_complain(context, set, "data.tokenizer data.vocabulary",
+                                   "data.vocabulary names a tokenizer, expected data.tokenizer: imported or none"));
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)

@@ -45,7 +45,8 @@ typedef struct hark_config {
     int64_t length_limit, example_limit, classes;
     const char *text_field, *label_field;
     bool quoted;
-    int tokenizer; /* index of hark_tokenizer_kind_name() */
+    int tokenizer;          /* index of hark_tokenizer_kind_name() */
+    const char *vocabulary; /* the file of an imported tokenizer; "": none */
     struct {
       int64_t vocabulary;
       int model; /* hark_subword_model */
@@ -77,7 +78,7 @@ typedef struct hark_config {
     bool planned;    /* not an option: max_time alone determines the length */
     bool more_time;  /* not an option: max_time was given again, without a length: a finished run continues for this time */
     int64_t seed, max_bad_steps;
-    const char *init_from; /* a run or checkpoint whose weights are the initial weights; "": none */
+    const char *init_from; /* a run, a checkpoint or a model (model_source.h) whose weights are the initial weights; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;
     double mask_fraction; /* fraction of tokens that are masked for a masked_encoder */
   } train;
@@ -109,6 +110,11 @@ static inline bool hark_config_has_examples(const hark_config *config) { return 
 /* The model learns to reconstruct its input. */
 static inline bool hark_config_reconstructs(const hark_config *config) {
   return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
+}
+
+/* Tokens are those of another program's tokenizer, which reserves none. */
+static inline bool hark_config_has_imported_tokens(const hark_config *config) {
+  return !hark_config_has_examples(config) && config->data.tokenizer == HARK_TOKENIZER_IMPORTED;
 }
 
 /* How tokens are masked for a masked encoder. */

@@ -24,10 +24,12 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
   hark_network_config network = config->model;
   network.vocabulary = task->vocabulary;
   network.sentences = hark_config_has_sentences(config);
+  network.unreserved = hark_config_has_imported_tokens(config);
   network.classes = ahca || (encoder && network.head == HARK_ENCODER_HEAD_CLASSES) ? task->classes : 0;
   network.parts = encoder || ahca ? task->parts : 0;
   network.features = task->features;
   network.responses = task->responses;
+  network.ends = task->ends;
   network.ahca.head = ahca_head(network.ahca.head, task);
   if (encoder) network.context = hark_encoder_rows(network.pooling, network.context);
   hark_model_forget_texts(&network);

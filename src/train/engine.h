@@ -22,6 +22,7 @@ typedef struct hark_learning_task {
   int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
   int64_t features, responses; /* of real vectors; 0: tokens */
+  hark_end_tokens ends;        /* of an imported tokenizer */
 } hark_learning_task;
 
 /* Terms that are added to the mean loss of the targets before its gradient is taken. Each is a separate metric, with its weight. */

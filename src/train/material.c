@@ -42,7 +42,13 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
                               .parts = hark_examples_parts(examples)};
 }
 
-hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t vocabulary) {
+hark_learning_task hark_material_task_of_text(const hark_config *config, const hark_tokenizer *tokenizer) {
+  hark_learning_task task = hark_material_task_of_size(config, hark_tokenizer_size(tokenizer));
+  task.ends = hark_tokenizer_ends(tokenizer);
+  return task;
+}
+
+hark_learning_task hark_material_task_of_size(const hark_config *config, int32_t vocabulary) {
   hark_learning_task task = {.vocabulary = vocabulary};
   if (hark_config_has_sentences(config)) {
     task.parts = 1;
@@ -98,7 +104,7 @@ static hark_status open_sentences(hark_context *context, hark_material *m) {
 static hark_status open_text(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
   HARK_TRY(hark_run_corpus(context, config, run, !resume, &m->tokenizer, &m->corpus));
-  m->task = hark_material_task_of_text(config, hark_tokenizer_size(m->tokenizer));
+  m->task = hark_material_task_of_text(config, m->tokenizer);
   m->checksum = hark_corpus_checksum(m->corpus);
   if (hark_config_has_sentences(config)) return open_sentences(context, m);
   const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,

@@ -46,8 +46,10 @@ HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const 
                                                    hark_examples **out);
 /* The learning task of examples. */
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
-/* The learning task of a text with `vocabulary` tokens. */
-hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t vocabulary);
+/* The learning task of a text with this vocabulary. */
+hark_learning_task hark_material_task_of_text(const hark_config *config, const hark_tokenizer *tokenizer);
+/* The same where only the number of tokens is known. */
+hark_learning_task hark_material_task_of_size(const hark_config *config, int32_t vocabulary);
 /* HARK_OK when the examples agree with the run's vocabulary.json. Errors: HARK_BAD_FILE with the difference, those of files. */
 HARK_MUST_CHECK hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run);
 

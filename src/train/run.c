@@ -6,6 +6,8 @@
 #include "data/corpora/corpus_build.h"
 #include "data/sources_apart.h"
 #include "io/event_file.h"
+#include "models/model_parts.h"
+#include "tokenizers/pipeline/pipeline.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
@@ -171,8 +173,48 @@ static hark_corpus_settings text_settings(const hark_config *config, const char 
                                 .cache_folder = cache};
 }
 
+/* ---- a vocabulary that is given ---- */
+
+/* A pickle of protocol 2 to 5, such as nanoGPT's meta.pkl. */
+static bool is_pickle(const char *path, const hark_text *text) {
+  const size_t length = strlen(path);
+  if (length >= 4 && strcmp(path + length - 4, ".pkl") == 0) return true;
+  return text->length >= 2 && (unsigned char)text->data[0] == 0x80 && text->data[1] >= 2 && text->data[1] <= 5;
+}
+
+static hark_status read_given(hark_context *context, const char *path, hark_tokenizer **out) {
+  static const hark_end_tokens none = {.count = 0};
+  hark_imported *imported = NULL;
+  hark_text text = hark_text_empty(context);
+  hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
+  if (status == HARK_OK && is_pickle(path, &text))
+    status = hark_fail(context, HARK_UNSUPPORTED,
+                       "%.300s: is a pickle, a program that is not run, expected a tokenizer.json or tokenizer.model", path);
+  if (status == HARK_OK) status = hark_imported_read(context, path, hark_text_get(&text), text.length, &imported);
+  hark_text_free(&text);
+  return status == HARK_OK ? hark_tokenizer_import(context, &imported, hark_imported_size(imported), &none, out) : status;
+}
+
+/* In a folder, by the same names as those of models. */
+static hark_status find_given(hark_context *context, const char *path, char out[HARK_PATH_BYTES]) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return hark_path_join(context, "", path, out);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    HARK_TRY(hark_path_join(context, path, names[i], out));
+    if (hark_path_kind_of(out) == HARK_PATH_FILE) return HARK_OK;
+  }
+  return hark_fail(context, HARK_NOT_FOUND, "%.300s: has neither tokenizer.json nor tokenizer.model", path);
+}
+
+static hark_status read_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(find_given(context, config->data.vocabulary, path));
+  return read_given(context, path, out);
+}
+
 hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out) {
   *out = NULL;
+  if (config->data.vocabulary[0] != '\0') return read_vocabulary(context, config, out);
   hark_subword_settings subwords;
   const hark_corpus_settings settings = text_settings(config, "", &subwords);
   hark_source_list sources = {0};
@@ -184,6 +226,24 @@ hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *
   return status;
 }
 
+static hark_status check_text_given(hark_context *context, const hark_config *config) {
+  if (config->data.paths.count > 0 || config->data.validation_paths.count > 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
+}
+
+hark_status hark_model_corpus(hark_context *context, const hark_config *config, const char *path, hark_tokenizer **tokenizer,
+                              hark_corpus **corpus) {
+  hark_subword_settings subwords;
+  *tokenizer = NULL;
+  *corpus = NULL;
+  HARK_TRY(check_text_given(context, config));
+  HARK_TRY(hark_model_read_tokenizer(context, path, tokenizer));
+  hark_corpus_settings settings = text_settings(config, "", &subwords);
+  settings.may_build_elsewhere = true;
+  settings.tokenizer = *tokenizer;
+  return hark_corpus_open(context, &settings, corpus);
+}
+
 hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn, hark_tokenizer **tokenizer,
                             hark_corpus **corpus) {
   *tokenizer = NULL;
@@ -191,8 +251,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
   HARK_TRY(hark_run_path(context, run, "cache", cache));
-  if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
+  HARK_TRY(check_text_given(context, config));
   hark_subword_settings subwords;
   hark_corpus_settings settings = text_settings(config, cache, &subwords);
   settings.may_build_elsewhere = run->lock < 0; /* the run's folder may belong to another user and be read-only */
@@ -202,8 +261,9 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
     settings.tokenizer = *tokenizer;
     return hark_corpus_open(context, &settings, corpus);
   }
-  if (config->train.init_from[0] != '\0') {
-    HARK_TRY(hark_warm_start_vocabulary(context, config, tokenizer));
+  const bool warm = config->train.init_from[0] != '\0';
+  if (warm || config->data.vocabulary[0] != '\0') {
+    HARK_TRY((warm ? hark_warm_start_vocabulary : read_vocabulary)(context, config, tokenizer));
     settings.tokenizer = *tokenizer;
     HARK_TRY(hark_corpus_open(context, &settings, corpus));
     return hark_tokenizer_save(context, *tokenizer, vocabulary);

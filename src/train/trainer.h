@@ -73,6 +73,11 @@ HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config 
 HARK_MUST_CHECK hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn,
                                             hark_tokenizer **tokenizer, hark_corpus **corpus);
 
+/* Opens a text with the tokenizer of a model that is no run (model_source.h). Its tokens are in a file in TMPDIR as long as the corpus is
+ * open. The caller owns the tokenizer, which must outlive the corpus. */
+HARK_MUST_CHECK hark_status hark_model_corpus(hark_context *context, const hark_config *config, const char *path,
+                                              hark_tokenizer **tokenizer, hark_corpus **corpus);
+
 /* The vocabulary that a new run would learn; nothing is written. The caller destroys it. */
 HARK_MUST_CHECK hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out);
 

@@ -460,16 +460,47 @@ static void other_preparations_are_refused(void **state) {
   expect("embed bert lines.txt", HARK_EXIT_DONE, "[", "");
 }
 
-/* A file of hark has no place for a limit below its context. */
-static void imports_report_a_lost_limit(void **state) {
+/* max_seq_length is in the imported file. */
+static void imports_keep_the_limit(void **state) {
   (void)state;
   write_weights("bert", true);
   (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 5}");
-  expect("import bert --output one.safetensors", HARK_EXIT_DONE,
-         "one.safetensors: ", "max_seq_length 5 of sentence_bert_config.json is not in the file: use --context 5 of hark embed");
-  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 12}");
   expect("import bert --output one.safetensors", HARK_EXIT_DONE, "one.safetensors: ", "");
-  if (strstr(output.err, "max_seq_length") != NULL) fail_msg("%s", output.err);
+  (void)test_file_write_text(folder, "long.txt", "the dog runs\nthe cat runs the dog runs\n");
+  expect("embed bert long.txt --threads 1", HARK_EXIT_DONE, "[", "1 line longer than 5 tokens was cut");
+  expect("embed one.safetensors long.txt --threads 1", HARK_EXIT_DONE, "[", "1 line longer than 5 tokens was cut");
+  expect("embed one.safetensors long.txt --threads 1 --context 12", HARK_EXIT_DONE, "[", "");
+  if (strstr(output.err, "was cut") != NULL) fail_msg("%s", output.err);
+  (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": \"5\"}");
+  expect("embed bert long.txt", HARK_EXIT_BAD_INPUT, "", "sentence_bert_config.json: max_seq_length: expected a whole number");
+}
+
+/* Exports have the same embeddings, by the same weights, pooling and limit. */
+static void exports_are_folders_of_bert(void **state) {
+  (void)state;
+  static const struct {
+    const char *modules, *pooling;
+    bool pooler;
+  } cases[] = {{NULL, NULL, true},
+               {MODULES("Pooling"), "{\"pooling_mode_cls_token\": true}", true},
+               {MODULES("Pooling"), "{\"pooling_mode_mean_tokens\": true}", false}};
+  double expected[NUMBERS], numbers[NUMBERS];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_weights("bert", cases[i].pooler);
+    write_lines();
+    if (cases[i].modules != NULL) (void)test_file_write_text(folder, "bert/modules.json", cases[i].modules);
+    if (cases[i].modules != NULL) (void)test_file_write_text(folder, "bert/1_Pooling/config.json", cases[i].pooling);
+    (void)test_file_write_text(folder, "bert/sentence_bert_config.json", "{\"max_seq_length\": 6}");
+    expect("embed bert lines.txt --threads 1", HARK_EXIT_DONE, "[", "longer than 6 tokens");
+    assert_int_equal(read_numbers(expected, NUMBERS), NUMBERS);
+    expect("import bert --output one.safetensors", HARK_EXIT_DONE, "one.safetensors: ", "");
+    expect("export one.safetensors --format huggingface --output back", HARK_EXIT_DONE, "back", "");
+    expect("embed back lines.txt --threads 1", HARK_EXIT_DONE, "[", "longer than 6 tokens");
+    assert_int_equal(read_numbers(numbers, NUMBERS), NUMBERS);
+    assert_memory_equal(numbers, expected, sizeof expected);
+  }
+  (void)test_file_write_text(folder, "back/notes.txt", "mine");
+  expect("export one.safetensors --format huggingface --output back", HARK_EXIT_BAD_INPUT, "", "contains notes.txt");
 }
 
 int main(void) {
@@ -488,6 +519,7 @@ int main(void) {
                                      TEST(imports_keep_what_they_read),
                                      TEST(positional_kernels_are_stretched),
                                      TEST(other_preparations_are_refused),
-                                     TEST(imports_report_a_lost_limit)};
+                                     TEST(imports_keep_the_limit),
+                                     TEST(exports_are_folders_of_bert)};
   return cmocka_run_group_tests_name("embed", tests, NULL, NULL);
 }

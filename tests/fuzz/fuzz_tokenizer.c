@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const unsigned char *const text = size > 0 ? data : (const unsigned char *)"";
   check_characters(text, size);
   check_stream(text, size);
-  for (int i = 0; hark_tokenizer_kind_name(i) != NULL; i++)
+  for (int i = 0; hark_tokenizer_kind_name(i) != NULL && hark_tokenizer_kind_is_made(i); i++)
     if (hark_tokenizer_kind_available(i)) check_text(context, hark_tokenizer_kind_name(i), text, size);
   fuzz_limit(CHARACTERS_BYTES + PAGE_BYTES * size);
   if (size > 0 && text[0] == '{') check_as_vocabulary(context, text, size);

@@ -246,7 +246,7 @@ static void make_tokenizer(void) {
   char name[32];
   put_texts("tokenizer", texts, COUNT(texts));
   put("tokenizer", "zero", "a\0b", 3);
-  for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL; kind++) {
+  for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL && hark_tokenizer_kind_is_made(kind); kind++) {
     for (size_t i = 0; i < 3 && hark_tokenizer_kind_available(kind); i++) {
       hark_tokenizer *tokenizer;
       char *text;
@@ -273,7 +273,7 @@ static void make_tokenizer(void) {
 static void make_tokens(void) {
   static const char text[] = "one two three\nfour five six \xc3\xa9\n";
   char folder[HARK_PATH_BYTES], source[HARK_PATH_BYTES], name[32];
-  for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL; kind++) {
+  for (int kind = 0; hark_tokenizer_kind_name(kind) != NULL && hark_tokenizer_kind_is_made(kind); kind++) {
     for (int division = HARK_DIVIDE_TAIL; division <= HARK_DIVIDE_EVERY_FILE && hark_tokenizer_kind_available(kind); division++) {
       hark_corpus *corpus;
       snprintf(source, sizeof source, "%s", place("tokens-from", "text.txt"));

@@ -34,7 +34,10 @@ static void kinds_are_a_table(void **state) {
   assert_string_equal(hark_tokenizer_kind_name(1), "bytes");
   assert_string_equal(hark_tokenizer_kind_name(2), "subwords");
   assert_string_equal(hark_tokenizer_kind_name(3), "byte_bpe");
-  assert_null(hark_tokenizer_kind_name(4));
+  assert_string_equal(hark_tokenizer_kind_name(4), "imported");
+  assert_null(hark_tokenizer_kind_name(5));
+  assert_true(hark_tokenizer_kind_is_made(3));
+  assert_false(hark_tokenizer_kind_is_made(4));
   assert_null(hark_tokenizer_kind_name(-1));
   assert_true(strlen(hark_tokenizer_kind_summary(1)) > 0);
   assert_failure(context, hark_tokenizer_create(context, "words", &tokenizer), HARK_BAD_CONFIGURATION,

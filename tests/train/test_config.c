@@ -232,7 +232,8 @@ static void options_that_leave_the_weights_alone_do(void **state) {
     const bool of_model = strncmp(option->name, "model.", 6) == 0;
     if (bond == HARK_BOND_MEANING) assert_true(of_model);
     if (of_model && bond == HARK_BOND_MEANING && strstr(option->commands, "eval") != NULL) exchangeable++;
-    const bool of_tokens = strcmp(option->name, "data.tokenizer") == 0 || strncmp(option->name, "data.subwords.", 14) == 0;
+    const bool of_tokens = strcmp(option->name, "data.tokenizer") == 0 || strcmp(option->name, "data.vocabulary") == 0 ||
+                           strncmp(option->name, "data.subwords.", 14) == 0;
     if (!of_model && !of_tokens) assert_int_equal(bond, HARK_BOND_NONE);
     if (!of_model || bond == HARK_BOND_WEIGHTS) continue;
     const char *words = option->type == HARK_OPTION_ENUM ? option->range : NULL;

@@ -12,6 +12,7 @@
 #include "cli/threads.h"
 #include "models/model.h"
 #include "models/model_options.h"
+#include "models/model_parts.h"
 
 #define LINES_OF_PASS 1024 /* at most */
 #define STANDARD_INPUT "-"

@@ -6,16 +6,11 @@
 
 #include "cli/embed/embed_vocabulary.h"
 #include "io/files.h"
-#include "io/json_tree.h"
 #include "models/foreign/foreign.h"
 #include "models/model.h"
 #include "models/model_path.h"
 
 /* ---- which tokenizer ---- */
-
-#define SETTINGS_FILE "sentence_bert_config.json"
-#define SETTINGS_BYTES ((size_t)1 << 20)
-#define LIMIT_KEY "max_seq_length"
 
 /* The folder of the model's files. */
 static hark_status find_folder(hark_context *context, const char *path, char folder[HARK_PATH_BYTES]) {
@@ -61,30 +56,11 @@ static hark_status open_beside(hark_context *context, const char *path, const ch
                    path);
 }
 
-hark_status hark_embed_text_limit(hark_context *context, const char *folder, int64_t *limit) {
-  char file[HARK_PATH_BYTES];
-  bool found = false;
-  hark_json_tree tree = {0};
-  hark_text text = hark_text_empty(context);
-  *limit = 0;
-  HARK_TRY(find_file(context, folder, SETTINGS_FILE, file, &found));
-  if (!found) return HARK_OK;
-  hark_status status = hark_file_read(context, file, SETTINGS_BYTES, &text);
-  if (status == HARK_OK) status = hark_json_tree_parse(context, file, hark_text_get(&text), text.length, &tree);
-  const hark_json_node *const value =
-      status == HARK_OK && hark_json_is(tree.root, HARK_JSON_OBJECT) ? hark_json_member(tree.root, LIMIT_KEY) : NULL;
-  if (hark_json_is(value, HARK_JSON_INTEGER) && value->integer > 0) *limit = value->integer;
-  hark_json_tree_free(context, &tree);
-  hark_text_free(&text);
-  return status;
-}
-
 static hark_status find(hark_context *context, const char *path, const char *tokenizer, hark_embed_text *text) {
   char folder[HARK_PATH_BYTES];
   const bool own = text->model->tokenizer != NULL || text->model->examples != NULL;
   if (tokenizer[0] == '\0' && own) return HARK_OK;
   HARK_TRY(find_folder(context, path, folder));
-  HARK_TRY(hark_embed_text_limit(context, folder, &text->limit));
   if (tokenizer[0] == '\0' && text->model->imported == NULL) return open_beside(context, path, folder, text);
   text->separate = true;
   if (tokenizer[0] == '\0') return hark_text_tokens_open_imported(context, path, text->model->imported, &text->tokens);
@@ -97,6 +73,7 @@ hark_status hark_embed_text_open(hark_context *context, const char *path, const 
   out->model = model;
   HARK_TRY(hark_model_describe(model, &info));
   out->begin = info.begin;
+  out->limit = model->network->config.text_limit;
   return find(context, path, tokenizer, out);
 }
 

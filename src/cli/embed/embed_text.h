@@ -20,12 +20,9 @@ typedef struct hark_embed_text {
   int64_t cut, first_line, first_tokens; /* lines that were cut, and the first of them */
 } hark_embed_text;
 
-/* max_seq_length of a sentence_bert_config.json in a folder, the limit of a model of sentence-transformers; otherwise 0. */
-HARK_MUST_CHECK hark_status hark_embed_text_limit(hark_context *context, const char *folder, int64_t *limit);
-
 /* Finds the tokens of the model at `path`: `tokenizer` ("": none is given), the model's vocabulary, or tokenizer.json, tokenizer.model or
- * vocab.txt in the folder of the weights. Sets the limit to max_seq_length of a sentence_bert_config.json there, otherwise to 0. The caller
- * closes it, also after a failure. Errors: those of files, HARK_UNSUPPORTED (there is none). */
+ * vocab.txt in the folder of the weights. Sets the limit to that of the model (max_seq_length of sentence-transformers), or to 0. The
+ * caller closes it, also after a failure. Errors: those of files, HARK_UNSUPPORTED (there is none). */
 HARK_MUST_CHECK hark_status hark_embed_text_open(hark_context *context, const char *path, const char *tokenizer, const hark_model *model,
                                                  hark_embed_text *out);
 void hark_embed_text_close(hark_context *context, hark_embed_text *text);

@@ -1,5 +1,6 @@
 /* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "cli/eval/eval_examples.h"
 #include "cli/eval/eval_report.h"
@@ -13,6 +14,7 @@
 #include "train/own_tokens.h"
 
 #define LENGTHS_LIMIT 64
+#define BATCH_TOKENS 2048                 /* of a batch with a model that is no run */
 #define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
 
 typedef struct eval_values {
@@ -46,10 +48,11 @@ static const hark_option options[] = {
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
 
-/* config.yaml of the run that is evaluated. */
+/* config.yaml of the run that is evaluated, or the model. */
 static hark_status find_stored(hark_invocation *call, char *path) {
   char checkpoint[HARK_NAME_BYTES];
   hark_run opened;
+  if (hark_command_names_model(call)) return hark_path_join(call->context, "", hark_options_argument(call->options, 0), path);
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &opened, checkpoint));
   return hark_run_path(call->context, &opened, "config.yaml", path);
 }
@@ -62,7 +65,7 @@ static hark_status refuse_other_weights(hark_invocation *call, const hark_option
   hark_options_print_value(stored, option->name, &value);
   const hark_status status = hark_options_complain(
       call->context, call->options, option->name,
-      "%s decides which weights the model has: this run was trained with %s; hark eval can only exchange options that keep the weights",
+      "%s decides which weights the model has: it was trained with %s; hark eval can only exchange options that keep the weights",
       option->name, hark_text_get(&value));
   hark_text_free(&value);
   return status;
@@ -182,16 +185,31 @@ static hark_status find_data(hark_invocation *call, const hark_config *config) {
   hark_data_place place;
   hark_run run;
   char checkpoint[HARK_NAME_BYTES];
-  if (hark_options_problem_count(call->options) > 0 || is_given(call, "data.paths")) return HARK_OK;
+  if (hark_options_problem_count(call->options) > 0 || is_given(call, "data.paths") || hark_command_names_model(call)) return HARK_OK;
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &run, checkpoint));
   HARK_TRY(hark_data_place_find(call->context, call->options, config, run.path, &place));
   return place.other_size ? hark_command_refuse_data(call, &config->data.paths) : HARK_OK;
+}
+
+/* A model has no text of its own, and no checkpoints. */
+static hark_status check_model(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  const char *const path = hark_options_argument(call->options, 0);
+  if (!is_given(call, "data.paths"))
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.paths",
+                                   "%s is a model without a text of its own, expected --data PATH", path));
+  if (values->checkpoint[0] != '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint", "has no effect here, it needs a run: %s is a model", path));
+  if (hark_config_has_examples(config))
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.format", "%s is a model of text, expected corpus", path));
+  return HARK_OK;
 }
 
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  if (hark_command_names_model(call)) HARK_TRY(check_model(call, config));
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
   HARK_TRY(check_seed(call, config));
@@ -244,6 +262,7 @@ static hark_status open_text(hark_invocation *call, const hark_opened_run *opene
   const eval_values *values = call->values[0];
   const hark_config *config = call->values[1];
   text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
+  if (opened->checkpoint[0] == '\0') return hark_model_corpus(call->context, config, opened->run.path, &text->tokenizer, &text->corpus);
   const hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
   if (is_other_text(call)) return status;
   if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* the text could be read */
@@ -255,11 +274,14 @@ static void close_text(hark_invocation *call, measured_text *text) {
   hark_tokenizer_destroy(call->context, &text->tokenizer);
 }
 
-/* A requested context needs at least one whole window. */
+/* A requested context needs at least one whole window. The windows of a model that is no run are no longer than the text. */
 static hark_status check_lengths(hark_invocation *call, const measured_text *text) {
-  const eval_values *values = call->values[0];
+  eval_values *values = call->values[0];
+  const hark_config *const config = call->values[1];
   const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
   const int64_t targets = values->targets > 0 ? hark_min(values->targets, all) : all;
+  const bool shortens = hark_command_names_model(call) && config->model.positions != HARK_POSITIONS_LEARNED;
+  if (shortens && values->contexts.count == 0) values->lengths[0] = hark_max(1, hark_min(values->lengths[0], targets));
   for (int i = 0; i < values->length_count && values->contexts.count > 0; i++)
     if (values->lengths[i] > targets)
       return hark_fail(call->context, HARK_BAD_CONFIGURATION,
@@ -307,18 +329,35 @@ static hark_status evaluate_own(hark_invocation *call, const hark_config *config
   return status;
 }
 
+/* A model of other programs may have a longer context than there is memory for. */
+static hark_status check_memory(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                const hark_learning_task *task) {
+  hark_engine_memory memory;
+  int64_t parameters = 0, tensors = 0;
+  char what[96];
+  if (opened->checkpoint[0] != '\0') return HARK_OK;
+  HARK_TRY(hark_engine_estimate_for(call->context, config, task, false, &memory, &parameters, &tensors));
+  const size_t weights = opened->matrices == HARK_NONE ? memory.weights : 0; /* those of other types are smaller */
+  (void)snprintf(what, sizeof what, "a window of %" PRId64 " tokens (--context takes a shorter one)", config->model.context);
+  return hark_command_check_memory(call->context, what, (double)(weights + memory.step + memory.batch));
+}
+
 static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
   const eval_values *values = call->values[0];
-  const hark_config config = with_context(call->values[1], report->context);
+  const hark_config *const own = call->values[1];
+  hark_config config = with_context(own, report->context);
   text->context = report->context;
+  if (opened->checkpoint[0] == '\0') /* whose context may be much longer than the windows */
+    config.train.batch = is_given(call, "train.batch") ? own->train.batch : hark_max(1, BATCH_TOKENS / report->context);
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
                                      .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
-  const hark_learning_task learned = hark_material_task_of_text(&config, hark_tokenizer_size(text->tokenizer));
+  const hark_learning_task learned = hark_material_task_of_text(&config, text->tokenizer);
+  HARK_TRY(check_memory(call, opened, &config, &learned));
   HARK_TRY(hark_command_create_engine(call, opened, &config, &learned, &engine));
-  hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
+  hark_status status = hark_command_load_weights(call, opened, engine);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
     if (config.model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &report->statistics;
@@ -400,7 +439,7 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   void *reports = NULL;
   char stored[HARK_PATH_BYTES];
   hark_text swaps = hark_text_empty(call->context);
-  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
+  if (opened->checkpoint[0] != '\0') HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
   HARK_TRY(find_stored(call, stored));
   hark_status status = hark_command_visit_differences(call, stored, call->options, call->values[1], append_swap, &swaps);
   if (status == HARK_OK) append_weights(values, &swaps);
@@ -433,7 +472,7 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_eval = {
     .name = "eval",
-    .arguments = "RUN...",
+    .arguments = "RUN|FILE|FOLDER...",
     .summary = "measure a trained model over a whole text, or over labelled examples",
     .notes =
         "  hark eval runs/book                     the run's own validation text\n"
@@ -443,6 +482,9 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
         "  hark eval runs/book --context 256,1024 --stride 64     every target after the first window with at least 192 previous tokens\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
+        "  hark eval book.safetensors --data other.txt            a file of hark export or hark import\n"
+        "  hark eval Qwen2-0.5B --data other.txt --context 1024   a folder of another program, with its own tokenizer\n"
+        "  hark eval Qwen2-0.5B --data other.txt --context 1024 --structure hierarchical    what another attention costs\n"
         "  hark eval runs/listops --part test      labelled examples: accuracy and confusion matrix\n"
         "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"

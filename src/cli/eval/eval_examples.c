@@ -8,6 +8,7 @@
 #include "cli/eval/eval_report.h"
 #include "cli/progress.h"
 #include "data/examples/known_folder.h"
+#include "data/examples/picture_folder.h"
 #include "io/files.h"
 #include "json/json.h"
 #include "train/material.h"
@@ -183,7 +184,8 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
   if (own) HARK_TRY(check_recorded(call, config, opened, m->examples));
   const char *const first = config->data.paths.count > 0 ? config->data.paths.items[0] : "";
-  const bool folder = other_data && hark_path_kind_of(first) == HARK_PATH_FOLDER && !hark_has_class_folders(call->context, first);
+  const bool folder = other_data && hark_path_kind_of(first) == HARK_PATH_FOLDER && !hark_has_class_folders(call->context, first) &&
+                      !hark_is_picture_folder(call->context, first);
   if (folder) HARK_TRY(check_split(call, first, *split, m));
   m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
   if (m->whole) *split = HARK_SPLIT_TRAINING;

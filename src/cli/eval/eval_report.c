@@ -26,7 +26,7 @@ static void print_text(const hark_eval_report *report, hark_text *text) {
 
 void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
   hark_text_append_shown(text, report->run);
-  hark_text_append(text, ", %s", report->checkpoint);
+  if (report->checkpoint[0] != '\0') hark_text_append(text, ", %s", report->checkpoint);
   hark_text_append(text, report->part != NULL ? ", %s text" : ", another text", report->part);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
   if (predicts_next(report))
@@ -74,7 +74,10 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, "{");
   hark_json_append_path(text, "run", report->run);
   hark_text_append(text, ", \"checkpoint\": ");
-  hark_json_append_string(text, report->checkpoint);
+  if (report->checkpoint[0] != '\0')
+    hark_json_append_string(text, report->checkpoint);
+  else
+    hark_text_append(text, "null");
   hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
                    report->context, report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {

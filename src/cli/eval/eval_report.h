@@ -10,14 +10,14 @@
 
 /* One model at one context. */
 typedef struct hark_eval_report {
-  const char *run, *checkpoint;
-  int64_t context, stride; /* stride 0: windows that do not overlap */
-  const char *part;        /* of the run's text; NULL: another text */
-  const char *exchanged;   /* members of a JSON object; "": nothing was */
-  hark_text_counts counts; /* of the whole text */
-  bool words;              /* tokens are sub-words: the perplexity by words is reported too */
-  bool hidden;             /* the targets are masked tokens: loss and accuracy of those, which are no measure of a text */
-  bool own;                /* they are the tokens that the model reads: likewise */
+  const char *run, *checkpoint; /* or a model's path, and "" */
+  int64_t context, stride;      /* stride 0: windows that do not overlap */
+  const char *part;             /* of the run's text; NULL: another text */
+  const char *exchanged;        /* members of a JSON object; "": nothing was */
+  hark_text_counts counts;      /* of the whole text */
+  bool words;                   /* tokens are sub-words: the perplexity by words is reported too */
+  bool hidden;                  /* the targets are masked tokens: loss and accuracy of those, which are no measure of a text */
+  bool own;                     /* they are the tokens that the model reads: likewise */
   hark_evaluation_result result;
   hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;

@@ -6,8 +6,10 @@
 
 #include "cli/model.h"
 #include "cli/report/report.h"
+#include "cli/run_folders.h"
 #include "json/jsonl.h"
 #include "models/model.h"
+#include "models/model_parts.h"
 #include "train/engine.h"
 #include "train/material.h"
 
@@ -174,7 +176,7 @@ static hark_status estimate(hark_report *report, const hark_config *config, cons
                              .features = model->features,
                              .responses = model->responses,
                              .parts = (int)hark_max(1, model->parts)};
-  if (!hark_config_has_examples(config)) task = hark_material_task_of_text(config, (int32_t)model->vocabulary);
+  if (!hark_config_has_examples(config)) task = hark_material_task_of_size(config, (int32_t)model->vocabulary);
   HARK_TRY(hark_engine_estimate_for(report->context, config, &task, true, &memory, &parameters, &tensors));
   hark_text_append(text,
                    ",\"parameters\":%" PRId64 ",\"memory\":{\"weights\":%zu,\"gradients\":%zu,\"moments\":%zu,\"step\":%zu,\"batch\":%zu}",

@@ -12,6 +12,20 @@
 
 /* ---- which file it is ---- */
 
+static hark_status open_pipeline(hark_context *context, const char *path, const void *data, size_t bytes, hark_text_tokens *out) {
+  HARK_TRY(hark_pipeline_read(context, path, data, bytes, &out->pipeline));
+  return hark_pipeline_work_create(context, out->pipeline, &out->work);
+}
+
+/* Of a run that began with an imported model. */
+static hark_status open_own_pipeline(hark_context *context, const char *path, hark_text_tokens *out) {
+  size_t bytes;
+  const void *const data = hark_imported_file(hark_tokenizer_imported(out->own), &bytes);
+  const hark_status status = open_pipeline(context, path, data, bytes, out);
+  hark_tokenizer_destroy(context, &out->own);
+  return status;
+}
+
 static hark_status read_own(hark_context *context, const char *path, const char *text, size_t bytes, hark_text_tokens *out) {
   bool examples = false;
   HARK_TRY(hark_example_vocabulary_is(context, text, bytes, &examples));
@@ -19,18 +33,8 @@ static hark_status read_own(hark_context *context, const char *path, const char 
     return hark_fail(context, HARK_UNSUPPORTED, "%s: its vocabulary is that of labelled examples, which have no text to divide", path);
   const hark_status status = hark_tokenizer_parse(context, text, bytes, &out->own);
   if (status != HARK_OK) hark_fail_prefix(context, "%s: ", path);
-  return status;
-}
-
-/* A file of safetensors begins with the length of its header, which begins with a brace. */
-#define HEADER_BYTES 9
-static bool is_safetensors(const char *data, size_t bytes) {
-  return bytes >= HEADER_BYTES && data[HEADER_BYTES - 1] == '{' && data[HEADER_BYTES - 2] == 0;
-}
-
-static hark_status open_pipeline(hark_context *context, const char *path, const void *data, size_t bytes, hark_text_tokens *out) {
-  HARK_TRY(hark_pipeline_read(context, path, data, bytes, &out->pipeline));
-  return hark_pipeline_work_create(context, out->pipeline, &out->work);
+  HARK_TRY(status);
+  return hark_tokenizer_imported(out->own) != NULL ? open_own_pipeline(context, path, out) : HARK_OK;
 }
 
 /* Of an imported model. */
@@ -64,20 +68,9 @@ static bool is_own_vocabulary(const char *text, size_t bytes) {
   return bytes >= sizeof begin && memcmp(text, begin, sizeof begin - 1) == 0;
 }
 
-static hark_status look_at_file(hark_context *context, const char *path, bool *safetensors) {
-  char begin[HEADER_BYTES];
-  int descriptor = -1;
-  uint64_t size = 0;
-  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
-  const hark_status status = size >= HEADER_BYTES ? hark_file_read_at(context, descriptor, path, begin, HEADER_BYTES, 0) : HARK_OK;
-  *safetensors = status == HARK_OK && size >= HEADER_BYTES && is_safetensors(begin, HEADER_BYTES);
-  hark_file_close(&descriptor);
-  return status;
-}
-
 static hark_status open_file(hark_context *context, const char *path, hark_text_tokens *out) {
   bool safetensors = false;
-  HARK_TRY(look_at_file(context, path, &safetensors));
+  HARK_TRY(hark_safetensors_is(context, path, &safetensors));
   if (safetensors) return read_exported(context, path, out);
   hark_text text = hark_text_empty(context);
   hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);

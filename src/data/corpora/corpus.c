@@ -182,6 +182,8 @@ static hark_status try_cache(hark_context *context, const hark_corpus_settings *
 static hark_status find_writable(hark_context *context, const hark_corpus_settings *settings, bool *writable) {
   char message[HARK_MESSAGE_BYTES];
   memcpy(message, context->message, sizeof message);
+  *writable = false;
+  if (settings->cache_folder[0] == '\0') return HARK_OK;
   const hark_status made = hark_folder_make(context, settings->cache_folder);
   *writable = made == HARK_OK && access(settings->cache_folder, W_OK | X_OK) == 0;
   if (made == HARK_OUT_OF_MEMORY || !settings->may_build_elsewhere) return made;
@@ -203,7 +205,7 @@ static hark_status build_elsewhere(hark_context *context, const hark_corpus_sett
   HARK_TRY(hark_path_join(context, hark_spool_folder(), "hark", path));
   HARK_TRY(hark_path_clean(context, path));
   hark_status status = hark_temporary_folder_make(context, path, S_IRWXU, &folder);
-  if (status != HARK_OK) hark_fail_prefix(context, "the run's cache cannot be written, and no folder can be made for its tokens: ");
+  if (status != HARK_OK) hark_fail_prefix(context, "there is no cache that can be written, and no folder can be made for the tokens: ");
   HARK_TRY(status);
   status = hark_path_join(context, folder.path, "corpus.tokens", corpus->path);
   if (status == HARK_OK) status = build_and_open(context, settings, sources, tokenizer, corpus);
@@ -233,11 +235,13 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
     HARK_TRY(check_not_empty(context, sources));
   }
   const char *kind = hark_corpus_kind(settings);
-  HARK_TRY(try_cache(context, settings, sources, kind, 0, corpus));
-  if (!corpus->was_cached && settings->tokenizer != NULL)
+  const bool cached = settings->cache_folder[0] != '\0';
+  if (cached) HARK_TRY(try_cache(context, settings, sources, kind, 0, corpus));
+  if (cached && !corpus->was_cached && settings->tokenizer != NULL)
     HARK_TRY(try_cache(context, settings, sources, kind, hark_tokenizer_checksum(settings->tokenizer), corpus));
   if (corpus->was_cached) return HARK_OK;
   HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));
+  HARK_TRY(hark_sources_mark_tokens(context, settings, sources));
   HARK_TRY(check_not_empty(context, sources));
   const hark_tokenizer *tokenizer = settings->tokenizer;
   hark_tokenizer *learned = NULL;

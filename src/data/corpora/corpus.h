@@ -51,7 +51,7 @@ typedef struct hark_corpus_settings {
   /* if not NULL, this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
   const hark_tokenizer *tokenizer;
   hark_unknown unknown;     /* treatment of characters outside the given vocabulary */
-  const char *cache_folder; /* made if it is missing; several corpora may share it */
+  const char *cache_folder; /* made if it is missing; several corpora may share it. "": none, with may_build_elsewhere */
   bool may_build_elsewhere; /* if cache_folder cannot be written, tokens are stored in a file in TMPDIR that exists as long as the corpus */
   bool known;               /* a run has been trained on this text: the checks of sources_apart.h are left out */
   size_t buffer_bytes;      /* size of the parts in which text is read; 0: HARK_CORPUS_BUFFER_BYTES */

@@ -1,8 +1,9 @@
 /* corpus_build.c - tokenises text files into a file of tokens, in parts: memory is five times the size of a part, for any size of the
- * text. */
+ * text. Imported tokenizers encode a file, or its part for training or validation, at once: memory is then several times its size. */
 #include "data/corpora/corpus_build.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -76,6 +77,7 @@ typedef struct builder {
   void *buffer;                   /* [buffer_bytes] of text */
   int32_t *tokens;                /* [buffer_bytes]: a token takes at least one byte */
   size_t buffer_bytes;
+  bool whole; /* pieces are encoded at once */
   char *vocabulary;
   size_t vocabulary_bytes;
   hark_writer writer;
@@ -115,6 +117,51 @@ static hark_status encode_text(builder *b, const unsigned char *text, size_t byt
   HARK_TRY(
       hark_tokenizer_encode_part(b->context, b->tokenizer, b->settings->unknown, text, bytes, last, b->tokens, &count, consumed, fault));
   count_text(b, text, *consumed);
+  return append_tokens(b, count);
+}
+
+/* Tokens of the current piece, packed and written in parts. */
+static hark_status write_tokens(void *user, const int32_t *tokens, size_t count) {
+  builder *const b = user;
+  for (size_t at = 0; at < count;) {
+    const size_t part = count - at < b->buffer_bytes ? count - at : b->buffer_bytes;
+    memcpy(b->tokens, tokens + at, part * sizeof *tokens);
+    HARK_TRY(append_tokens(b, part));
+    at += part;
+  }
+  return HARK_OK;
+}
+
+/* With an imported tokenizer: encodes a piece at once, which the buffer has room for. */
+static hark_status encode_piece(builder *b, const unsigned char *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
+  *consumed = 0;
+  if (!last) return HARK_OK;
+  HARK_TRY(hark_tokenizer_encode_whole(b->context, b->tokenizer, text, bytes, write_tokens, b, fault));
+  count_text(b, text, bytes);
+  *consumed = bytes;
+  return HARK_OK;
+}
+
+static hark_status refuse_stored(const builder *b, int32_t token, size_t at, hark_text_fault *fault) {
+  *fault = (hark_text_fault){.at = at};
+  (void)snprintf(fault->what, sizeof fault->what, "token %" PRId32 ", and the vocabulary has %" PRId64 " tokens", token,
+                 b->info.vocabulary_size);
+  return HARK_BAD_FILE;
+}
+
+/* Tokens of a file of tokens, two bytes each, the first one the lowest. */
+static hark_status copy_stored(builder *b, const unsigned char *bytes, size_t size, bool last, size_t *consumed, hark_text_fault *fault) {
+  const size_t count = size / HARK_SOURCE_TOKEN_BYTES;
+  (void)last;
+  *consumed = count * HARK_SOURCE_TOKEN_BYTES;
+  for (size_t i = 0; i < count; i++) {
+    const int32_t token = bytes[2 * i] | bytes[2 * i + 1] << 8;
+    size_t length = 0;
+    if (token >= b->info.vocabulary_size) return refuse_stored(b, token, 2 * i, fault);
+    const char *const text = hark_tokenizer_text(b->tokenizer, token, &length);
+    count_text(b, (const unsigned char *)text, length);
+    b->tokens[i] = token;
+  }
   return append_tokens(b, count);
 }
 
@@ -174,7 +221,8 @@ static hark_status encode_lines(builder *b, const unsigned char *text, size_t by
 static hark_status encode_part(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
   builder *b = closure;
   const bool lines = b->settings->unit == HARK_UNIT_SENTENCES;
-  HARK_TRY((lines ? encode_lines : encode_text)(b, text, bytes, last, consumed, fault));
+  const bool tokens = b->source->tokens, whole = b->whole;
+  HARK_TRY((tokens ? copy_stored : whole ? encode_piece : lines ? encode_lines : encode_text)(b, text, bytes, last, consumed, fault));
   b->source->checksum = hark_checksum_bytes(b->source->checksum, text, *consumed);
   return HARK_OK;
 }
@@ -234,8 +282,24 @@ static hark_status check_sentences(const builder *b) {
   return HARK_OK;
 }
 
+/* A buffer for the longest piece, where pieces are encoded at once. */
+static hark_status settle_buffer(builder *b) {
+  if (hark_tokenizer_imported(b->tokenizer) == NULL) return HARK_OK;
+  if (b->settings->unit == HARK_UNIT_SENTENCES)
+    return hark_fail(b->context, HARK_UNSUPPORTED,
+                     "data.unit sentences begins every sentence with a reserved token, and the model's own tokenizer has none");
+  b->whole = true;
+  for (int64_t i = 0; i < b->pieces.count; i++) {
+    const size_t bytes = (size_t)(b->pieces.items[i].to - b->pieces.items[i].from);
+    if (b->sources->items[b->pieces.items[i].source].tokens) continue;
+    if (bytes >= b->buffer_bytes) b->buffer_bytes = bytes + 1;
+  }
+  return HARK_OK;
+}
+
 static hark_status build(builder *b, const char *path) {
   HARK_TRY(hark_sources_divide(b->context, b->settings, b->sources, &b->pieces));
+  HARK_TRY(settle_buffer(b));
   HARK_TRY(hark_allocate(b->context, (size_t)b->pieces.count * sizeof *b->documents, (void **)&b->documents));
   HARK_TRY(hark_allocate(b->context, b->buffer_bytes, &b->buffer));
   HARK_TRY(hark_allocate(b->context, b->buffer_bytes * sizeof *b->tokens, (void **)&b->tokens));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/examples/picture_folder.h"
 #include "data/formats/example_format.h"
 #include "data/inputs.h"
 #include "io/files.h"
@@ -125,10 +126,13 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   return HARK_OK;
 }
 
-/* A path that is read as one file: a file, standard input, or a folder with class folders for format text. */
+/* A path that is read as one file: a file, standard input, a folder with class folders for format text, or with lists of pictures for
+ * format pathfinder. */
 static bool is_one(hark_context *context, const hark_examples_settings *settings, const char *path) {
   if (hark_input_is_standard(path) || hark_path_kind_of(path) == HARK_PATH_FILE) return true;
-  return settings->format != NULL && strcmp(settings->format, "text") == 0 && hark_has_class_folders(context, path);
+  if (settings->format == NULL) return false;
+  if (strcmp(settings->format, "pathfinder") == 0) return hark_is_picture_folder(context, path);
+  return strcmp(settings->format, "text") == 0 && hark_has_class_folders(context, path);
 }
 
 hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {

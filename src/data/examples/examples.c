@@ -9,6 +9,8 @@
 #include "core/checksum.h"
 #include "data/examples/example_folder.h"
 #include "data/examples/example_store.h"
+#include "data/examples/picture_folder.h"
+#include "data/formats/image_file.h"
 #include "data/json_lines.h"
 #include "data/permutation.h"
 #include "data/sources_apart.h"
@@ -223,9 +225,13 @@ static hark_status check_apart(hark_context *context, const hark_source_list *fi
   return status;
 }
 
-/* A folder with class folders is one source. */
+/* A folder with class folders, or with lists of pictures, is one source. */
 static hark_status find_file(hark_context *context, const char *path, hark_split split, hark_source_list *files) {
   int64_t bytes = 0;
+  if (hark_is_picture_folder(context, path)) {
+    HARK_TRY(hark_picture_folder_measure(context, path, HARK_IMAGE_SIDE_MAX, &bytes));
+    return hark_sources_add_folder(context, files, path, bytes, split);
+  }
   if (!hark_has_class_folders(context, path)) return hark_sources_add_file(context, files, path, split);
   HARK_TRY(hark_class_folders_measure(context, path, &bytes));
   return hark_sources_add_folder(context, files, path, bytes, split);

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/examples/picture_folder.h"
 #include "data/formats/image_file.h"
 #include "data/formats/little_endian.h"
 #include "data/formats/tensor_examples.h"
+#include "data/sources.h"
 #include "io/files.h"
 
 #define CIFAR_SIDE 32
@@ -137,7 +139,26 @@ static hark_status read_own_records(hark_example_reader *reader, const hark_inpu
 /* ---- both ---- */
 
 static hark_status read_cifar(hark_example_reader *reader) { return hark_read_binary(reader, read_cifar_records); }
-static hark_status read_own(hark_example_reader *reader) { return hark_read_binary(reader, read_own_records); }
+
+/* ---- Pathfinder's folders ---- */
+
+static hark_status use_picture(void *closure, const hark_listed_picture *listed) {
+  hark_example_reader *const reader = closure;
+  const hark_grey_picture *const picture = listed->picture;
+  const hark_example_shape shape = {.symbols = GREY_SYMBOLS, .classes = 2, .height = picture->height, .width = picture->width};
+  bool same = false;
+  HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
+  if (!same)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%.400s: a picture of %" PRId32 " x %" PRId32 ", unlike the previous ones",
+                     listed->path, shape.height, shape.width);
+  HARK_TRY(hark_example_part(reader, picture->pixels, (size_t)shape.height * (size_t)shape.width));
+  return hark_example_end(reader, listed->label);
+}
+
+static hark_status read_own(hark_example_reader *reader) {
+  if (!reader->source->folder) return hark_read_binary(reader, read_own_records);
+  return hark_picture_folder_read(reader->context, reader->path, HARK_IMAGE_SIDE_MAX, use_picture, reader);
+}
 
 static int64_t cifar_symbols(uint64_t file_bytes) { return (int64_t)(file_bytes / CIFAR_BYTES) * CIFAR_PIXELS; }
 static int64_t own_symbols(uint64_t file_bytes) { return (int64_t)file_bytes; }
@@ -166,7 +187,7 @@ const hark_example_format hark_example_format_image = {
 
 const hark_example_format hark_example_format_pathfinder = {
     .name = "pathfinder",
-    .summary = "hark's own files of grey images; a token is a grey value",
+    .summary = "hark's own files of grey images, or Pathfinder's folders with imgs/ and metadata/; a token is a grey value",
     .ending = "images",
     .parts = 1,
     .target_kind = HARK_TARGET_CLASS,

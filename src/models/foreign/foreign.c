@@ -1,11 +1,13 @@
 /* foreign.c - see foreign.h. */
 #include "models/foreign/foreign.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "io/checkpoint_files.h"
 #include "models/foreign/foreign_keys.h"
 #include "models/foreign/foreign_tensors.h"
+#include "tokenizers/pipeline/pipeline.h"
 
 #define CONFIG_BYTES ((size_t)4 << 20)
 #define OWN_KEY "model" /* of the metadata of files that hark wrote */
@@ -66,10 +68,23 @@ static hark_status read_config(hark_context *context, hark_foreign *foreign) {
   return status;
 }
 
+/* The settings of generation take precedence, also where they name no end token. */
+static hark_status read_generation(hark_context *context, hark_foreign *foreign) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_path_join(context, foreign->folder, HARK_FOREIGN_GENERATION_FILE, path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  hark_status status = hark_file_read(context, path, CONFIG_BYTES, &text);
+  if (status == HARK_OK) status = hark_foreign_ends_read(context, path, hark_text_get(&text), text.length, &foreign->config);
+  hark_text_free(&text);
+  return status;
+}
+
 hark_status hark_foreign_open(hark_context *context, const char *folder, hark_foreign *out) {
   *out = (hark_foreign){.type = NULL};
   HARK_TRY(hark_path_join(context, "", folder, out->folder));
   HARK_TRY(read_config(context, out));
+  HARK_TRY(read_generation(context, out));
   HARK_TRY(hark_shards_open(context, folder, &out->shards));
   return out->type->settle != NULL ? out->type->settle(context, out->folder, &out->shards, &out->config) : HARK_OK;
 }
@@ -85,4 +100,47 @@ hark_status hark_foreign_declare(hark_context *context, const hark_foreign *fore
   status = hark_foreign_tensors_check(context, foreign->type, &foreign->shards, foreign->folder, *out);
   if (status != HARK_OK) hark_network_destroy(context, out);
   return status;
+}
+
+/* ---- the tokenizer ---- */
+
+hark_status hark_foreign_check_tokenizer(hark_context *context, const char *name, const hark_imported *imported, int64_t rows) {
+  const int64_t tokens = hark_imported_size(imported);
+  if (tokens <= rows) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " tokens, and the model's vocabulary is %" PRId64, name, tokens, rows);
+}
+
+static hark_status read_tokenizer(hark_context *context, const char *path, int64_t rows, hark_imported **out) {
+  hark_text text = hark_text_empty(context);
+  hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
+  if (status == HARK_OK) status = hark_imported_read(context, path, hark_text_get(&text), text.length, out);
+  if (status == HARK_OK) status = hark_foreign_check_tokenizer(context, path, *out, rows);
+  hark_text_free(&text);
+  if (status != HARK_OK) hark_imported_destroy(context, out);
+  return status;
+}
+
+/* tokenizer.json, or else tokenizer.model; "": neither. */
+static hark_status find_tokenizer(hark_context *context, const char *folder, char path[HARK_PATH_BYTES]) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    HARK_TRY(hark_path_join(context, folder, names[i], path));
+    if (hark_path_kind_of(path) == HARK_PATH_FILE) return HARK_OK;
+  }
+  path[0] = '\0';
+  return HARK_OK;
+}
+
+hark_status hark_foreign_has_tokenizer(hark_context *context, const char *folder, bool *has) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(find_tokenizer(context, folder, path));
+  *has = path[0] != '\0';
+  return HARK_OK;
+}
+
+hark_status hark_foreign_read_tokenizer(hark_context *context, const hark_foreign *foreign, hark_imported **out) {
+  char path[HARK_PATH_BYTES];
+  *out = NULL;
+  HARK_TRY(find_tokenizer(context, foreign->folder, path));
+  return path[0] != '\0' ? read_tokenizer(context, path, foreign->config.vocabulary, out) : HARK_OK;
 }

@@ -10,6 +10,7 @@
 #include "models/model_options.h"
 
 #define NAME_BYTES 96 /* of an option or of a key's path */
+#define END_KEY "eos_token_id"
 
 /* Keys of all types. What only training, generation, the Python program or other heads use changes no logit of a decoder. */
 static const hark_foreign_key common[] = {
@@ -38,7 +39,7 @@ static const hark_foreign_key common[] = {
     HARK_FOREIGN_IGNORED_KEY("chunk_size_feed_forward"),
     HARK_FOREIGN_IGNORED_KEY("initializer_range"),
     HARK_FOREIGN_IGNORED_KEY("bos_token_id"),
-    HARK_FOREIGN_IGNORED_KEY("eos_token_id"),
+    HARK_FOREIGN_SPECIAL_KEY("eos_token_id"),
     HARK_FOREIGN_IGNORED_KEY("pad_token_id"),
     HARK_FOREIGN_IGNORED_KEY("sep_token_id"),
     HARK_FOREIGN_IGNORED_KEY("unk_token_id"),
@@ -325,6 +326,50 @@ static hark_status find_type(hark_foreign_reader *reader) {
   return refuse_type(reader, name);
 }
 
+/* ---- end tokens ---- */
+
+/* A token of the vocabulary is taken; programs that never reach their end token name one outside of it. */
+static hark_status take_end(const hark_foreign_reader *reader, const hark_json_node *value, const hark_json_node *token) {
+  hark_end_tokens *const ends = &reader->config->ends;
+  if (token->kind != HARK_JSON_INTEGER)
+    return refuse_with(reader, HARK_BAD_FILE, END_KEY, value, "expected a token, a list of tokens, or null");
+  if (token->integer < 0 || token->integer >= reader->config->vocabulary || hark_is_end_token(ends, (int32_t)token->integer))
+    return HARK_OK;
+  if (ends->count == HARK_END_TOKENS)
+    return hark_fail(reader->context, HARK_UNSUPPORTED, "%.250s: " END_KEY ": more than %d tokens", reader->path, HARK_END_TOKENS);
+  ends->tokens[ends->count++] = (int32_t)token->integer;
+  return HARK_OK;
+}
+
+static hark_status read_ends(const hark_foreign_reader *reader, int32_t otherwise) {
+  const hark_json_node *const value = hark_json_member(reader->root, END_KEY);
+  const hark_json_node usual = {.kind = HARK_JSON_INTEGER, .integer = otherwise};
+  reader->config->ends.count = 0;
+  if (value == NULL) return take_end(reader, &usual, &usual);
+  if (value->kind == HARK_JSON_NULL) return HARK_OK;
+  if (value->kind != HARK_JSON_LIST) return take_end(reader, value, value);
+  for (const hark_json_node *item = value->first; item != NULL; item = item->next) HARK_TRY(take_end(reader, value, item));
+  return HARK_OK;
+}
+
+hark_status hark_foreign_ends_read(hark_context *context, const char *path, const char *text, size_t bytes, hark_network_config *out) {
+  hark_json_tree tree;
+  HARK_TRY(hark_json_tree_parse(context, path, text, bytes, &tree));
+  const hark_foreign_reader reader = {.context = context, .path = path, .root = tree.root, .config = out};
+  const hark_status status =
+      tree.root->kind == HARK_JSON_OBJECT ? read_ends(&reader, -1) : hark_fail(context, HARK_BAD_FILE, "%.250s: expected an object", path);
+  hark_json_tree_free(context, &tree);
+  return status;
+}
+
+static void write_ends(const hark_end_tokens *ends, hark_text *out) {
+  hark_text_append(out, ", \"" END_KEY "\": %s", ends->count == 0 ? "null" : ends->count > 1 ? "[" : "");
+  for (int32_t i = 0; i < ends->count; i++) hark_text_append(out, "%s%" PRId32, i > 0 ? ", " : "", ends->tokens[i]);
+  hark_text_append(out, ends->count > 1 ? "]" : "");
+}
+
+/* ---- the whole ---- */
+
 static hark_status read_all(hark_foreign_reader *reader) {
   const hark_model_option *row;
   if (reader->root->kind != HARK_JSON_OBJECT) return hark_fail(reader->context, HARK_BAD_FILE, "%.250s: expected an object", reader->path);
@@ -337,6 +382,7 @@ static hark_status read_all(hark_foreign_reader *reader) {
   HARK_TRY(check_classes(reader));
   HARK_TRY(refuse_unknown(reader));
   for (int i = 0; i < reader->type->key_count; i++) HARK_TRY(read_row(reader, &reader->type->keys[i]));
+  HARK_TRY(read_ends(reader, reader->type->usual_end));
   return reader->type->read != NULL ? reader->type->read(reader) : HARK_OK;
 }
 
@@ -411,7 +457,7 @@ static void write_row(const hark_foreign_writer *writer, const hark_foreign_key 
   if (row->use == HARK_FOREIGN_OPTION) write_option(writer, row);
   if (row->use != HARK_FOREIGN_FIXED) return;
   hark_foreign_put_key(writer, row->key);
-  hark_text_append(writer->text, "%s", row->otherwise);
+  hark_text_append(writer->text, is_word(row->otherwise) ? "\"%s\"" : "%s", row->otherwise);
 }
 
 void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_config *config, const char *number_type, hark_text *out) {
@@ -423,7 +469,8 @@ void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_c
   if (hark_option_choice_at(type->classes, 0, name)) hark_text_append(out, "[\"%s\"]", name);
   hark_foreign_put_text(&writer, "torch_dtype", number_type);
   /* Otherwise the published program has defaults, which are other tokens of this vocabulary. */
-  hark_text_append(out, ", \"bos_token_id\": null, \"eos_token_id\": null");
+  hark_text_append(out, ", \"bos_token_id\": null");
+  write_ends(&config->ends, out);
   for (int i = 0; i < type->key_count; i++) write_row(&writer, &type->keys[i]);
   if (type->write != NULL) type->write(&writer);
   hark_text_append(out, "}\n");

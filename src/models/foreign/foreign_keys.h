@@ -13,4 +13,8 @@ HARK_MUST_CHECK hark_status hark_foreign_keys_read(hark_context *context, const 
 /* Appends the config.json of a type for a configuration, as far as the type has keys for it. `number_type`: "float32". */
 void hark_foreign_keys_write(const hark_foreign_type *type, const hark_network_config *config, const char *number_type, hark_text *out);
 
+/* Replaces the end tokens of a configuration by those of a generation_config.json. Errors: HARK_BAD_FILE, HARK_UNSUPPORTED. */
+HARK_MUST_CHECK hark_status hark_foreign_ends_read(hark_context *context, const char *path, const char *text, size_t bytes,
+                                                   hark_network_config *out);
+
 #endif

@@ -94,6 +94,7 @@ typedef struct hark_foreign_type {
   const char *name;    /* model_type */
   const char *classes; /* that `architectures` may name, "GPT2LMHeadModel|.."; the first is written */
   const char *prefix;  /* of the tensors' names, which files of the model without its head lack: "transformer." */
+  int32_t usual_end;   /* eos_token_id where config.json lacks it; -1: none */
   const hark_foreign_fixed *fixed;
   const hark_foreign_key *keys;
   int key_count;
@@ -106,6 +107,10 @@ typedef struct hark_foreign_type {
   hark_status (*settle)(hark_context *context, const char *folder, const struct hark_shards *shards, hark_network_config *config);
   /* After the rows: writes the special keys. What cannot be written is left out: the comparison finds it. */
   void (*write)(const hark_foreign_writer *writer);
+  /* Of a type with `settle`: copies to a configuration that was read the options that other files of an export state, and writes these
+   * files. */
+  void (*adopt)(const hark_network_config *model, hark_network_config *again);
+  hark_status (*write_files)(hark_context *context, const hark_network_config *config, const char *folder);
 } hark_foreign_type;
 
 #define HARK_FOREIGN_DECLARE(name) extern const hark_foreign_type hark_foreign_type_##name;

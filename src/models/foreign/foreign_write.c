@@ -13,6 +13,7 @@
 #include "models/foreign/foreign.h"
 #include "models/foreign/foreign_keys.h"
 #include "models/foreign/foreign_tensors.h"
+#include "models/foreign/sentence_files.h"
 #include "models/matrices.h"
 #include "models/model_options.h"
 
@@ -84,6 +85,7 @@ static hark_status try_type(hark_context *context, const hark_foreign_type *type
   HARK_TRY(text->status);
   const hark_status status = hark_foreign_keys_read(context, HARK_FOREIGN_CONFIG_FILE, hark_text_get(text), text->length, &read, &again);
   if (status == HARK_OUT_OF_MEMORY) return status;
+  if (status == HARK_OK && type->adopt != NULL) type->adopt(config, &again);
   *option = difference(config, &again, count);
   if (status != HARK_OK && *option == NULL) *option = "model";
   return HARK_OK;
@@ -202,7 +204,7 @@ static const char *const own_names[] = {HARK_FOREIGN_CONFIG_FILE, HARK_WEIGHTS_F
 static bool is_own_name(const char *name) {
   for (size_t i = 0; i < OWN_NAMES; i++)
     if (strcmp(own_names[i], name) == 0) return true;
-  return false;
+  return hark_sentence_files_is(name);
 }
 
 /* Whether the weights in a folder are those of an earlier export. */
@@ -269,8 +271,8 @@ static hark_status write_tokenizer(hark_context *context, const hark_model *mode
 }
 
 /* Replaces the files one by one, each atomically; the list has been made before, so that what cannot be written changes nothing. */
-static hark_status write_folder(hark_context *context, const hark_model *model, const tensor_list *list, const hark_text *config,
-                                const char *folder) {
+static hark_status write_folder(hark_context *context, const hark_model *model, const hark_foreign_type *type, const tensor_list *list,
+                                const hark_text *config, const char *folder) {
   static const hark_metadata_entry metadata[] = {{"format", "pt"}, {PRODUCER_KEY, PRODUCER}};
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_folder_make(context, folder));
@@ -278,6 +280,8 @@ static hark_status write_folder(hark_context *context, const hark_model *model, 
   HARK_TRY(hark_safetensors_write(context, path, list->tensors, list->count, metadata, 2, NULL));
   HARK_TRY(remove_tokenizers(context, model, folder));
   HARK_TRY(write_tokenizer(context, model, folder));
+  HARK_TRY(hark_sentence_files_remove(context, folder));
+  if (type->write_files != NULL) HARK_TRY(type->write_files(context, &model->network->config, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
   return hark_file_write(context, path, hark_text_get(config), config->length);
 }
@@ -287,7 +291,7 @@ static hark_status write_model(hark_context *context, const hark_model *model, c
   tensor_list list;
   hark_status status = open_list(context, folder, &model->network->parameters, matrices, &list);
   if (status == HARK_OK) status = hark_foreign_tensors_visit(context, type, model->network, add_group, &list);
-  if (status == HARK_OK) status = write_folder(context, model, &list, config, folder);
+  if (status == HARK_OK) status = write_folder(context, model, type, &list, config, folder);
   close_list(context, &list);
   return status;
 }

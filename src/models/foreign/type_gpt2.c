@@ -73,6 +73,7 @@ static void write(const hark_foreign_writer *writer) { hark_foreign_put_whole(wr
 const hark_foreign_type hark_foreign_type_gpt2 = {
     .name = "gpt2",
     .classes = "GPT2LMHeadModel|GPT2Model",
+    .usual_end = 50256,
     .prefix = "transformer.",
     .fixed = fixed,
     .keys = keys,

@@ -28,5 +28,6 @@ static void write(const hark_foreign_writer *writer) {
 const hark_foreign_type hark_foreign_type_llama = {
     .name = "llama",
     .classes = "LlamaForCausalLM|LlamaModel",
+    .usual_end = 2,
     HARK_LLAMA_MEMBERS,
 };

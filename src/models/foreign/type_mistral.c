@@ -25,5 +25,6 @@ static void write(const hark_foreign_writer *writer) {
 const hark_foreign_type hark_foreign_type_mistral = {
     .name = "mistral",
     .classes = "MistralForCausalLM|MistralModel",
+    .usual_end = 2,
     HARK_LLAMA_MEMBERS,
 };

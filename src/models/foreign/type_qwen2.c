@@ -101,5 +101,6 @@ static void write(const hark_foreign_writer *writer) {
 const hark_foreign_type hark_foreign_type_qwen2 = {
     .name = "qwen2",
     .classes = "Qwen2ForCausalLM|Qwen2Model",
+    .usual_end = -1,
     HARK_LLAMA_MEMBERS,
 };
