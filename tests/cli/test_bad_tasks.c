@@ -121,7 +121,7 @@ static void task_files(void **state) {
   (void)state;
   static const wrong cases[] = {
       {"train --out nothing --data gone --format text " ENCODER, HARK_EXIT_BAD_INPUT, "gone"},
-      {"train --out nothing --data no-task --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "no-task/task.json"},
+      {"train --out nothing --data no-task --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "no-task: is a folder without a task"},
       {"train --out nothing --data bad-task --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "bad-task/task.json"},
       {"train --out nothing --data other-version --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "\"format_version\" is not 1"},
       {"train --out nothing --data no-file --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "gone.tsv"},

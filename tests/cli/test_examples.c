@@ -14,6 +14,7 @@
 
 #define RUN                                                                                                                                \
   "--format text --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 40 --log-every 10 --threads 1 "
+#define STEP "--format text --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 8 --threads 1 "
 #define EXAMPLES 60
 
 static char folder[TEST_PATH_BYTES];
@@ -229,7 +230,7 @@ static void sweeps_and_steps(void **state) {
   expect("sweep plan.yaml", HARK_EXIT_DONE, "| window |", "");
   expect("sweep plan.yaml --metric val/accuracy --table", HARK_EXIT_DONE, "val/accuracy", "");
   expect("sweep plan.yaml --metric val/accuracy --table --json", HARK_EXIT_DONE, "\"better\": \"more\"", "");
-  expect("bench step --steps 1 --json " RUN, HARK_EXIT_DONE, "\"tokens_per_second\"", "");
+  expect("bench step --steps 1 --json " STEP, HARK_EXIT_DONE, "\"tokens_per_second\"", "");
   expect("bench step --steps 1 --format pairs --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 2 --threads 1",
          HARK_EXIT_DONE, "tokens/s", "");
 }
@@ -421,9 +422,9 @@ static void compressed_chunks_tell_tokens(void **state) {
   (void)state;
 #define SMALL                                                                                                                              \
   "--architecture ahca --layers 2 --width 32 --heads 2 --context 16 --chunk-size 4 --primary-slots 4 --secondary-slots 8 --selected 4 "    \
-  "--batch 8 --threads 1 --lr 0.01 --warmup 10 "
+  "--batch 8 --threads 1 --lr 0.01 "
   expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
-  expect("train --out labels --data pairs --format examples --steps 20 " SMALL, HARK_EXIT_DONE, "step 20", "");
+  expect("train --out labels --data pairs --format examples --steps 20 " SMALL "--warmup 10", HARK_EXIT_DONE, "step 20", "");
   expect("eval labels --threads 1 --json", HARK_EXIT_DONE, "\"accuracy\"", "");
   expect("eval labels --threads 1 --length-limit 3", HARK_EXIT_USAGE, "", "the validation examples have no targets among the tokens");
   expect("train --out own " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --steps 300 --evaluate-every 150",
