@@ -167,23 +167,33 @@ static void check_sigma_gradient(const char *options, double size, const attenti
  * squared distance. */
 static void test_sigma_gradient_of_distant_pairs(void **state) {
   (void)state;
-  static const char *const small[] = {
-      "--sigma 0.1",  "--sigma 0.03",  "--sigma 0.01",          "--sigma 1e-3",
-      "--sigma 1e-5", "--sigma 1e-15", "--sigma 0.03 --causal", "--sigma 0.05 --structure window --window 2"};
+#define TREE " --structure hierarchical --hierarchy-block "
+  static const char *const small[] = {"--sigma 0.1",
+                                      "--sigma 0.03",
+                                      "--sigma 0.01",
+                                      "--sigma 1e-3",
+                                      "--sigma 1e-5",
+                                      "--sigma 1e-15",
+                                      "--sigma 0.03 --causal",
+                                      "--sigma 0.05 --structure window --window 2",
+                                      "--sigma 0.03" TREE "4",
+                                      "--sigma 0.01 --causal" TREE "4",
+                                      "--sigma 1e-4" TREE "2 --coarse-query exact"};
   attention_problem p;
   attention_problem_make("dense:B2,H2,L6,S6,D4", &p);
   for (size_t i = 0; i < sizeof small / sizeof *small; i++) check_sigma_gradient(small[i], 1, &p);
   check_sigma_gradient("--sigma 0.3", 2 * 64 / 0.3, &p); /* no row is exact: exponents of up to 64 */
   attention_problem_free(&p);
 
-  static const char *const far[] = {"--sigma 2 --causal", "--sigma 2 --causal --structure window --window 3",
-                                    "--sigma 2 --structure window --window 0", "--sigma 0.5 --causal"};
+  static const char *const far[] = {
+      "--sigma 2 --causal",           "--sigma 2 --causal --structure window --window 3", "--sigma 2 --structure window --window 0",
+      "--sigma 2 --causal" TREE "16", "--sigma 2 --causal" TREE "8 --coarse-query first", "--sigma 0.5 --causal"};
   static const double places[] = {200, 2000, 2e4};
   attention_problem_make("dense:B1,H2,L128,S128,D16", &p);
   for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
     for (int64_t head = 0; head < 2; head++)
       for (int64_t c = 0; c < 16; c++) p.array[ARRAY_KEY].data[head * 128 * 16 + c] = (double)(float)places[k];
-    for (size_t i = 0; i < sizeof far / sizeof *far; i++) check_sigma_gradient(far[i], i < 3 ? 1 : 4 * 2 * 64 / 0.5, &p);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) check_sigma_gradient(far[i], i < 5 ? 1 : 4 * 2 * 64 / 0.5, &p);
   }
   attention_problem_free(&p);
 }

@@ -324,10 +324,29 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
   }
 }
 
+/* scale dS of a far pair from differences in float64, `weight` being P. What may be rounding of the row's output, and of a coarse row's
+ * gradient at each level, is zero: where one key has all the weight, it would be multiplied by the squared distance. */
+static float far_difference(const backward_work *work, const hark_group_walk *walk, const hark_group *group, int k, int lane,
+                            float weight) {
+  const hark_level *level = &work->tree->level[group->level];
+  const float *g = work->tile_level->g.data + (walk->row + lane) * work->tile_level->g.stride;
+  const float *value = level->value.data + (group->first + k) * level->value.stride;
+  const double mean = hark_fine_mean_gradient(work->tile_level, walk->row + lane);
+  double product = 0, size = 0;
+  for (int c = 0; c < work->tree->call->value_dim; c++) {
+    const double x = (double)g[c] * (double)value[c];
+    product += x;
+    size += fabs(x);
+  }
+  const double difference = product - (double)level->key_count[group->first + k] * mean;
+  return fabs(difference) <= (group->level + 2) * 0x1p-24 * size ? 0.0f : (float)(work->tree->call->scale * (double)weight * difference);
+}
+
 /* rbf: removes dS of far pairs from the tile: dq += dS (k - q), dk += dS (q - k). */
 static void take_far_gradients(const backward_work *work, const hark_group_walk *walk, const hark_group *group, float *dlogits) {
   const hark_hierarchical_call *call = work->tree->call;
   const hark_level *level = &work->tree->level[group->level], *tile = work->tile_level;
+  const bool differences = work->tree->is_far && call->dropout_threshold == 0;
   if (!hark_group_may_be_far(level, group, work->roots.longest)) return;
   const int last = (int)hark_min(group->to * HARK_LANES, walk->rows);
   for (int k = 0; k < group->count; k++) {
@@ -339,6 +358,8 @@ static void take_far_gradients(const backward_work *work, const hark_group_walk 
       if (*dlogit == 0.0f || sum * sum < HARK_DISTANCE_SPREAD) continue;
       const hark_fine_row key = hark_fine_key(level, number), query = hark_fine_query(tile, walk->row + lane);
       int one = 1;
+      if (differences && isfinite(*dlogit))
+        *dlogit = far_difference(work, walk, group, k, lane, work->weights[k * HARK_TILE_QUERIES + lane]);
       hark_add_fine_difference(*dlogit, &query, &key, call->head_dim, gathered_at(work, group->level, number, false, &one).data);
       hark_add_fine_difference(*dlogit, &key, &query, call->head_dim, tile->dquery.data + (walk->row + lane) * tile->dquery.stride);
       *dlogit = 0.0f;

@@ -44,7 +44,7 @@ typedef struct hark_fine_sum {
   double top;
   float log_sum;
 } hark_fine_sum;
-#define HARK_FINE_SUM_FLOATS 3
+#define HARK_FINE_SUM_FLOATS 4 /* and the rounding error of the token's mean gradient */
 
 static inline hark_fine_sum hark_fine_sum_of(const hark_level *level, int64_t token) {
   const float *from = level->fine_least + token * HARK_FINE_SUM_FLOATS;
@@ -57,6 +57,16 @@ static inline void hark_set_fine_sum(const hark_level *level, int64_t token, har
   float *to = level->fine_least + token * HARK_FINE_SUM_FLOATS;
   memcpy(to, &sum.top, sizeof sum.top);
   to[2] = sum.log_sum;
+}
+
+/* D of a token, without the rounding to f32; if the tree is far. */
+static inline double hark_fine_mean_gradient(const hark_level *level, int64_t token) {
+  return (double)level->mean_gradient[token] + (double)level->fine_least[token * HARK_FINE_SUM_FLOATS + 3];
+}
+/* After mean_gradient has been set. */
+static inline void hark_set_fine_mean_gradient(const hark_level *level, int64_t token, double mean) {
+  const float low = (float)(mean - (double)level->mean_gradient[token]);
+  level->fine_least[token * HARK_FINE_SUM_FLOATS + 3] = isfinite(low) ? low : 0.0f;
 }
 
 /* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights sum to one: there rounding it changes

@@ -148,9 +148,11 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   real = real && lse != -INFINITY;
   if (!tree->is_far) at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
+  if (tree->is_far) hark_set_fine_mean_gradient(at, row, 0);
   if (!hark_gradients_in_place(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
   at->mean_gradient[row] = call->run->products != NULL ? call->run->products[number] : row_product(dout.data, out.data, call->value_dim);
+  if (tree->is_far) hark_set_fine_mean_gradient(at, row, hark_exact_product(dout.data, out.data, call->value_dim));
 }
 
 /* The factor of a row that sees some key: above 0 if the row's gradient is not finite, so that it is not lost. */
@@ -188,6 +190,12 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   at->mean_gradient[token] = 0.0f;
   if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
   if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
+  if (tree->is_far) {
+    double mean = 0;
+    if (factors[0] != 0.0f) mean += (double)factors[0] * hark_fine_mean_gradient(below, a);
+    if (factors[1] != 0.0f) mean += (double)factors[1] * hark_fine_mean_gradient(below, b);
+    hark_set_fine_mean_gradient(at, token, mean);
+  }
   join_rows(&below->g, token, factors[0], factors[1], tree->call->value_pad, at->g.data + token * at->g.stride);
 }
 
