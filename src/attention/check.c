@@ -350,6 +350,24 @@ static hark_status check_memory(hark_context *context, const char *name, const v
   return HARK_OK;
 }
 
+/* HARK_NONE marks an absent tensor, whatever its other members contain, such as an address of an earlier call. */
+static void clear_absent(hark_attention_args *args) {
+  hark_tensor *const tensors[] = {&args->query,       &args->key,
+                                  &args->value,       &args->out,
+                                  &args->variance,    &args->log_sum_exp,
+                                  &args->mask,        &args->attention_bias,
+                                  &args->log_kernel,  &args->forget,
+                                  &args->query_mask,  &args->hierarchical_bias,
+                                  &args->ridge,       &args->sigma,
+                                  &args->dout,        &args->dquery,
+                                  &args->dkey,        &args->dvalue,
+                                  &args->dlog_kernel, &args->dattention_bias,
+                                  &args->dforget,     &args->dhierarchical_bias,
+                                  &args->dridge,      &args->dsigma};
+  for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+    if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
+}
+
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked) {
   const hark_attention_desc *desc = &plan->desc;
@@ -363,6 +381,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: a backward is requested, but the plan was made with forward_only");
   memset(checked, 0, sizeof *checked);
   HARK_TRY(hark_take_struct(context, "hark_attention_args", given, HARK_LEAST_ATTENTION_ARGS, checked, sizeof *checked));
+  clear_absent(checked);
   const hark_attention_args args = *checked;
   HARK_TRY(check_main(context, desc, &args, backward));
   HARK_TRY(check_terms(context, desc, &args, checked));

@@ -7,9 +7,18 @@
 
 #define DEPTH 3 /* of folders in folders */
 
+/* True also for a damaged one, from which one of these is missing. */
 static bool is_run(hark_context *context, const char *path) {
-  char inside[HARK_PATH_BYTES];
-  return hark_path_join(context, path, "config.yaml", inside) == HARK_OK && hark_path_kind_of(inside) == HARK_PATH_FILE;
+  static const struct {
+    const char *name;
+    hark_path_kind kind;
+  } parts[] = {{"config.yaml", HARK_PATH_FILE}, {"metrics.jsonl", HARK_PATH_FILE}, {"checkpoints", HARK_PATH_FOLDER}};
+  bool found = false;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts && !found; i++) {
+    char inside[HARK_PATH_BYTES];
+    found = hark_path_join(context, path, parts[i].name, inside) == HARK_OK && hark_path_kind_of(inside) == parts[i].kind;
+  }
+  return found;
 }
 
 static hark_status visit_folder(hark_context *context, const char *path, int depth, hark_run_visitor *visit, void *user) {

@@ -189,6 +189,7 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
     const char *name = hark_config_table.options[i].name;
     if (strncmp(name, "model.", 6) != 0 && hark_config_bond(name) == HARK_BOND_NONE) continue;
+    if (strcmp(name, "data.vocabulary") == 0) continue; /* the run has the tokenizer itself */
     status = hark_options_copy(call->context, call->options, stored_options, name, path, HARK_SOURCE_RUN);
   }
   hark_options_destroy(call->context, &stored_options);

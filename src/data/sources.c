@@ -244,10 +244,15 @@ hark_status hark_source_summarise(hark_context *context, const hark_source *sour
 hark_status hark_sources_mark_tokens(hark_context *context, const hark_corpus_settings *settings, hark_source_list *list) {
   static const char ending[] = ".bin";
   if (settings->tokenizer == NULL || hark_tokenizer_imported(settings->tokenizer) == NULL) return HARK_OK;
+  const int64_t vocabulary = hark_tokenizer_size(settings->tokenizer);
   for (int64_t i = 0; i < list->count; i++) {
     hark_source *const source = &list->items[i];
     const size_t length = strlen(source->path);
     source->tokens = length >= sizeof ending && strcmp(source->path + length - (sizeof ending - 1), ending) == 0;
+    if (source->tokens && vocabulary > (int64_t)1 << (8 * HARK_SOURCE_TOKEN_BYTES))
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "%s: tokens of a vocabulary of %" PRId64 " do not fit into %d bytes, and files of larger tokens are not read",
+                       source->path, vocabulary, HARK_SOURCE_TOKEN_BYTES);
     if (source->tokens && source->bytes % HARK_SOURCE_TOKEN_BYTES != 0)
       return hark_fail(context, HARK_BAD_FILE, "%s: ends within a token (byte offset %" PRId64 "), expected %d bytes for each: it was cut",
                        source->path, source->bytes - 1, HARK_SOURCE_TOKEN_BYTES);

@@ -147,11 +147,14 @@ hark_status hark_files_check_apart(hark_context *context, const hark_source *fil
   return status;
 }
 
-/* The part of a text is the end of its training piece: copies with the same end have the same pieces. If every file is divided by itself,
- * all copies have. */
-static void find_parts(const hark_piece_list *pieces, int64_t *parts) {
-  for (int64_t i = 0; i < pieces->count; i++)
-    if (pieces->items[i].split == HARK_SPLIT_TRAINING) parts[pieces->items[i].source] = pieces->items[i].to;
+/* The part of a text is the end of its training piece: copies with the same end have the same pieces, and so have all that are training
+ * text as a whole, with or without a line end. If every file is divided by itself, all copies have. */
+static void find_parts(const hark_source_list *sources, const hark_piece_list *pieces, int64_t *parts) {
+  for (int64_t i = 0; i < pieces->count; i++) {
+    const hark_piece *const piece = &pieces->items[i];
+    if (piece->split == HARK_SPLIT_TRAINING)
+      parts[piece->source] = piece->to == sources->items[piece->source].bytes ? INT64_MAX : piece->to;
+  }
 }
 
 hark_status hark_sources_check_apart(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources) {
@@ -161,7 +164,7 @@ hark_status hark_sources_check_apart(hark_context *context, const hark_corpus_se
   if (sources->count < 2) return HARK_OK;
   HARK_TRY(hark_allocate_zero(context, bytes, &parts));
   hark_status status = hark_sources_divide(context, settings, sources, &pieces);
-  if (status == HARK_OK && settings->division != HARK_DIVIDE_EVERY_FILE) find_parts(&pieces, parts);
+  if (status == HARK_OK && settings->division != HARK_DIVIDE_EVERY_FILE) find_parts(sources, &pieces, parts);
   if (status == HARK_OK)
     status = hark_files_check_apart(context, sources->items, parts, sources->count,
                                     settings->division == HARK_DIVIDE_TAIL ? ", or divide every file (--split per_file)" : "");

@@ -212,7 +212,7 @@ hark_status hark_model_read_metadata(hark_context *context, const hark_safetenso
 
 /* The tokenizer of another program in a file's metadata; NULL: none. */
 static hark_status read_tokenizer(hark_context *context, const char *name, const char *text, hark_model *model) {
-  if (text == NULL || model->tokenizer != NULL || model->examples != NULL) return HARK_OK;
+  if (text == NULL || model->tokenizer != NULL || model->examples != NULL || model->imported != NULL) return HARK_OK;
   hark_status status = hark_imported_parse(context, HARK_TOKENIZER_KEY, text, &model->imported);
   if (status == HARK_OK)
     status = hark_foreign_check_tokenizer(context, HARK_TOKENIZER_KEY, model->imported, model->network->config.vocabulary);

@@ -191,7 +191,7 @@ static void rescale(visit *v) {
   for (int64_t t = 0; t < v->length; t++)
     for (int64_t h = 0; h < v->heads; h++) {
       const float part = v->part[h * v->length + t], whole = v->whole[h * v->length + t];
-      const float factor = part > -INFINITY ? expf(part - whole) : 0;
+      const float factor = part == -INFINITY ? 0 : expf(part - whole); /* NaN stays */
       float *const weights = v->host + (t * v->heads + h) * v->keys;
       for (int64_t j = 0; j < v->keys; j++) weights[j] = factor != 0 ? factor * weights[j] : 0;
     }

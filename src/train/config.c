@@ -413,6 +413,10 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->data.vocabulary[0] != '\0' && !examples && config->data.tokenizer != HARK_TOKENIZER_IMPORTED)
     HARK_TRY(hark_options_complain(context, set, "data.tokenizer data.vocabulary",
                                    "data.vocabulary names a tokenizer, expected data.tokenizer: imported or none"));
+  if (config->model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER && hark_config_has_imported_tokens(config))
+    HARK_TRY(
+        hark_options_complain(context, set, "model.architecture data.tokenizer",
+                              "a masked encoder needs a token that stands for masked ones, and tokenizers of other programs have none"));
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)

@@ -93,8 +93,11 @@ static hark_status set_option(hark_context *context, hark_options *options, cons
 
 static hark_status set_model(hark_context *context, hark_options *options, const char *path, const hark_network_config *config) {
   const hark_model_option *row;
+  hark_network_config own = *config;
+  /* The scaling refers to the model's context, also where the weights are trained further with another one. */
+  if (own.rotary.scaling != HARK_ROTARY_AS_TRAINED && own.rotary.original_context == 0) own.rotary.original_context = own.context;
   for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++)
-    if (!row->fact && row->stored != HARK_STORED_NEVER) HARK_TRY(set_option(context, options, path, row, config));
+    if (!row->fact && row->stored != HARK_STORED_NEVER) HARK_TRY(set_option(context, options, path, row, &own));
   return HARK_OK;
 }
 

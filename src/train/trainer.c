@@ -542,9 +542,9 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   return HARK_OK;
 }
 
-/* Where nothing is evaluated, the loss of the last step decides. */
+/* Where nothing is evaluated, the losses of the last steps decide. A single step without a finite loss changed nothing. */
 static hark_status check_last_loss(const training_run *trainer) {
-  if (evaluates(trainer) || isfinite(trainer->last_loss)) return HARK_OK;
+  if (evaluates(trainer) || isfinite(trainer->last_loss) || trainer->state.bad_steps == 1) return HARK_OK;
   return refuse_diverged(trainer, "loss", trainer->last_loss);
 }
 

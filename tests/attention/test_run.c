@@ -284,10 +284,41 @@ static void test_out_of_memory(void **state) {
   hark_context_destroy(&context);
 }
 
+/* A gradient has the same bits whichever others are requested with it, with far rows of rbf too. */
+static void test_gradients_alone(void **state) {
+  (void)state;
+  enum { LONG = 64, FEATURES = 8, COUNT = LONG * FEATURES };
+  hark_context *context;
+  assert_int_equal(hark_context_create(NULL, &context), HARK_OK);
+  float rows[4][COUNT], out[COUNT], all[3][COUNT], alone[COUNT];
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = HARK_F32;
+  desc.batch = desc.heads = 1;
+  desc.query_length = desc.key_length = LONG;
+  desc.head_dim = FEATURES;
+  desc.kernel = HARK_KERNEL_RBF;
+  desc.causal = true;
+  for (int far = 0; far < 2; far++) {
+    desc.sigma = far ? 1 : 0.05;
+    for (int r = 0; r < 4; r++)
+      for (int i = 0; i < COUNT; i++) rows[r][i] = (float)(sin(0.7 * (i + 1) * (r + 1)) + (far && r < 2 ? 30 : 0));
+    assert_int_equal(hark_attention_run(context, &desc, rows[0], rows[1], rows[2], out), HARK_OK);
+    assert_int_equal(hark_attention_run_backward(context, &desc, rows[0], rows[1], rows[2], rows[3], all[0], all[1], all[2]), HARK_OK);
+    for (int gradient = 0; gradient < 3; gradient++) {
+      float *const to[] = {gradient == 0 ? alone : NULL, gradient == 1 ? alone : NULL, gradient == 2 ? alone : NULL};
+      assert_int_equal(hark_attention_run_backward(context, &desc, rows[0], rows[1], rows[2], rows[3], to[0], to[1], to[2]), HARK_OK);
+      for (int i = 0; i < COUNT; i++)
+        if (alone[i] != all[gradient][i])
+          fail_msg("gradient %d alone: %g, expected %g", gradient, (double)alone[i], (double)all[gradient][i]);
+    }
+  }
+  hark_context_destroy(&context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_a_plan),      cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_refused_before_work), cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_gradients_alone), cmocka_unit_test(test_same_as_a_plan),      cmocka_unit_test(test_some_gradients),
+      cmocka_unit_test(test_refusals),        cmocka_unit_test(test_refused_before_work), cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,7 @@ static void one_text_is_read_once(void **state) {
   expect("train --out halves --steps 2 --data text.txt --data copy.txt --split per_file " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out both --steps 2 --data text.txt --data copy.txt --validation more " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out nearly --steps 2 --data text.txt --data line.txt --split per_file " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
+  expect("train --out texts --steps 2 --data text.txt --data line.txt --validation more " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out all --steps 2 --data text.txt --data copy.txt --validation-fraction 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("eval halves --data text.txt --data hard.txt --threads 1", HARK_EXIT_USAGE, "", "is the same file as ");
   expect("eval halves --threads 1", HARK_EXIT_DONE, "halves, step-2, validation text: loss", "");

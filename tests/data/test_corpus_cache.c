@@ -254,7 +254,7 @@ static void contradictions_are_refused(void **state) {
       {{.bytes = 4, .count = 4, .source = 1}, 20, 16, HARK_BAD_FILE},
       {{.bytes = 4, .count = 4, .source = -1}, 20, 16, HARK_BAD_FILE},
       {{.bytes = 4, .count = 4}, 257, 16, HARK_BAD_FILE}, /* would need two bytes a token */
-      {{.bytes = 4, .count = 4}, 4, 16, HARK_BAD_FILE},   /* fewer than the reserved */
+      {{.bytes = 4, .count = 4}, 0, 16, HARK_BAD_FILE},   /* no tokens */
       {{.bytes = 4, .count = 4}, 20, 17, HARK_BAD_FILE},
   };
   fixture f;

@@ -281,7 +281,10 @@ static hark_status check_lengths(hark_invocation *call, const measured_text *tex
   const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
   const int64_t targets = values->targets > 0 ? hark_min(values->targets, all) : all;
   const bool shortens = hark_command_names_model(call) && config->model.positions != HARK_POSITIONS_LEARNED;
-  if (shortens && values->contexts.count == 0) values->lengths[0] = hark_max(1, hark_min(values->lengths[0], targets));
+  if (shortens && values->contexts.count == 0) {
+    values->lengths[0] = hark_max(1, hark_min(values->lengths[0], targets));
+    values->stride = hark_min(values->stride, values->lengths[0]);
+  }
   for (int i = 0; i < values->length_count && values->contexts.count > 0; i++)
     if (values->lengths[i] > targets)
       return hark_fail(call->context, HARK_BAD_CONFIGURATION,
@@ -338,7 +341,8 @@ static hark_status check_memory(hark_invocation *call, const hark_opened_run *op
   if (opened->checkpoint[0] != '\0') return HARK_OK;
   HARK_TRY(hark_engine_estimate_for(call->context, config, task, false, &memory, &parameters, &tensors));
   const size_t weights = opened->matrices == HARK_NONE ? memory.weights : 0; /* those of other types are smaller */
-  (void)snprintf(what, sizeof what, "a window of %" PRId64 " tokens (--context takes a shorter one)", config->model.context);
+  (void)snprintf(what, sizeof what, "a window of %" PRId64 " tokens%s", config->model.context,
+                 config->model.positions != HARK_POSITIONS_LEARNED ? " (--context takes a shorter one)" : "");
   return hark_command_check_memory(call->context, what, (double)(weights + memory.step + memory.batch));
 }
 

@@ -96,9 +96,9 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
 hark_status hark_eval_check_loss(hark_context *context, const char *path, const char *checkpoint, double loss) {
   if (isfinite(loss)) return HARK_OK;
   return hark_fail(context, HARK_NOT_FINITE,
-                   "%.300s, %s: the loss is %g, expected a finite number: the training has diverged, or the data "
+                   "%.300s%s%s: the loss is %g, expected a finite number: the training has diverged, or the data "
                    "have numbers that are too large",
-                   path, checkpoint, loss);
+                   path, checkpoint[0] != '\0' ? ", " : "", checkpoint, loss);
 }
 
 /* A bucket of the longest context; others may end in the middle of it. */

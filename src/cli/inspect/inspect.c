@@ -85,10 +85,10 @@ static void append_head_json(const hark_layer_statistics *layer, int64_t head, h
 
 static void append_json(const hark_inspection *inspection, hark_text *text) {
   const hark_model_statistics *const statistics = &inspection->statistics;
-  hark_text_append(text, "{\"model\": ");
-  hark_json_append_string(text, inspection->model);
-  hark_text_append(text, ", \"text\": ");
-  hark_json_append_string(text, inspection->text);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "model", inspection->model);
+  hark_text_append(text, ", ");
+  hark_json_append_path(text, "text", inspection->text);
   hark_text_append(text, ", \"tokens\": %" PRId64 ", \"cut\": %s, \"beyond_distance\": %" PRId64 ", \"layers\": [", inspection->count,
                    inspection->cut ? "true" : "false", inspection->distance);
   for (int64_t layer = 0; layer < statistics->layers; layer++) {

@@ -8,7 +8,6 @@
 /* What is printed and drawn. */
 typedef struct hark_inspection {
   const char *model, *text; /* as they were given */
-  const int32_t *tokens;    /* [count] */
   int64_t count, distance;  /* D of hark_head_statistics.far */
   bool cut;                 /* the text has more tokens */
   hark_model_statistics statistics;

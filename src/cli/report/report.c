@@ -101,8 +101,8 @@ static void append_summary(const hark_report *report, size_t bytes, hark_text *l
 }
 
 static void append_summary_json(const hark_report *report, size_t bytes, hark_text *line) {
-  hark_text_append(line, "{\"output\": ");
-  hark_json_append_string(line, report->values->output);
+  hark_text_append(line, "{");
+  hark_json_append_path(line, "output", report->values->output);
   hark_text_append(line,
                    ", \"runs\": %" PRId64 ", \"damaged\": %" PRId64 ", \"running\": %" PRId64 ", \"curves\": %" PRId64
                    ", \"listed\": %" PRId64 ", \"problems\": %" PRId64 ", \"bytes\": %zu}\n",

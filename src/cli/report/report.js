@@ -900,14 +900,13 @@
   for (const run of data.runs) states[run.state] = (states[run.state] || 0) + 1;
   document.getElementById("subtitle").textContent = data.found + (data.found === 1 ? " run" : " runs") + " (" +
     Object.entries(states).map(([state, count]) => count + " " + state).join(", ") + "), written by hark " + data.hark;
-  drawTable();
-  drawCurves();
-  drawDifferences();
-  drawSamples();
-  drawKernels();
-  drawEvaluations();
-  drawChunks();
-  drawMaps();
-  drawSpeed();
+  for (const draw of [drawTable, drawCurves, drawDifferences, drawSamples, drawKernels, drawEvaluations, drawChunks, drawMaps, drawSpeed]) {
+    try {
+      draw();
+    } catch (error) { // a part that cannot be drawn does not take the others with it
+      main.append(note("A part of this page cannot be shown: " + error));
+      console.error(error);
+    }
+  }
   document.body.dataset.ready = "true"; // what scripts/check-report.sh waits for
 })();

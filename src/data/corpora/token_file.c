@@ -153,7 +153,7 @@ static bool is_consistent(const hark_token_file_info *info, uint64_t size) {
   int64_t at = HARK_TOKEN_FILE_HEADER_BYTES, documents = 0;
   if (info->file_bytes < 0 || (uint64_t)info->file_bytes != size || size > INT64_MAX / 8)
     return false; /* the sums below are less than 4 times the size */
-  if (info->vocabulary_size < HARK_TOKEN_RESERVED || info->vocabulary_size > INT32_MAX) return false;
+  if (info->vocabulary_size < 1 || info->vocabulary_size > INT32_MAX) return false;
   if (info->token_bytes != hark_token_bytes(info->vocabulary_size)) return false;
   for (int s = 0; s < HARK_SPLIT_COUNT; s++) {
     const hark_text_counts *counts = &info->split[s].counts;

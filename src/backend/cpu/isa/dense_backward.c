@@ -221,8 +221,8 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
   HARK_ISA(hark_dense_backward_score_words)(tile, state->words.gradients, state->words.values, &product);
   hark_dense_scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
   if (call->rbf && state->exact.any) HARK_ISA(hark_dense_backward_exact_differences)(tile, state);
+  if (state->collects || (call->rbf && state->exact.any)) zero_unseen(tile, state->dlogits);
   if (state->collects) {
-    zero_unseen(tile, state->dlogits);
     if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);
     for (int i = 0; i < call->term_count && state->only == NULL; i++)
       if (call->terms[i]->collects != NULL && call->terms[i]->collects(call) && call->terms[i] != &HARK_ISA(hark_dense_rbf))

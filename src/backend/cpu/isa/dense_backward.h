@@ -93,10 +93,10 @@ void HARK_ISA(hark_dense_backward_spread_words)(const hark_dense_tile *tile, con
 void HARK_ISA(hark_dense_backward_take_exact_rows)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 /* Their logits minus the highest. */
 void HARK_ISA(hark_dense_backward_exact_logits)(const hark_dense_tile *tile, hark_dense_backward_state *state);
-/* rbf: removes their dS from the tile, and adds the gradients. */
 /* rbf: dS of exact rows from dP - D in float64. Where one key has all the weight, what rounding would leave of it is multiplied by the
  * squared distance. */
 void HARK_ISA(hark_dense_backward_exact_differences)(const hark_dense_tile *tile, hark_dense_backward_state *state);
+/* rbf: removes their dS from the tile, and adds the gradients. */
 void HARK_ISA(hark_dense_backward_exact_gradients)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 
 #endif
