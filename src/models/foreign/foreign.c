@@ -7,6 +7,7 @@
 #include "io/checkpoint_files.h"
 #include "models/foreign/foreign_keys.h"
 #include "models/foreign/foreign_tensors.h"
+#include "models/foreign/sentence_files.h"
 #include "tokenizers/pipeline/pipeline.h"
 
 #define CONFIG_BYTES ((size_t)4 << 20)
@@ -86,7 +87,8 @@ hark_status hark_foreign_open(hark_context *context, const char *folder, hark_fo
   HARK_TRY(read_config(context, out));
   HARK_TRY(read_generation(context, out));
   HARK_TRY(hark_shards_open(context, folder, &out->shards));
-  return out->type->settle != NULL ? out->type->settle(context, out->folder, &out->shards, &out->config) : HARK_OK;
+  if (out->type->settle != NULL) return out->type->settle(context, out->folder, &out->shards, &out->config);
+  return hark_sentence_limit_read(context, out->folder, &out->config);
 }
 
 void hark_foreign_close(hark_context *context, hark_foreign *foreign) { hark_shards_close(context, &foreign->shards); }

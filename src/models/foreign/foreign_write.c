@@ -270,7 +270,8 @@ static hark_status write_tokenizer(hark_context *context, const hark_model *mode
   return hark_file_write(context, path, data, bytes);
 }
 
-/* Replaces the files one by one, each atomically; the list has been made before, so that what cannot be written changes nothing. */
+/* Replaces the files one by one, each atomically; the list has been made before, so that what cannot be written changes nothing. From the
+ * new weights on there is no config.json until the end: a folder that is written in part is no model, and not one with another meaning. */
 static hark_status write_folder(hark_context *context, const hark_model *model, const hark_foreign_type *type, const tensor_list *list,
                                 const hark_text *config, const char *folder) {
   static const hark_metadata_entry metadata[] = {{"format", "pt"}, {PRODUCER_KEY, PRODUCER}};
@@ -278,11 +279,12 @@ static hark_status write_folder(hark_context *context, const hark_model *model, 
   HARK_TRY(hark_folder_make(context, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
   HARK_TRY(hark_safetensors_write(context, path, list->tensors, list->count, metadata, 2, NULL));
+  HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
+  HARK_TRY(hark_file_remove(context, path));
   HARK_TRY(remove_tokenizers(context, model, folder));
   HARK_TRY(write_tokenizer(context, model, folder));
   HARK_TRY(hark_sentence_files_remove(context, folder));
   if (type->write_files != NULL) HARK_TRY(type->write_files(context, &model->network->config, folder));
-  HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
   return hark_file_write(context, path, hark_text_get(config), config->length);
 }
 

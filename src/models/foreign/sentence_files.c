@@ -154,6 +154,17 @@ static hark_status check_settings(hark_context *context, const char *folder, har
   return HARK_OK;
 }
 
+hark_status hark_sentence_limit_read(hark_context *context, const char *folder, hark_network_config *config) {
+  char path[HARK_PATH_BYTES];
+  hark_json_tree tree = {0};
+  bool found = false;
+  HARK_TRY(read_json(context, folder, "", SETTINGS_FILE, path, &tree, &found));
+  if (!found) return HARK_OK;
+  const hark_status status = take_limit(context, path, tree.root, config);
+  hark_json_tree_free(context, &tree);
+  return status;
+}
+
 hark_status hark_sentence_files_read(hark_context *context, const char *folder, hark_network_config *config) {
   char path[HARK_PATH_BYTES];
   hark_json_tree tree = {0};

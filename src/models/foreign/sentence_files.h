@@ -11,6 +11,9 @@
  * that modules.json names), those of files. */
 HARK_MUST_CHECK hark_status hark_sentence_files_read(hark_context *context, const char *folder, hark_network_config *config);
 
+/* Sets text_limit alone, for models whose pooling these files do not decide. Errors: HARK_BAD_FILE, those of files. */
+HARK_MUST_CHECK hark_status hark_sentence_limit_read(hark_context *context, const char *folder, hark_network_config *config);
+
 /* Copies the options that these files can state. */
 void hark_sentence_files_adopt(const hark_network_config *model, hark_network_config *again);
 /* Writes all of them into a folder. */
