@@ -10,6 +10,7 @@ import pytest
 
 BEGIN = """
 import signal, sys, numpy, hark
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background, with SIGINT ignored
 from hark import _attention
 def small():
     x = numpy.random.default_rng(1).standard_normal((1, 2, 200, 8)).astype("f4")
