@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trains a small GPT with hierarchical attention over 1,024 characters on this repository's own sources and documents for at most three
-# minutes, shows how it went, what it writes, and what a step costs with dense attention instead.
+# Trains a small GPT with hierarchical attention over 1,024 characters on this repository's own sources and documents for two minutes,
+# shows how it went, what it writes, and what a step costs with dense attention instead.
 #   demo.sh BUILD        HARK_DEMO_TIME=20s shortens it
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ build=${1:-build}
 hark=$build/hark
 demo=$build/demo
 run=$demo/run
-time=${HARK_DEMO_TIME:-170s}
+time=${HARK_DEMO_TIME:-130s}
 
 rm -rf "$demo"
 mkdir -p "$demo"

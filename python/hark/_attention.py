@@ -275,7 +275,7 @@ class Frame:
                 layout = layout_like(shape, strides) if name in ("query", "key", "value") else (shape, contiguous(shape))
                 gradient = getattr(self.args, "d" + name)
                 _fill(gradient, self.kind, layout)
-                gradient.type, gradient.data = 0, None
+                gradient.type = 0
                 self.gradients[name], self.gradient_layouts[name] = gradient, layout
         self.of_three = [self.gradients[name] for name in _THREE]
 

@@ -177,11 +177,6 @@ hark_status hark_run_line_read(hark_context *context, const char *path, hark_run
 
 /* ---- as JSON ---- */
 
-static void append_member(hark_text *text, const char *name, double value) {
-  hark_text_append(text, ", \"%s\": ", name);
-  hark_json_append_number(text, value);
-}
-
 static void append_word(hark_text *text, const char *name, const char *value) {
   hark_text_append(text, ", \"%s\": ", name);
   hark_json_append_string(text, value);
@@ -192,16 +187,16 @@ void hark_run_line_append_json(const char *path, const hark_run_line *line, hark
   hark_json_append_path(text, "path", path);
   append_word(text, "state", state_words[line->state]);
   if (line->problem[0] != '\0') append_word(text, "problem", line->problem);
-  append_member(text, "step", line->step);
-  append_member(text, "steps", line->steps);
-  append_member(text, "train/loss", line->training);
-  append_member(text, "val/loss", line->validation);
-  append_member(text, "best_val/loss", line->best);
-  append_member(text, "time", line->seconds);
+  hark_json_append_member(text, "step", line->step);
+  hark_json_append_member(text, "steps", line->steps);
+  hark_json_append_member(text, "train/loss", line->training);
+  hark_json_append_member(text, "val/loss", line->validation);
+  hark_json_append_member(text, "best_val/loss", line->best);
+  hark_json_append_member(text, "time", line->seconds);
   append_word(text, "architecture", line->architecture);
-  append_member(text, "layers", line->layers[0] != '\0' ? strtod(line->layers, NULL) : NAN);
-  append_member(text, "width", line->width[0] != '\0' ? strtod(line->width, NULL) : NAN);
-  append_member(text, "context", line->context[0] != '\0' ? strtod(line->context, NULL) : NAN);
+  hark_json_append_member(text, "layers", line->layers[0] != '\0' ? strtod(line->layers, NULL) : NAN);
+  hark_json_append_member(text, "width", line->width[0] != '\0' ? strtod(line->width, NULL) : NAN);
+  hark_json_append_member(text, "context", line->context[0] != '\0' ? strtod(line->context, NULL) : NAN);
   append_word(text, "positions", line->positions);
   append_word(text, "structure", line->structure);
   hark_text_append(text, "}");

@@ -86,3 +86,8 @@ void hark_json_append_number(hark_text *text, double value) {
   char number[HARK_NUMBER_BYTES];
   hark_text_append(text, "%s", isfinite(value) ? hark_number_print(value, number) : "null");
 }
+
+void hark_json_append_member(hark_text *text, const char *name, double value) {
+  hark_text_append(text, ", \"%s\": ", name);
+  hark_json_append_number(text, value);
+}

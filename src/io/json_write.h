@@ -13,6 +13,8 @@ void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes);
 void hark_json_append_path(hark_text *text, const char *name, const char *path);
 /* Appends a number that reads back as the same one; NaN and infinities, which JSON lacks, as null. */
 void hark_json_append_number(hark_text *text, double value);
+/* Appends , "name": value after earlier members of an object. */
+void hark_json_append_member(hark_text *text, const char *name, double value);
 
 /* Length of the valid UTF-8 sequence at the beginning of `left` >= 1 bytes (0: none): no overlong forms, surrogates or values above
  * U+10FFFF (RFC 3629, section 4). */

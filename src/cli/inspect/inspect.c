@@ -66,20 +66,15 @@ static void append_table(const hark_inspection *inspection, hark_text *text) {
                      "the sum of these\n");
 }
 
-static void append_member(hark_text *text, const char *name, double value) {
-  hark_text_append(text, ", \"%s\": ", name);
-  hark_json_append_number(text, value);
-}
-
 static void append_head_json(const hark_layer_statistics *layer, int64_t head, hark_text *text) {
   const hark_head_statistics *const h = &layer->heads[head];
   hark_text_append(text, "%s{\"head\": %" PRId64, head > 0 ? ", " : "", head);
-  append_member(text, "keys", h->keys);
-  append_member(text, "entropy", h->entropy);
-  append_member(text, "distance", h->distance);
-  append_member(text, "beyond", h->far);
-  append_member(text, "first", h->first);
-  if (is_ridge(layer)) append_member(text, "negative", h->negative);
+  hark_json_append_member(text, "keys", h->keys);
+  hark_json_append_member(text, "entropy", h->entropy);
+  hark_json_append_member(text, "distance", h->distance);
+  hark_json_append_member(text, "beyond", h->far);
+  hark_json_append_member(text, "first", h->first);
+  if (is_ridge(layer)) hark_json_append_member(text, "negative", h->negative);
   hark_text_append(text, "}");
 }
 
