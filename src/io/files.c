@@ -92,7 +92,8 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
   return status;
 }
 
-hark_status hark_file_refuse_pointer(hark_context *context, const char *path, int descriptor, uint64_t size) {
+/* HARK_BAD_FILE if a small file is a pointer of git-LFS instead of the intended file. */
+static hark_status refuse_pointer(hark_context *context, const char *path, int descriptor, uint64_t size) {
   char front[HARK_FOREIGN_BYTES];
   if (size > HARK_POINTER_BYTES) return HARK_OK;
   const size_t bytes = size < sizeof front ? (size_t)size : sizeof front;
@@ -113,7 +114,7 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
     status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
                        S_ISDIR(information.st_mode) ? "is a folder" : "is not a regular file");
   }
-  if (status == HARK_OK) status = hark_file_refuse_pointer(context, path, opened, (uint64_t)information.st_size);
+  if (status == HARK_OK) status = refuse_pointer(context, path, opened, (uint64_t)information.st_size);
   if (status != HARK_OK) {
     hark_file_close(&opened);
     return status;

@@ -55,9 +55,6 @@ HARK_MUST_CHECK hark_status hark_writer_append(hark_context *context, hark_write
 HARK_MUST_CHECK hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary);
 void hark_writer_discard(hark_writer *writer);
 
-/* HARK_BAD_FILE if a small file is a pointer of git-LFS (io/foreign.h) instead of the intended file. */
-HARK_MUST_CHECK hark_status hark_file_refuse_pointer(hark_context *context, const char *path, int descriptor, uint64_t size);
-
 /* Opens a regular file for reading at offsets; *size is its current length. The caller closes the descriptor. */
 HARK_MUST_CHECK hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size);
 /* Reads exactly `bytes` bytes from `offset`. HARK_BAD_FILE if the file is shorter. */

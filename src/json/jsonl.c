@@ -35,6 +35,18 @@ static hark_status whole_lines(hark_context *context, const hark_jsonl *file, ui
   return HARK_OK;
 }
 
+/* Removes an incomplete last line, but no text of another kind: a line of ours begins with a brace, or with zeros where the machine stopped. */
+static hark_status remove_torn_line(hark_context *context, hark_jsonl *file, uint64_t size) {
+  char first;
+  HARK_TRY(hark_file_refuse_foreign(context, file->path, file->descriptor, size, "lines of JSON"));
+  HARK_TRY(whole_lines(context, file, size, &file->bytes));
+  if (file->bytes == size) return HARK_OK;
+  HARK_TRY(hark_file_read_at(context, file->descriptor, file->path, &first, 1, file->bytes));
+  if (first != '{' && first != '\0')
+    return hark_fail(context, HARK_BAD_FILE, "%s: its last line has no end and is not JSON: nothing is appended", file->path);
+  return hark_cut_again(file->descriptor, (off_t)file->bytes) == 0 ? HARK_OK : fail(context, file, "cannot be cut");
+}
+
 hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char *path) {
   const size_t length = strlen(path);
   if (length >= sizeof file->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
@@ -47,13 +59,7 @@ hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char 
   struct stat information;
   hark_status status = made ? hark_parent_sync(context, path) : HARK_OK;
   if (status == HARK_OK && fstat(file->descriptor, &information) != 0) status = fail(context, file, "cannot be examined");
-  if (status == HARK_OK) {
-    const uint64_t size = (uint64_t)information.st_size;
-    status = hark_file_refuse_pointer(context, path, file->descriptor, size);
-    if (status == HARK_OK) status = whole_lines(context, file, size, &file->bytes);
-    if (status == HARK_OK && file->bytes < size && hark_cut_again(file->descriptor, (off_t)file->bytes) != 0)
-      status = fail(context, file, "cannot be cut");
-  }
+  if (status == HARK_OK) status = remove_torn_line(context, file, (uint64_t)information.st_size);
   if (status != HARK_OK) hark_file_close(&file->descriptor);
   file->open = status == HARK_OK;
   return status;

@@ -25,7 +25,8 @@ typedef struct hark_jsonl {
   char path[4096];
 } hark_jsonl;
 
-/* Opens a file for appending and creates it if necessary. An incomplete last line is removed. Set the struct to zero first. */
+/* Opens a file for appending and creates it if necessary. An incomplete last line is removed. Set the struct to zero first. Errors, with
+ * the file as it was: HARK_BAD_FILE (a file of another kind, or with an incomplete last line that is not the beginning of an object). */
 HARK_MUST_CHECK hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char *path);
 
 /* A line: begin, members, end. Numbers keep their full precision; NaN and infinities become null. end writes the line. */

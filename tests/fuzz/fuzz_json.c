@@ -156,9 +156,10 @@ static void check_lines(hark_context *context, const char *bytes, size_t size) {
   hark_jsonl file = {0};
   const hark_status opened = hark_jsonl_open(context, &file, path);
   fuzz_check_refusal(context, opened, HARK_BAD_FILE, path);
-  if (opened != HARK_OK) { /* a pointer in the file's place, to which nothing is appended */
-    FUZZ_CHECK(hark_foreign_pointer(bytes, size) != NULL && size <= HARK_POINTER_BYTES && status != HARK_OK, "%s",
-               hark_context_message(context));
+  if (opened != HARK_OK) { /* a file of another kind, to which nothing is appended */
+    const bool foreign = hark_foreign_file(bytes, size) != NULL;
+    FUZZ_CHECK(foreign ? status != HARK_OK : whole < size && bytes[whole] != '{' && bytes[whole] != '\0', "%s", hark_context_message(context));
+    FUZZ_CHECK(hark_jsonl_read(context, path, take_line, &after) == status && after.line == before.line, "the file has changed");
     return;
   }
   FUZZ_CHECK(file.bytes == whole, "%llu bytes of %zu are kept", (unsigned long long)file.bytes, whole);

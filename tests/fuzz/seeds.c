@@ -161,6 +161,11 @@ static void make_json(void) {
       "{\"files\": [{\"name\": \"model.safetensors\", \"bytes\": 1, \"sha256\": \"00\"}]}\n",
       "{\"step\": 1, \"train/loss\": 4.5}\n{\"step\": 2, \"train/loss\": null}\n{\"step\": 3",
       "{\"a\": 1}\n\n{\"a\": 1}\n",
+      "{\"a\": 1}\nnotes",
+      "<html>",
+      "\x1f\x8b\x08",
+      "PK\x03\x04\n",
+      "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 123",
       "{\"a\": 1, \"a\": 2}",
       ("{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":0,\"k\":1,\"l\":2,\"m\":3,\"n\":4,\"o\":5,\"p\":6,"
        "\"q\":7}"), /* more than are compared pair by pair */

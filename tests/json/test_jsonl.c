@@ -166,14 +166,25 @@ static void a_full_device_is_told(void **state) {
   hark_text_free(&file.line);
 }
 
-/* What git-LFS left in the place of the file is no torn line to be cut. */
-static void a_pointer_is_kept(void **state) {
+/* Files of other kinds, with or without an end of line, are no torn lines to be cut and nothing to append to. */
+static void other_files_are_kept(void **state) {
   (void)state;
-  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 123";
-  hark_jsonl file = {0};
-  const char *const path = test_file_write_text(folder, "metrics.jsonl", pointer);
-  assert_failure(context, hark_jsonl_open(context, &file, path), HARK_BAD_FILE, "is a git-LFS pointer");
-  expect_file(path, pointer);
+  static const struct {
+    const char *contents, *message;
+  } cases[] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 123", "is a git-LFS pointer"},
+               {"<!DOCTYPE html><title>404</title>", "is an HTML page"},
+               {"<html>\n", "is an HTML page"},
+               {"\x1f\x8b\x08 compressed", "is compressed with gzip"},
+               {"\x1f\x8b\x08 \n", "is compressed with gzip"},
+               {"PK\x03\x04\n{", "is a zip archive"},
+               {"my notes", "its last line has no end and is not JSON"},
+               {"{}\nmy notes", "its last line has no end and is not JSON"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hark_jsonl file = {0};
+    const char *const path = test_file_write_text(folder, "metrics.jsonl", cases[i].contents);
+    assert_failure(context, hark_jsonl_open(context, &file, path), HARK_BAD_FILE, cases[i].message);
+    expect_file(path, cases[i].contents);
+  }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -197,7 +208,7 @@ static void strings_are_escaped(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(a_pointer_is_kept),           TEST(lines_are_objects),
+  const struct CMUnitTest tests[] = {TEST(other_files_are_kept),          TEST(lines_are_objects),
                                      TEST(numbers_read_back_exactly),   TEST(torn_lines_are_left_out_and_cut_off),
                                      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named),
                                      TEST(a_full_device_is_told),       TEST(strings_are_escaped)};
