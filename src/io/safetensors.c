@@ -427,6 +427,7 @@ static hark_status fill_tensor(hark_context *context, const hark_safetensors *fi
   const bool widened = t->type != tensor->type;
   const size_t stage_bytes = (size_t)step * (element + (widened ? stored : 0));
   void *stage;
+  if (total == 0) return HARK_OK;
   HARK_TRY(hark_allocate(context, stage_bytes, &stage));
   void *const halves = (char *)stage + (size_t)step * element;
   hark_status status = HARK_OK;

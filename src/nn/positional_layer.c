@@ -25,7 +25,7 @@ hark_status hark_positional_source_open(hark_context *context, const char *text,
   HARK_TRY(hark_allocate(context, initial_bytes, &memory));
   out->initial = memory;
   out->initial_bytes = initial_bytes;
-  for (int64_t head = 0; head < rows; head++) {
+  for (int64_t head = 0; head < rows && count > 0; head++) {
     const hark_positional_start start = {.struct_size = sizeof start, .length = length, .heads = rows, .head = head};
     HARK_TRY(hark_positional_initial(context, out->expression, &start, out->initial + head * count));
   }

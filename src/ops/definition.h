@@ -77,8 +77,9 @@ static inline void hark_block_give(const hark_block *block, int64_t count, hark_
   }
 }
 
-/* The same numbers from element `first` on. */
+/* The same numbers from element `first` on; none stay none. */
 static inline hark_numbers hark_numbers_from(hark_numbers numbers, int64_t first) {
+  if (numbers.data == NULL) return numbers;
   numbers.data = numbers.wide ? (void *)((double *)numbers.data + first) : (void *)((float *)numbers.data + first);
   return numbers;
 }

@@ -73,6 +73,7 @@ static bool next(const hark_positional *positional, parameter_walk *walk) {
 }
 
 void hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]) {
+  if (part->leaf->parameter_count == 0) return; /* then there may be no numbers at all */
   const double *from = natural + part->parameter_first;
   for (int p = 0; p < part->leaf->parameter_count; p++) {
     const int32_t count = hark_leaf_parameter_values(&part->leaf->parameters[p]);

@@ -18,10 +18,12 @@
 #include "io/text.h"
 #include "tokenizers/end_tokens.h"
 #include "tokenizers/imported.h"
+#include "tokenizers/pipeline/pipeline.h"
 #include "tokenizers/subwords.h"
 
-/* Limit on vocabulary.json. All Unicode code points, one per line, need less than 20 MiB. */
-#define HARK_VOCABULARY_MAX_BYTES ((size_t)64 << 20)
+/* Limit on vocabulary.json: it holds every tokenizer that is read, binary ones with two hexadecimal digits a byte. All Unicode code points,
+ * one per line, need less than 20 MiB. */
+#define HARK_VOCABULARY_MAX_BYTES (2 * HARK_PIPELINE_FILE_BYTES + ((size_t)1 << 20))
 
 /* Tokens with a fixed meaning. */
 enum {

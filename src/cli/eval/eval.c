@@ -172,7 +172,11 @@ static hark_status check_seed(hark_invocation *call, const hark_config *config) 
 /* Files that are given but not measured. */
 static hark_status check_given(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
-  if (is_given(call, "data.paths")) return HARK_OK;
+  if (is_given(call, "data.paths")) {
+    if (hark_config_has_examples(config) || !is_given(call, "data.validation_paths")) return HARK_OK;
+    return hark_options_complain(call->context, call->options, "data.validation_paths",
+                                 "has no effect here: the text of --data is measured");
+  }
   if (is_given(call, "data.validation_paths") && values->part != HARK_SPLIT_VALIDATION)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.validation_paths", "--part validation measures these files"));
   if (is_given(call, "data.test_paths") && values->part != HARK_SPLIT_TEST && hark_config_has_examples(config))

@@ -65,7 +65,7 @@ void hark_report_append_series(const hark_series *series, hark_text *text) {
   for (int64_t p = 0; p < series->count; p++)
     hark_text_append(text, "%s%.0f", p > 0 ? "," : "", series->points[2 * p] - (p > 0 ? series->points[2 * (p - 1)] : 0));
   hark_text_append(text, "],\"y\":");
-  hark_report_append_numbers(series->points + 1, series->count, 2, text);
+  hark_report_append_numbers(series->count > 0 ? series->points + 1 : NULL, series->count, 2, text);
   hark_text_append(text, "}");
 }
 
