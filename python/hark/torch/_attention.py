@@ -151,10 +151,9 @@ def _run(words, tensors, hosts, seed, with_rows):
 
 def _frame_of_three(words, tensors):
     """The frame of query, key and value alone, of which a gradient is needed, like those of an earlier call; else None."""
-    query, key, value, *others = tensors
-    for x in others:
-        if x is not None:
-            return None
+    query, key, value, mask, bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas = tensors
+    if not (mask is bias is log_kernel is forget is hierarchical_bias is query_mask is ridges is sigmas is None):
+        return None
     if not (_HAS_QUESTIONS and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
         return None
     if not (query.is_cpu and key.is_cpu and value.is_cpu):
@@ -163,16 +162,16 @@ def _frame_of_three(words, tensors):
         return None
     if _C._are_functorch_transforms_active() or _C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu"):
         return None
-    frames = _threads.context().frames
+    context = _threads.context()
     short = _frames.key_of_three(words, query, key, value, True)
     try:
-        frame = frames.get(short)
+        frame = context.frames.get(short)
     except TypeError:  # a word without a hash is refused by the general path
         return None
     if frame is None:
         frame = _frames.known(words, tensors, _frames._NO_HOSTS, True)  # of an earlier call, which was checked
         if frame is not None and frame.is_plain:
-            _threads.context().add(short, frame)
+            context.add(short, frame)
     return frame if frame is not None and frame.is_plain else None
 
 

@@ -63,7 +63,7 @@ class Three(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, frame, words, seed, query, key, value):
-        out = torch.empty(frame.out_shape, dtype=frame.dtype)
+        out = torch.empty_like(query) if frame.is_like else torch.empty(frame.out_shape, dtype=frame.dtype)
         kept = torch.empty(frame.kept_bytes, dtype=torch.uint8)
         rows = kept.data_ptr()
         frame.forward_of_three(
@@ -92,8 +92,10 @@ def _gradients_of_three(ctx, query, key, value, out, dout):
     if strides[-1] != 1:
         dout = dout.contiguous()
         strides = dout.stride()
-    dtype = frame.dtype
-    dquery, dkey, dvalue = [torch.empty(shape, dtype=dtype) for shape in frame.shapes_of_three]
+    if frame.is_like:
+        dquery, dkey, dvalue = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+    else:
+        dquery, dkey, dvalue = [torch.empty(shape, dtype=frame.dtype) for shape in frame.shapes_of_three]
     rows = kept.data_ptr()
     frame.backward_of_three(
         query.data_ptr(),
