@@ -35,7 +35,8 @@ static hark_status whole_lines(hark_context *context, const hark_jsonl *file, ui
   return HARK_OK;
 }
 
-/* Removes an incomplete last line, but no text of another kind: a line of ours begins with a brace, or with zeros where the machine stopped. */
+/* Removes an incomplete last line, but no text of another kind: a line of ours begins with a brace, or with zeros where the machine
+ * stopped. */
 static hark_status remove_torn_line(hark_context *context, hark_jsonl *file, uint64_t size) {
   char first;
   HARK_TRY(hark_file_refuse_foreign(context, file->path, file->descriptor, size, "lines of JSON"));

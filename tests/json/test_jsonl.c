@@ -208,7 +208,7 @@ static void strings_are_escaped(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(other_files_are_kept),          TEST(lines_are_objects),
+  const struct CMUnitTest tests[] = {TEST(other_files_are_kept),        TEST(lines_are_objects),
                                      TEST(numbers_read_back_exactly),   TEST(torn_lines_are_left_out_and_cut_off),
                                      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named),
                                      TEST(a_full_device_is_told),       TEST(strings_are_escaped)};
