@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "io/files.h"
 #include "json/json.h"
+#include "models/prompt.h"
 #include "models/sampling.h"
 
 #define PROMPT_BYTES ((size_t)1 << 26) /* of a file, at most */
@@ -81,7 +82,6 @@ typedef struct generation {
   hark_text read;      /* the prompt's file */
   unsigned char *seen; /* [vocabulary] scratch memory of the repetition penalty */
   int64_t vocabulary;
-  bool imported;       /* the model is another program's, and has its tokenizer */
   const int32_t *ends; /* its end tokens; none if they are ignored */
   int64_t end_count;
   int32_t begin; /* token before a sentence, for a model of sentences: one sentence is written, up to the end of its line; 0: a text */
@@ -130,7 +130,7 @@ static hark_status read_file(hark_invocation *call, hark_text *out) {
 /* Memory for the prompt and what follows it. */
 static hark_status make_token_lists(generation *g, size_t prompt_tokens) {
   hark_context *context = g->call->context;
-  HARK_TRY(hark_size_multiply(context, 1 + prompt_tokens + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
+  HARK_TRY(hark_size_multiply(context, prompt_tokens + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
   for (int64_t i = 0; i < count_of(g); i++) {
     void *memory = NULL;
     HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
@@ -140,36 +140,19 @@ static hark_status make_token_lists(generation *g, size_t prompt_tokens) {
   return HARK_OK;
 }
 
-/* Room for the tokens of a text: its bytes, or for an imported model their number. */
-static hark_status count_tokens(generation *g, const char *prompt, size_t bytes, size_t *count) {
-  *count = bytes;
-  return g->imported ? hark_model_tokenize(g->call->context, g->model, prompt, bytes, false, true, NULL, 0, count) : HARK_OK;
-}
-
 static hark_status encode_prompt(generation *g) {
   hark_context *context = g->call->context;
   const hark_config *config = g->call->values[1];
-  const bool given = g->values->prompt[0] != '\0';
-  const char *prompt = given ? g->values->prompt : g->begin != 0 || g->imported ? "" : "\n";
-  size_t bytes = strlen(prompt), room = 0, count = 0;
-  hark_status status = count_tokens(g, prompt, bytes, &room);
-  if (g->imported && room == 0 && status == HARK_OK) { /* no token marks the beginning of a text */
-    prompt = "\n";
-    bytes = 1;
-    status = count_tokens(g, prompt, bytes, &room);
-  }
-  if (status == HARK_OK) HARK_TRY(make_token_lists(g, room));
-  const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
+  hark_prompt prompt = {0};
+  hark_status status = hark_prompt_open(context, g->model, g->values->prompt, &prompt);
+  if (status == HARK_OK) HARK_TRY(make_token_lists(g, prompt.room));
   if (status == HARK_OK)
-    status =
-        hark_model_tokenize(context, g->model, prompt, bytes, map_unknown, true, g->sequences[0].tokens + (g->begin != 0), room, &count);
+    status = hark_prompt_read(context, g->model, &prompt, config->data.unknown == HARK_UNKNOWN_IS_MAPPED, g->sequences[0].tokens,
+                              &g->prompt_count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, g->values->file[0] != '\0' ? "--file: " : "--prompt: ");
   HARK_TRY(status);
-  int32_t *const tokens = g->sequences[0].tokens;
-  if (g->begin != 0) tokens[0] = g->begin;
-  g->prompt_count = (int64_t)count + (g->begin != 0);
   for (int64_t i = 0; i < count_of(g); i++) {
-    if (i > 0) memcpy(g->sequences[i].tokens, tokens, (size_t)g->prompt_count * sizeof *tokens);
+    if (i > 0) memcpy(g->sequences[i].tokens, g->sequences[0].tokens, (size_t)g->prompt_count * sizeof(int32_t));
     g->sequences[i].count = g->prompt_count;
   }
   return HARK_OK;
@@ -239,7 +222,6 @@ static hark_status open_model(generation *g) {
                      info.reserved == 0 ? "tokenizer.json or tokenizer.model, only numbers of tokens"
                                         : "vocabulary of text (models of labelled examples have none)");
   g->begin = (int32_t)info.begin;
-  g->imported = info.reserved == 0;
   if (g->values->ignore_end && info.end_count == 0)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--ignore-eos: has no effect here: %s has no end token", g->source);
   g->ends = info.ends;

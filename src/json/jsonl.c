@@ -98,6 +98,11 @@ void hark_jsonl_string(hark_jsonl *file, const char *name, const char *value) {
   hark_json_append_string(&file->line, value);
 }
 
+void hark_jsonl_bytes(hark_jsonl *file, const char *name, const void *bytes, size_t length) {
+  append_name(file, name);
+  hark_json_append_bytes(&file->line, bytes, length);
+}
+
 hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
   if (!file->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: not open", file->path);
   hark_text_append_bytes(&file->line, "}\n", 2);

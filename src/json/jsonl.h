@@ -35,6 +35,7 @@ void hark_jsonl_number(hark_jsonl *file, const char *name, double value);
 void hark_jsonl_integer(hark_jsonl *file, const char *name, int64_t value);
 void hark_jsonl_boolean(hark_jsonl *file, const char *name, bool value);
 void hark_jsonl_string(hark_jsonl *file, const char *name, const char *value);
+void hark_jsonl_bytes(hark_jsonl *file, const char *name, const void *bytes, size_t length); /* what is no UTF-8 becomes U+FFFD */
 HARK_MUST_CHECK hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file);
 
 /* Makes everything so far durable; *bytes (may be NULL) is the length of the file, with which hark_jsonl_truncate() returns to this

@@ -191,6 +191,11 @@ static const hark_option options[] = {
      "write the metrics also as event files of TensorBoard into the folder of the run", NULL},
     {"run.csv", "csv", HARK_OPTION_BOOL, AT(run.csv), "false", NULL, TRAIN, NULL,
      "write the metrics also as metrics.csv, with every checkpoint and at the end", NULL},
+    {"run.sample_tokens", "sample-tokens", HARK_OPTION_INT, AT(run.sample_tokens), "0", "[0, 1000000]", TRAIN, NULL,
+     "tokens of a text that is generated with every checkpoint and kept in samples.jsonl, as many as the context has room for; 0: none",
+     "model.architecture decoder"},
+    {"run.sample_prompt", "sample-prompt", HARK_OPTION_STRING, AT(run.sample_prompt), "", NULL, TRAIN, "TEXT",
+     "beginning of these texts; none: the beginning of a text", "run.sample_tokens >0"},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than is available", NULL},
 };
@@ -418,6 +423,8 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
         hark_options_complain(context, set, "model.architecture data.tokenizer",
                               "a masked encoder needs a token that stands for masked ones, and tokenizers of other programs have none"));
   if (!examples) return HARK_OK;
+  if (config->run.sample_tokens > 0)
+    HARK_TRY(hark_options_complain(context, set, "run.sample_tokens data.format", "only decoders of texts generate samples"));
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)
     HARK_TRY(hark_options_complain(context, set, "train.tokens data.format",

@@ -89,6 +89,8 @@ typedef struct hark_config {
     const char *backend;
     bool deterministic, preflight;
     bool tensorboard, csv; /* copies of metrics.jsonl */
+    int64_t sample_tokens; /* of a text that is generated with every checkpoint; 0: none */
+    const char *sample_prompt;
   } run;
 } hark_config;
 

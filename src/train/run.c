@@ -8,6 +8,7 @@
 #include "io/event_file.h"
 #include "models/model_parts.h"
 #include "tokenizers/pipeline/pipeline.h"
+#include "train/samples.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
@@ -65,8 +66,8 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
 
 /* Removes the files of a run that has not begun, the lock last, and nothing else. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
-  static const char *const own[] = {"cache",     "checkpoints",   "vocabulary.json", "origin.json",
-                                    "data.json", "metrics.jsonl", "metrics.csv",     HARK_LOCK_NAME};
+  static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
+                                    "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME};
   HARK_TRY(hark_event_files_remove(context, run->path, NULL));
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];

@@ -18,6 +18,7 @@
 #include "train/own_tokens.h"
 #include "train/pace.h"
 #include "train/preflight.h"
+#include "train/samples.h"
 #include "train/schedule.h"
 #include "train/targets.h"
 #include "train/warm_start.h"
@@ -229,6 +230,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(opened);
   HARK_TRY(hark_training_find_length(trainer, &begun.state));
   HARK_TRY(hark_targets_check(context, &trainer->material));
+  HARK_TRY(hark_samples_check(context, config, trainer->material.tokenizer));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->pass_operations = hark_engine_operations(trainer->engine);
@@ -556,6 +558,7 @@ static hark_status save(training_run *trainer) {
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   HARK_TRY(hark_metric_copies_write_csv(trainer->context, trainer->config, trainer->run));
+  HARK_TRY(hark_samples_add(trainer->context, trainer->config, trainer->run, trainer->state.step));
   trainer->checkpoint_requested = false;
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);

@@ -362,7 +362,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
   static const struct {
     const char *words, *message;
   } refused[] = {
-      {"run --data other.txt --validation-data text.txt", "--validation-data: has no effect here: the text of --data is measured"},
+      {"run --data other.txt --validation text.txt", "--validation: has no effect here: the text of --data is measured"},
       {"run --context 0", "--context: \"0\" given, expected whole numbers in [1, 16777216]"},
       {"run --context 8,x", "--context: \"8,x\" given"},
       {"run --context 16777217", "--context: \"16777217\" given"},

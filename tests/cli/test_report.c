@@ -114,6 +114,43 @@ static void a_page_is_one_file(void **state) {
   free(first);
 }
 
+/* At most twelve of a run, evenly spaced; of a step that was repeated the last one. */
+static void samples_are_shown(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 3 --checkpoint-every 1 --sample-tokens 4 --sample-prompt the " COMMAND_TINY,
+         HARK_EXIT_DONE, "", "");
+  expect("report run", HARK_EXIT_DONE, "", "");
+  read_page("report.html");
+  assert_int_equal(count_of("samples"), 1);
+  const json_t *texts = json_object_get(item("samples", 0), "texts");
+  assert_int_equal(json_array_size(texts), 3);
+  assert_string_equal(text_of(json_array_get(texts, 2), "prompt"), "the");
+  assert_true(strlen(text_of(json_array_get(texts, 2), "text")) >= 4);
+
+  FILE *const file = fopen(test_path(folder, "run/samples.jsonl"), "w");
+  assert_non_null(file);
+  for (int step = 1; step <= 30; step++) fprintf(file, "{\"step\": %d, \"text\": \"</script>%d\"}\n", step, step);
+  fprintf(file, "{\"step\": 29, \"text\": \"again\"}\n{\"step\": 41, \"text\": \"");
+  for (int i = 0; i < 1500; i++) fprintf(file, "\xc3\xa9");
+  fprintf(file, "\"}\n{\"step\": 42, \"te");
+  assert_int_equal(fclose(file), 0);
+  expect("report run", HARK_EXIT_DONE, "", "");
+  read_page("report.html");
+  texts = json_object_get(item("samples", 0), "texts");
+  assert_true(command_number(item("samples", 0), "count") == 30);
+  assert_int_equal(json_array_size(texts), 12);
+  assert_true(command_number(json_array_get(texts, 0), "step") == 1 && command_number(json_array_get(texts, 11), "step") == 41);
+  assert_string_equal(text_of(json_array_get(texts, 0), "text"), "</script>1");
+  assert_int_equal(strlen(text_of(json_array_get(texts, 11), "text")), 2000);
+  assert_true(json_is_true(json_object_get(json_array_get(texts, 11), "cut")));
+  assert_int_equal(count_of("problems"), 0);
+
+  test_file_write_text(folder, "run/samples.jsonl", "{\"step\": 1, \"text\": \"a\"}\n{\"step\": 2}\n");
+  expect("report run", HARK_EXIT_DONE, "", "samples.jsonl:2: no sample of text");
+  read_page("report.html");
+  expect_problem(0, "samples.jsonl:2: no sample of text");
+}
+
 /* Texts of users end neither the script nor the title. */
 static void texts_are_escaped(void **state) {
   (void)state;
@@ -368,6 +405,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_page_is_one_file),
       TEST(texts_are_escaped),
+      TEST(samples_are_shown),
       TEST(ten_long_runs_are_below_the_limit),
       TEST(what_can_be_shown_is_shown),
       TEST(nothing_to_show_is_an_error),

@@ -81,6 +81,7 @@ static hark_status collect(hark_report *report) {
                      hark_options_argument_count(report->call->options));
   HARK_TRY(hark_report_add_details(report));
   HARK_TRY(hark_report_add_differences(report));
+  HARK_TRY(hark_report_add_samples(report));
   HARK_TRY(hark_report_add_kernels(report));
   HARK_TRY(hark_report_add_evaluations(report));
   HARK_TRY(hark_report_add_texts(report));
@@ -149,7 +150,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_report = {
     .name = "report",
     .arguments = "RUN|FOLDER...",
-    .summary = "write one HTML page about runs: curves, differences, kernels, attention, speed and memory",
+    .summary = "write one HTML page about runs: curves, differences, samples, kernels, attention, speed and memory",
     .notes =
         "  hark report runs                                     all runs in runs/, into report.html\n"
         "  hark report runs/a runs/b -o both.html --text 'The quick brown fox'\n"

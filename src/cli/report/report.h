@@ -50,6 +50,8 @@ HARK_MUST_CHECK hark_status hark_report_add_runs(hark_report *report);
 HARK_MUST_CHECK hark_status hark_report_add_details(hark_report *report);
 /* "differences": [{"key", "values": one for each detailed run}] */
 HARK_MUST_CHECK hark_status hark_report_add_differences(hark_report *report);
+/* "samples": [{"run", "count", "texts": [{"step", "prompt", "text"}]}] of runs that have them */
+HARK_MUST_CHECK hark_status hark_report_add_samples(hark_report *report);
 /* "kernels": [{"run", "title", "rates", "curves": [...]}] */
 HARK_MUST_CHECK hark_status hark_report_add_kernels(hark_report *report);
 /* "evaluations": [...] */

@@ -543,8 +543,19 @@
 
   function drawSamples() {
     const element = section("samples", "Samples over time");
-    element.append(note("hark train records no samples of text, so that there are none here. ", code("hark generate RUN --checkpoint step-N"),
-      " writes one from a checkpoint that the run has kept (", code("--keep"), ")."));
+    if (data.samples.length === 0) {
+      element.append(note("None was recorded. ", code("hark train ... --sample-tokens 200"), " generates a text with every checkpoint and keeps it in the run's samples.jsonl."));
+      return;
+    }
+    for (const run of data.samples) {
+      const rows = run.texts.map((sample) => make("tr", {}, make("th", {scope: "row"}, String(sample.step)),
+        make("td", {class: "left sample"}, make("b", {}, sample.prompt), sample.text, sample.cut ? " …" : null)));
+      element.append(make("h3", {}, swatch(run.run), names[run.run]),
+        note(run.count > run.texts.length ? run.texts.length + " of " + run.count + " samples, evenly spaced." : run.count + " samples."),
+        make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Samples of " + names[run.run]}, make("table", {},
+          make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "step"), make("th", {class: "left", scope: "col"}, "text; its beginning was given in bold"))),
+          make("tbody", {}, ...rows))));
+    }
   }
 
   // ---- kernels ----
