@@ -3,6 +3,8 @@
 #   $root, $suite, $cache   its folder, removed when the script ends; Debian's code name; what is kept from run to run
 #   inside COMMAND          runs a shell's line in it
 #   skip WHY                prints "skipped: WHY" and ends with 0: also here, where such a machine cannot be made
+#   within COMMAND          the same, quietly: its output is in $cache/inside.log; a failure is that of the script's own function fail
+#   install PACKAGE...      installs packages inside
 #   keep_packages           keeps what apt has downloaded inside
 # The variables HARK_BARE_... are described in scripts/bare-machine.sh. apt-get update has run inside; its messages are in $cache/apt.log.
 suite=${HARK_BARE_SUITE:-bookworm}
@@ -79,3 +81,13 @@ inside() {
 inside 'apt-get -q update' >"$cache/apt.log" 2>&1 || skip "apt inside has no network: $cache/apt.log"
 
 keep_packages() { cp -n "$root"/var/cache/apt/archives/*.deb "$archives/" 2>/dev/null || true; }
+
+within() { inside "$1" >"$cache/inside.log" 2>&1 || { tail -n 20 "$cache/inside.log" >&2 && fail "inside: $1"; }; }
+
+install() {
+  inside "apt-get -q -y install --no-install-recommends $*" >>"$cache/apt.log" 2>&1 || {
+    tail -n 20 "$cache/apt.log" >&2
+    fail "these cannot be installed: $*"
+  }
+  keep_packages
+}

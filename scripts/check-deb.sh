@@ -31,20 +31,11 @@ fi
 lintian --fail-on error,warning --display-info "$folder"/*.changes || fail "lintian has complaints"
 echo "lintian: ok"
 
-within() { inside "$1" >"$cache/deb.log" 2>&1 || { tail -n 20 "$cache/deb.log" >&2 && fail "inside: $1"; }; }
-install() { # packages
-  inside "apt-get -q -y install --no-install-recommends $*" >>"$cache/apt.log" 2>&1 || {
-    tail -n 20 "$cache/apt.log" >&2
-    fail "these cannot be installed: $*"
-  }
-  keep_packages
-}
-
 mkdir "$root/packages"
 cp "$folder"/*.deb "$root/packages/"
 install "/packages/hark_${version}_*.deb"
 within 'hark version'
-grep -q "$version" "$cache/deb.log" || fail "hark version prints another version: $(cat "$cache/deb.log")"
+grep -q "$version" "$cache/inside.log" || fail "hark version prints another version: $(cat "$cache/inside.log")"
 within 'test -s /usr/share/man/man1/hark-train.1.gz && test -s /usr/share/bash-completion/completions/hark && test -s /usr/share/zsh/vendor-completions/_hark'
 within 'cd /root && cat /usr/share/common-licenses/* >text.txt && hark train --data text.txt --out run --preset tiny --steps 3 && hark eval run'
 echo "hark: ok"
@@ -57,7 +48,7 @@ int main(void) { return printf("%s\n", hark_version()) < 0; }
 END
 for package in hark hark-static; do
   within "cd /root && rm -f program && cc program.c \$(pkg-config --cflags --libs $package) -o program && ./program"
-  [ "$(cat "$cache/deb.log")" = "$version" ] || fail "the program prints $(cat "$cache/deb.log")"
+  [ "$(cat "$cache/inside.log")" = "$version" ] || fail "the program prints $(cat "$cache/inside.log")"
 done
 # One of the installed examples, as its first lines print it.
 # shellcheck disable=SC2016 # expanded inside

@@ -2,7 +2,8 @@
 
     embed.py --hark build/hark --check                      random small models: embeddings within 1e-5
     embed.py --hark build/hark --model FOLDER               a published model (all-MiniLM-L6-v2) on sentences: differences and speed
-    embed.py --hark build/hark --model FOLDER --speed 2     on two threads, the best of all ways to run PyTorch in float32
+    embed.py --hark build/hark --model FOLDER --speed 2     on two threads, the best of all ways to run PyTorch in float32, and hark's types
+    embed.py --hark build/hark --model FOLDER --long 2      texts of 512 and 4,096 tokens: dense, window and hierarchical attention
 
 FOLDER is that of a model of sentence-transformers with tokenizer.json. PyTorch sorts sentences by length, so that its batches have little
 padding, and the best of several sizes of batches counts; its time includes its tokenizer, as hark's does.
@@ -201,7 +202,82 @@ def compare_published(hark, folder, threads, speed):
         one, two = (min(hark_embed(hark, folder, many * n, *options)[1] for _ in range(3)) for n in (1, 2))
         ours = len(many) / (two - one)
         print(f"  hark embed: {ours:.0f} sentences/s ({len(many) / one:.0f} with loading the model), {ours / theirs:.2f} times PyTorch")
+        exact, _ = hark_embed(hark, folder, many, *options)
+        for words in (("--precision", "bf16"), ("--weights", "int8")):
+            one, two = (min(hark_embed(hark, folder, many * n, *options, *words)[1] for _ in range(3)) for n in (1, 2))
+            other, _ = hark_embed(hark, folder, many, *options, *words)
+            cosines = (other * exact).sum(1) / numpy.linalg.norm(other, axis=1) / numpy.linalg.norm(exact, axis=1)
+            print(
+                f"  hark embed {' '.join(words)}: {len(many) / (two - one):.0f} sentences/s, largest difference {abs(other - exact).max():.1e},"
+                f" smallest cosine {cosines.min():.5f}"
+            )
     return difference
+
+
+LONG = 4096
+ATTENTIONS = [
+    ("dense",),
+    ("window", "--window", "256"),
+    ("hierarchical", "--hierarchy-block", "16"),
+    ("hierarchical", "--hierarchy-block", "64"),
+]
+
+
+def documents(count, tokenizer, tokens):
+    """Texts of at least so many tokens, from the documents of this repository."""
+    docs = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "docs")
+    found = []
+    for place, _, names in sorted(os.walk(docs)):
+        for name in sorted(names):
+            if name.endswith(".md"):
+                with open(os.path.join(place, name), encoding="utf-8") as file:
+                    found.append(" ".join(file.read().split()))
+    words = " ".join(found).split(" ")
+    texts, at = [], 0
+    while len(texts) < count and at < len(words):
+        texts.append(" ".join(words[at : at + tokens]))  # a word has at least one token
+        at += tokens
+    assert len(texts) == count and all(len(e.ids) == tokens for e in tokenizer.encode_batch(texts))
+    return texts
+
+
+def stretched(folder, to):
+    """A copy of the model whose learned positions reach to LONG tokens, by linear interpolation."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, to)
+    weights = load_file(os.path.join(to, "model.safetensors"))
+    name = next(n for n in weights if n.endswith("embeddings.position_embeddings.weight"))
+    weights[name] = torch.nn.functional.interpolate(weights[name].T[None], LONG, mode="linear", align_corners=True)[0].T.contiguous()
+    weights = {n: w for n, w in weights.items() if not n.endswith("position_ids")}
+    save_file(weights, os.path.join(to, "model.safetensors"), {"format": "pt"})
+    for file, key in (("config.json", "max_position_embeddings"), ("sentence_bert_config.json", "max_seq_length")):
+        with open(os.path.join(to, file), encoding="utf-8") as opened:
+            values = json.load(opened)
+        values[key] = LONG
+        with open(os.path.join(to, file), "w", encoding="utf-8") as opened:
+            json.dump(values, opened)
+
+
+def compare_long(hark, folder, threads):
+    with tempfile.TemporaryDirectory() as place:
+        long = os.path.join(place, "long")
+        stretched(folder, long)
+        for path, tokens, count in ((folder, 512, 32), (long, LONG, 8)):
+            texts = documents(count, open_tokenizer(path, tokens), tokens)
+            dense = None
+            print(f"{count} texts of {tokens} tokens, {threads} threads")
+            for attention in ATTENTIONS:
+                options = ("--context", str(tokens), "--threads", str(threads), "--structure", *attention)
+                one, two = (min(hark_embed(hark, path, texts * n, *options)[1] for _ in range(3)) for n in (1, 2))
+                found, _ = hark_embed(hark, path, texts, *options)
+                dense = found if dense is None else dense
+                cosines = (found * dense).sum(1)
+                print(f"  {' '.join(attention)}: {(two - one) / count * 1e3:.0f} ms a text; cosine with dense {cosines.mean():.3f}, least {cosines.min():.3f}")
+            between = dense @ dense.T
+            print(f"  cosine of different texts, dense: {between[~numpy.eye(count, dtype=bool)].mean():.3f}")
 
 
 def main():
@@ -210,10 +286,13 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model")
     parser.add_argument("--speed", type=int, default=0, metavar="THREADS")
+    parser.add_argument("--long", type=int, default=0, metavar="THREADS")
     arguments = parser.parse_args()
     worst = check_small(arguments.hark) if arguments.check else 0.0
     if arguments.model:
         worst = max(worst, compare_published(arguments.hark, arguments.model, arguments.speed or 1, arguments.speed > 0))
+        if arguments.long:
+            compare_long(arguments.hark, arguments.model, arguments.long)
     print(f"largest difference {worst:.2e}, bound {BOUND:.0e}")
     sys.exit(0 if worst <= BOUND else 1)
 

