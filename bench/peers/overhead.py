@@ -4,7 +4,7 @@
     overhead.py [--shape 1,1,16,16] [--calls 3000] [--compile]
 
 Needs the Python package and PyTorch. Prints microseconds, the shortest of all calls: of the library's two calls alone, of hark.torch.attention
-with torch.autograd.grad, of PyTorch's own attention, and of an addition of the three inputs, which is what autograd costs without attention.
+with torch.autograd.grad, of PyTorch's own attention, of an addition of the three inputs, and of an autograd function that computes nothing.
 """
 
 import argparse
@@ -42,6 +42,21 @@ def library_call(tensors, dout):
     return call
 
 
+class Nothing(torch.autograd.Function):
+    """The least that a function of autograd in Python does: it keeps its arguments, and makes its results without filling them."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        out = torch.empty_like(q)
+        ctx.save_for_backward(q, k, v, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, dout):
+        q, k, v, _ = ctx.saved_tensors
+        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", default="1,1,16,16", help="B,H,L,d")
@@ -64,9 +79,10 @@ def main():
         rows["compiled"] = step(torch.compile(attention, fullgraph=True))
     rows["scaled_dot_product_attention"] = step(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
     rows["addition"] = step(lambda q, k, v: q + k + v)
+    rows["an autograd function, nothing computed"] = step(Nothing.apply)
     times = {name: shortest(function, a.calls) for name, function in rows.items()}
     for name, microseconds in times.items():
-        print(f"{name:32} {microseconds:10.1f} us   {microseconds - times['the library']:+9.1f}")
+        print(f"{name:38} {microseconds:10.1f} us   {microseconds - times['the library']:+9.1f}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     swap.py [--threads 2] [--rounds 5] [--compile] [CONTEXT:BATCH:ATTENTION ...]
 
 ATTENTION: sdpa (PyTorch's scaled_dot_product_attention), dense (hark's, put in its place by one line), hierarchical (hark's) or none (the values
-alone: what the rest of the step takes, which no attention can be faster than). The model has 12.6 million parameters: 4 layers, width 512, 4
+alone: what the rest of the step takes). The model has 12.6 million parameters: 4 layers, width 512, 4
 heads, 256 tokens. The default is sdpa and dense at 1,024 tokens and sdpa, hierarchical and none at 4,096. Every variant is a process; they compute in turn, and the medians of rounds are printed, with the time of the processors over that of
 the clock, and the peak memory of the process. The Python package has to be installed, or on PYTHONPATH.
 """
@@ -40,6 +40,8 @@ def child(arguments):
         F.scaled_dot_product_attention = lambda q, k, v, is_causal: hark.torch.attention(q, k, v, structure="hierarchical", causal=is_causal)
     elif attention == "none":
         F.scaled_dot_product_attention = lambda q, k, v, is_causal: v
+    elif attention != "sdpa":
+        sys.exit(f"swap.py: attention '{attention}', expected sdpa, dense, hierarchical or none")
     model = GPT(Shape(vocabulary=256, context=int(context)))
     optimizer = model.optimizer()
     run = torch.compile(model) if arguments.compile else model

@@ -35,16 +35,22 @@ static hark_status whole_lines(hark_context *context, const hark_jsonl *file, ui
   return HARK_OK;
 }
 
-/* Removes an incomplete last line, but no text of another kind: a line of ours begins with a brace, or with zeros where the machine
- * stopped. */
-static hark_status remove_torn_line(hark_context *context, hark_jsonl *file, uint64_t size) {
+/* Whether a file may be cut to its first `bytes` bytes: no text of another kind is. A line of ours begins with a brace, or with zeros where
+ * the machine stopped. */
+static hark_status check_cut(hark_context *context, const char *path, int descriptor, uint64_t size, uint64_t bytes) {
   char first;
-  HARK_TRY(hark_file_refuse_foreign(context, file->path, file->descriptor, size, "lines of JSON"));
+  HARK_TRY(hark_file_refuse_foreign(context, path, descriptor, size, "lines of JSON"));
+  if (bytes >= size) return HARK_OK;
+  HARK_TRY(hark_file_read_at(context, descriptor, path, &first, 1, bytes));
+  return first == '{' || first == '\0'
+             ? HARK_OK
+             : hark_fail(context, HARK_BAD_FILE, "%s: what follows byte %" PRIu64 " is not a line of JSON, and is kept", path, bytes);
+}
+
+static hark_status remove_torn_line(hark_context *context, hark_jsonl *file, uint64_t size) {
   HARK_TRY(whole_lines(context, file, size, &file->bytes));
+  HARK_TRY(check_cut(context, file->path, file->descriptor, size, file->bytes));
   if (file->bytes == size) return HARK_OK;
-  HARK_TRY(hark_file_read_at(context, file->descriptor, file->path, &first, 1, file->bytes));
-  if (first != '{' && first != '\0')
-    return hark_fail(context, HARK_BAD_FILE, "%s: its last line has no end and is not JSON: nothing is appended", file->path);
   return hark_cut_again(file->descriptor, (off_t)file->bytes) == 0 ? HARK_OK : fail(context, file, "cannot be cut");
 }
 
@@ -154,6 +160,7 @@ hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_
   } else if (bytes > 0) {
     status = hark_file_read_at(context, descriptor, path, &last, 1, bytes - 1);
   }
+  if (status == HARK_OK && last == '\n') status = check_cut(context, path, descriptor, size, bytes);
   hark_file_close(&descriptor);
   HARK_TRY(status);
   if (last != '\n') return hark_fail(context, HARK_BAD_FILE, "%s: byte %" PRIu64 " is not the end of a line", path, bytes);

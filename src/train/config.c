@@ -191,7 +191,7 @@ static const hark_option options[] = {
      "write the metrics also as event files of TensorBoard into the folder of the run", NULL},
     {"run.csv", "csv", HARK_OPTION_BOOL, AT(run.csv), "false", NULL, TRAIN, NULL,
      "write the metrics also as metrics.csv, with every checkpoint and at the end", NULL},
-    {"run.sample_tokens", "sample-tokens", HARK_OPTION_INT, AT(run.sample_tokens), "0", "[0, 1000000]", TRAIN, NULL,
+    {"run.sample_tokens", "sample-tokens", HARK_OPTION_INT, AT(run.sample_tokens), "0", "[0, 65536]", TRAIN, NULL,
      "tokens of a text that is generated with every checkpoint and kept in samples.jsonl, as many as the context has room for; 0: none",
      "model.architecture decoder"},
     {"run.sample_prompt", "sample-prompt", HARK_OPTION_STRING, AT(run.sample_prompt), "", NULL, TRAIN, "TEXT",

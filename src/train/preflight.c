@@ -19,6 +19,7 @@
 #include "io/checkpoint_files.h"
 #include "io/machine.h"
 #include "train/material.h"
+#include "train/samples.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
 #define PROGRAM_BYTES MEBIBYTE
@@ -41,7 +42,8 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   const double products =
       2.0 * rows * (double)config->model.width * (double)hark_max(config->model.feed_forward_width, run->task.vocabulary);
   const uint64_t kernels = context->backend->kernel_bytes != NULL ? context->backend->kernel_bytes(context, products) : 0;
-  out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels;
+  out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels +
+                 hark_samples_bytes(config, out->parameters);
   const hark_engine_memory *engine = &out->engine;
   const uint64_t model = (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
   out->memory = out->program + model;

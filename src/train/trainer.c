@@ -230,7 +230,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(opened);
   HARK_TRY(hark_training_find_length(trainer, &begun.state));
   HARK_TRY(hark_targets_check(context, &trainer->material));
-  HARK_TRY(hark_samples_check(context, config, trainer->material.tokenizer));
+  HARK_TRY(hark_samples_check(context, config, trainer->run, trainer->material.tokenizer));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->pass_operations = hark_engine_operations(trainer->engine);
@@ -550,6 +550,16 @@ static hark_status check_last_loss(const training_run *trainer) {
   return refuse_diverged(trainer, "loss", trainer->last_loss);
 }
 
+static bool is_to_stop(void *user) {
+  training_run *const trainer = user;
+  return hark_training_poll(trainer) == HARK_REQUEST_STOP || trainer->stop_requested;
+}
+
+hark_status hark_training_sample(training_run *trainer, const hark_run *run, int64_t step) {
+  const hark_samples_stop stop = {is_to_stop, trainer};
+  return hark_samples_add(trainer->context, trainer->config, run, step, &stop);
+}
+
 static hark_status save(training_run *trainer) {
   const double before = hark_training_now(trainer);
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
@@ -558,7 +568,7 @@ static hark_status save(training_run *trainer) {
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   HARK_TRY(hark_metric_copies_write_csv(trainer->context, trainer->config, trainer->run));
-  HARK_TRY(hark_samples_add(trainer->context, trainer->config, trainer->run, trainer->state.step));
+  HARK_TRY(hark_training_sample(trainer, trainer->run, trainer->state.step));
   trainer->checkpoint_requested = false;
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);

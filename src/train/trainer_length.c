@@ -90,6 +90,19 @@ static hark_status measured_evaluation(void *user, double until, double *part) {
   return status;
 }
 
+/* A checkpoint contains it. */
+static hark_status copy_vocabulary(hark_context *context, const hark_run *from, const hark_run *to) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_run_path(context, from, "vocabulary.json", path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, &text));
+  hark_status status = hark_run_path(context, to, "vocabulary.json", path);
+  if (status == HARK_OK) status = hark_file_write(context, path, hark_text_get(&text), text.length);
+  hark_text_free(&text);
+  return status;
+}
+
 /* Saves next to the run, in a folder that is removed. */
 static hark_status measured_save(void *user) {
   training_run *trainer = user;
@@ -103,7 +116,9 @@ static hark_status measured_save(void *user) {
   memcpy(apart.path, folder.path, sizeof apart.path);
   hark_status status = hark_run_path(context, &apart, "checkpoints", path);
   if (status == HARK_OK) status = hark_folder_make(context, path);
+  if (status == HARK_OK) status = copy_vocabulary(context, trainer->run, &apart);
   if (status == HARK_OK) status = hark_checkpoint_save(context, &apart, trainer->engine, &state, 1);
+  if (status == HARK_OK) status = hark_training_sample(trainer, &apart, 0);
   const hark_status removed = status == HARK_OK ? hark_folder_remove(context, apart.path) : status;
   hark_temporary_folder_end(&folder); /* unfinished files are removed with the folder */
   return removed;

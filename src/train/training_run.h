@@ -52,6 +52,8 @@ double hark_training_now(const training_run *trainer);
 /* Reads and remembers the requests of the program, also during an evaluation, which only a stop ends. */
 hark_request hark_training_poll(training_run *trainer);
 HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, validation_result *out);
+/* The text of a checkpoint of `run`, if the run makes samples. */
+HARK_MUST_CHECK hark_status hark_training_sample(training_run *trainer, const hark_run *run, int64_t step);
 bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* ---- trainer_length.c ---- */

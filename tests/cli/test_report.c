@@ -142,7 +142,7 @@ static void samples_are_shown(void **state) {
   assert_true(command_number(json_array_get(texts, 0), "step") == 1 && command_number(json_array_get(texts, 11), "step") == 41);
   assert_string_equal(text_of(json_array_get(texts, 0), "text"), "</script>1");
   assert_int_equal(strlen(text_of(json_array_get(texts, 11), "text")), 2000);
-  assert_true(json_is_true(json_object_get(json_array_get(texts, 11), "cut")));
+  assert_true(json_is_true(json_object_get(json_array_get(texts, 11), "text_cut")));
   assert_int_equal(count_of("problems"), 0);
 
   test_file_write_text(folder, "run/samples.jsonl", "{\"step\": 1, \"text\": \"a\"}\n{\"step\": 2}\n");

@@ -96,6 +96,34 @@ static void a_sentence_ends(void **state) {
   json_decref(lines);
 }
 
+/* A model of bytes that has learned nothing also writes zero bytes, which JSON of other programs does not take. */
+static void any_bytes_are_text(void **state) {
+  (void)state;
+  expect(
+      "train --data text.txt --tokenizer bytes --layers 1 --width 16 --heads 2 --context 1024 --batch 1 --threads 1 --steps 1 --out run "
+      "--sample-tokens 1000",
+      HARK_EXIT_DONE, "", "");
+  char *const text = test_file_text(folder, "run/samples.jsonl");
+  assert_null(strstr(text, "u0000"));
+  assert_non_null(strstr(text, "\xef\xbf\xbd"));
+  free(text);
+  json_t *const lines = lines_of("run/samples.jsonl");
+  assert_true(strlen(text_of(json_array_get(lines, 0), "text")) >= 1000);
+  json_decref(lines);
+}
+
+/* Before a step, not with the next checkpoint. */
+static void another_file_is_kept(void **state) {
+  (void)state;
+  expect(TRAIN "--steps 2 --out run " SAMPLES, HARK_EXIT_DONE, "", "");
+  test_file_write_text(folder, "run/samples.jsonl", "\x1f\x8b\x08 compressed");
+  expect("train --resume run --steps 4", HARK_EXIT_BAD_INPUT, "", "samples.jsonl: is compressed with gzip");
+  assert_int_equal(access(test_path(folder, "run/checkpoints/step-4"), F_OK), -1);
+  char *const text = test_file_text(folder, "run/samples.jsonl");
+  assert_string_equal(text, "\x1f\x8b\x08 compressed");
+  free(text);
+}
+
 static void what_cannot_be_generated_is_refused(void **state) {
   (void)state;
   static const struct {
@@ -120,7 +148,8 @@ static void what_cannot_be_generated_is_refused(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(texts_are_those_of_checkpoints), TEST(training_does_not_change), TEST(a_sentence_ends),
-                                     TEST(what_cannot_be_generated_is_refused)};
+  const struct CMUnitTest tests[] = {
+      TEST(texts_are_those_of_checkpoints), TEST(training_does_not_change),           TEST(a_sentence_ends), TEST(any_bytes_are_text),
+      TEST(another_file_is_kept),           TEST(what_cannot_be_generated_is_refused)};
   return cmocka_run_group_tests_name("samples", tests, NULL, NULL);
 }

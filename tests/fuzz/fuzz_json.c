@@ -157,7 +157,8 @@ static void check_lines(hark_context *context, const char *bytes, size_t size) {
   const hark_status opened = hark_jsonl_open(context, &file, path);
   fuzz_check_refusal(context, opened, HARK_BAD_FILE, path);
   if (opened != HARK_OK) { /* a file of another kind, to which nothing is appended */
-    const bool foreign = hark_foreign_file(bytes, size) != NULL, text = whole < size && bytes[whole] != '{' && bytes[whole] != '\0';
+    const bool foreign = hark_foreign_file(bytes, size < HARK_FOREIGN_BYTES ? size : HARK_FOREIGN_BYTES) != NULL,
+               text = whole < size && bytes[whole] != '{' && bytes[whole] != '\0';
     FUZZ_CHECK(foreign ? status != HARK_OK : text, "%s", hark_context_message(context));
     FUZZ_CHECK(hark_jsonl_read(context, path, take_line, &after) == status && after.line == before.line, "the file has changed");
     return;

@@ -177,12 +177,16 @@ static void other_files_are_kept(void **state) {
                {"\x1f\x8b\x08 compressed", "is compressed with gzip"},
                {"\x1f\x8b\x08 \n", "is compressed with gzip"},
                {"PK\x03\x04\n{", "is a zip archive"},
-               {"my notes", "its last line has no end and is not JSON"},
-               {"{}\nmy notes", "its last line has no end and is not JSON"}};
+               {"my notes", "what follows byte 0 is not a line of JSON"},
+               {"{}\nmy notes", "what follows byte 3 is not a line of JSON"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_jsonl file = {0};
     const char *const path = test_file_write_text(folder, "metrics.jsonl", cases[i].contents);
     assert_failure(context, hark_jsonl_open(context, &file, path), HARK_BAD_FILE, cases[i].message);
+    expect_file(path, cases[i].contents);
+    /* a run that is resumed before its first checkpoint, or from one with one line */
+    const size_t kept = strncmp(cases[i].contents, "{}\n", 3) == 0 ? 3 : 0;
+    assert_failure(context, hark_jsonl_truncate(context, path, kept), HARK_BAD_FILE, cases[i].message);
     expect_file(path, cases[i].contents);
   }
 }

@@ -549,9 +549,9 @@
     }
     for (const run of data.samples) {
       const rows = run.texts.map((sample) => make("tr", {}, make("th", {scope: "row"}, String(sample.step)),
-        make("td", {class: "left sample"}, make("b", {}, sample.prompt), sample.text, sample.cut ? " …" : null)));
+        make("td", {class: "left sample"}, make("b", {}, sample.prompt, sample.prompt_cut ? " … " : ""), sample.text, sample.text_cut ? " …" : null)));
       element.append(make("h3", {}, swatch(run.run), names[run.run]),
-        note(run.count > run.texts.length ? run.texts.length + " of " + run.count + " samples, evenly spaced." : run.count + " samples."),
+        note(run.count > run.texts.length ? run.texts.length + " of " + run.count + " samples, evenly spaced." : run.count + (run.count === 1 ? " sample." : " samples.")),
         make("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Samples of " + names[run.run]}, make("table", {},
           make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "step"), make("th", {class: "left", scope: "col"}, "text after the prompt, which is bold"))),
           make("tbody", {}, ...rows))));

@@ -43,7 +43,7 @@ static void append_member(const json_t *sample, const char *name, hark_text *tex
     for (length = TEXT_BYTES; length > 0 && ((unsigned char)bytes[length] & 0xC0) == 0x80;) length--;
   hark_text_append(text, ",\"%s\":", name);
   hark_json_append_bytes(text, bytes, length);
-  if (cut) hark_text_append(text, ",\"cut\":true");
+  if (cut) hark_text_append(text, ",\"%s_cut\":true", name);
 }
 
 static hark_status append_samples(const sample_list *list, int64_t run, bool first) {
