@@ -45,7 +45,8 @@ HARK_MUST_CHECK hark_status hark_jsonl_flush(hark_context *context, hark_jsonl *
 HARK_MUST_CHECK hark_status hark_jsonl_close(hark_context *context, hark_jsonl *file);
 
 /* Cuts a file to its first `bytes` bytes, which must be none or end with a line. A missing file is not an error if bytes is 0. Errors:
- * HARK_BAD_FILE (shorter, in the middle of a line, a file of another kind, other text than lines after these bytes); nothing is cut then. */
+ * HARK_BAD_FILE (shorter, in the middle of a line, a file of another kind, other text than lines after these bytes); nothing is cut
+ * then. */
 HARK_MUST_CHECK hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_t bytes);
 
 /* Called with each object in its order; a status other than HARK_OK ends the reading. */

@@ -24,7 +24,8 @@ HARK_MUST_CHECK hark_status hark_samples_check(hark_context *context, const hark
 size_t hark_samples_bytes(const hark_config *config, int64_t parameters);
 
 /* Adds the text of the checkpoint of `step`, which exists: {"step", "prompt", "text"}. A step that a resumed run repeats has a second line.
- * Where the model's logits are not finite, or the run is to stop, there is none. Does nothing without run.sample_tokens. Errors: those of files and of loading. */
+ * Where the model's logits are not finite, or the run is to stop, there is none. Does nothing without run.sample_tokens. Errors: those of
+ * files and of loading. */
 HARK_MUST_CHECK hark_status hark_samples_add(hark_context *context, const hark_config *config, const hark_run *run, int64_t step,
                                              const hark_samples_stop *stop);
 
