@@ -40,11 +40,18 @@ static hark_status check_own(hark_context *context, const hark_config *config, c
   return status;
 }
 
-static hark_status check_imported(hark_context *context, const hark_config *config, const hark_tokenizer *tokenizer, size_t bytes,
-                                  size_t *count) {
+static hark_status count_imported(hark_context *context, const hark_tokenizer *tokenizer, const char *text, size_t *count) {
   hark_text_fault fault = {0};
-  const hark_status status = hark_tokenizer_encode_whole(context, tokenizer, config->run.sample_prompt, bytes, count_tokens, count, &fault);
+  const hark_status status = hark_tokenizer_encode_whole(context, tokenizer, text, strlen(text), count_tokens, count, &fault);
   return status != HARK_BAD_FILE ? status : hark_fail(context, status, "run.sample_prompt: %s%s", fault.what, fault.more);
+}
+
+/* Other programs' tokenizers may drop blanks and have no token for the beginning of a text (models/prompt.h). */
+static hark_status check_imported(hark_context *context, const hark_config *config, const hark_tokenizer *tokenizer, size_t *count) {
+  HARK_TRY(count_imported(context, tokenizer, config->run.sample_prompt, count));
+  if (*count == 0 && config->run.sample_prompt[0] == '\0') HARK_TRY(count_imported(context, tokenizer, "\n", count));
+  if (*count > 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "run.sample_prompt: the tokenizer has no token for it, expected a text");
 }
 
 /* A file that is there can be written. */
@@ -58,14 +65,16 @@ static hark_status check_file(hark_context *context, const hark_run *run) {
 }
 
 hark_status hark_samples_check(hark_context *context, const hark_config *config, const hark_run *run, const hark_tokenizer *tokenizer) {
-  if (config->run.sample_tokens > 0) HARK_TRY(check_file(context, run));
-  if (config->run.sample_tokens == 0 || config->run.sample_prompt[0] == '\0' || tokenizer == NULL) return HARK_OK;
+  if (config->run.sample_tokens == 0) return HARK_OK;
+  HARK_TRY(check_file(context, run));
+  const bool imported = tokenizer != NULL && hark_tokenizer_imported(tokenizer) != NULL;
+  if (tokenizer == NULL || (config->run.sample_prompt[0] == '\0' && !imported)) return HARK_OK;
   const size_t bytes = strlen(config->run.sample_prompt);
   size_t count = 0;
   if (bytes > PROMPT_BYTES)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "run.sample_prompt: has %zu bytes, expected at most %zu", bytes, PROMPT_BYTES);
   const hark_status status =
-      (hark_tokenizer_imported(tokenizer) != NULL ? check_imported : check_own)(context, config, tokenizer, bytes, &count);
+      imported ? check_imported(context, config, tokenizer, &count) : check_own(context, config, tokenizer, bytes, &count);
   if (status == HARK_BAD_FILE) return HARK_BAD_CONFIGURATION;
   HARK_TRY(status);
   if ((int64_t)count < config->model.context) return HARK_OK;

@@ -226,6 +226,25 @@ static void a_model_is_trained_further_and_exported(void **state) {
   expect("train --init-from tuned --data letters.txt --out further --steps 1 --batch 2", HARK_EXIT_DONE, "", "");
 }
 
+/* With its tokenizer, which may have no token for the beginning of a text. */
+static void samples_are_in_its_tokens(void **state) {
+  (void)state;
+  make("gpt2", FOREIGN_GPT2_KEYS, foreign_gpt2, FOREIGN_GPT2_COUNT, true);
+  expect("train --init-from gpt2 --data letters.txt --out run --steps 2 --batch 2 --seed 3 --sample-tokens 3 --sample-prompt ab",
+         HARK_EXIT_DONE, "", "");
+  expect("generate run --prompt ab --max-new-tokens 3 --seed 3 --json", HARK_EXIT_DONE, "", "");
+  json_t *const generated = command_json(&output);
+  char *const line = test_file_text(folder, "run/samples.jsonl");
+  json_t *const sample = json_loads(line, 0, NULL);
+  assert_string_equal(json_string_value(json_object_get(sample, "text")), json_string_value(json_object_get(generated, "text")));
+  json_decref(generated);
+  json_decref(sample);
+  free(line);
+  expect("train --init-from gpt2 --data letters.txt --out empty --steps 2 --batch 2 --sample-tokens 3", HARK_EXIT_DONE, "", "");
+  expect("train --init-from gpt2 --data letters.txt --out long --steps 2 --sample-tokens 3 --sample-prompt 'ab ab ab ab ab'",
+         HARK_EXIT_USAGE, "", "expected fewer than model.context, 6");
+}
+
 static void a_structure_may_change(void **state) {
   (void)state;
   make("llama", FOREIGN_LLAMA, foreign_llama, FOREIGN_LLAMA_COUNT, true);
@@ -401,6 +420,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(losses_are_those_of_the_model, begin, end),
       cmocka_unit_test_setup_teardown(attention_is_exchanged, begin, end),
+      cmocka_unit_test_setup_teardown(samples_are_in_its_tokens, begin, end),
       cmocka_unit_test_setup_teardown(what_is_no_measurement_is_refused_by_name, begin, end),
       cmocka_unit_test_setup_teardown(training_begins_at_the_loss_of_the_model, begin, end),
       cmocka_unit_test_setup_teardown(a_model_is_trained_further_and_exported, begin, end),
