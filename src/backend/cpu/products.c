@@ -100,7 +100,7 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
   out->count = products->batch * out->pieces_rows * out->pieces_columns;
 }
 
-/* NULL, of products without terms, stays NULL. */
+/* NULL, of products without terms or without columns, stays NULL. */
 static const float *from(const float *matrix, int64_t first) { return matrix != NULL ? matrix + first : NULL; }
 
 static void run_piece(const hark_context *context, const grid *g, int64_t index, int worker) {
@@ -112,7 +112,7 @@ static void run_piece(const hark_context *context, const grid *g, int64_t index,
   p.n = hark_min(g->columns, p.n - column);
   p.a = from(p.a, matrix * g->products->stride_a + (p.transpose_a ? row : row * p.lda));
   p.b = from(p.b, matrix * g->products->stride_b + (p.transpose_b ? column * p.ldb : column));
-  p.c += matrix * g->products->stride_c + row * p.ldc + column;
+  if (p.c != NULL) p.c += matrix * g->products->stride_c + row * p.ldc + column;
   p.bias = from(p.bias, column);
   p.row_sums = p.row_sums != NULL && column == 0 ? p.row_sums + row : NULL;
   const hark_cpu_isa *isa = hark_cpu_isa_of(context);
