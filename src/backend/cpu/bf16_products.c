@@ -61,8 +61,9 @@ static grid cut(const hark_cpu_bf16_product *p, int threads) {
   return g;
 }
 
-/* The operand from a row (of a transposed one: a column) of op(X) on. */
+/* The operand from a row (of a transposed one: a column) of op(X) on; one without numbers stays so. */
 static hark_cpu_operand moved(hark_cpu_operand x, int64_t row, int64_t column) {
+  if (x.data == NULL) return x;
   const int64_t number = x.transposed ? column * x.ld + row : row * x.ld + column;
   x.data = (const char *)x.data + (size_t)number * hark_type_bytes(x.type);
   return x;
@@ -74,7 +75,7 @@ static void run_piece(const hark_context *context, const grid *g, int64_t index,
   p.m = hark_min(g->rows, p.m - row);
   p.n = hark_min(g->columns, p.n - column);
   p.a = moved(p.a, row, 0);
-  if (p.b.data != NULL) p.b = moved(p.b, 0, column);
+  p.b = moved(p.b, 0, column);
   if (p.c != NULL) p.c += row * p.ldc + column;
   if (p.bias != NULL) p.bias += column;
   p.row_sums = p.row_sums != NULL && column == 0 ? p.row_sums + row : NULL;
