@@ -23,7 +23,8 @@ fail() {
 for file in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
   [ ! -f "$file" ] || cp "$file" "$root/etc/pip.conf"
 done
-[ ! -f /etc/ssl/certs/ca-certificates.crt ] || { mkdir -p "$root/etc/ssl/certs" && cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"; }
+trust=
+[ -z "${PIP_CERT-}" ] || { cp -L "$PIP_CERT" "$root/etc/registry.crt" && trust='PIP_CERT=/etc/registry.crt'; }
 
 cat >"$root/root/three.py" <<'END'
 import numpy, hark
@@ -44,12 +45,11 @@ try() { # venv
 install python3-venv
 mkdir "$root/wheels"
 cp "$build"/wheels/*.whl "$root/wheels/"
-# shellcheck disable=SC2016 # expanded inside
-within '! command -v cc && python3 -m venv /root/a && /root/a/bin/pip install -q /wheels/*.whl'
+within "! command -v cc && python3 -m venv /root/a && $trust /root/a/bin/pip install -q /wheels/*.whl"
 try /root/a
 echo "wheel on Debian $suite, $(inside 'python3 --version'): ok"
 if [ $# -gt 0 ]; then
-  within "/root/a/bin/pip install -q $*"
+  within "$trust /root/a/bin/pip install -q $*"
   case " $* " in *" torch "*) within 'cd /root && a/bin/python readme.py' ;; esac
   echo "with $*: ok"
 fi
@@ -57,6 +57,6 @@ fi
 install gcc libc6-dev make cmake pkg-config libjansson-dev libyaml-dev
 mkdir "$root/source"
 git archive HEAD | tar -C "$root/source" -xf -
-within 'python3 -m venv /root/b && /root/b/bin/pip install -q /source/python'
+within "python3 -m venv /root/b && $trust /root/b/bin/pip install -q /source/python"
 try /root/b
 echo "sources: ok"
