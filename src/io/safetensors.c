@@ -425,9 +425,9 @@ static hark_status fill_tensor(hark_context *context, const hark_safetensors *fi
   const size_t element = hark_type_bytes(tensor->type), stored = hark_type_bytes(t->type);
   const int64_t total = hark_tensor_count(tensor), step = hark_min((int64_t)(STAGE_BYTES / element), total);
   const bool widened = t->type != tensor->type;
+  if (total == 0) return HARK_OK;
   const size_t stage_bytes = (size_t)step * (element + (widened ? stored : 0));
   void *stage;
-  if (total == 0) return HARK_OK;
   HARK_TRY(hark_allocate(context, stage_bytes, &stage));
   void *const halves = (char *)stage + (size_t)step * element;
   hark_status status = HARK_OK;

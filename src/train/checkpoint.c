@@ -38,20 +38,11 @@ static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor 
   return tensor;
 }
 
-/* Reads vocabulary.json; the text is empty if there is none. */
-static hark_status read_vocabulary(hark_context *context, const char *path, hark_text *out) {
-  hark_path_kind kind;
-  HARK_TRY(hark_path_examine(context, path, &kind));
-  return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
-}
-
 /* Writes the weights with the model's description and the run's vocabulary, if there is one. */
 static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_network *network,
                                hark_file_summary *summary) {
-  char vocabulary_path[HARK_PATH_BYTES];
   hark_text vocabulary = hark_text_empty(context);
-  HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
-  hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
+  hark_status status = hark_run_read_vocabulary(context, run, &vocabulary);
   const hark_metadata_entry words = {HARK_VOCABULARY_KEY, hark_text_get(&vocabulary)};
   if (status == HARK_OK) status = hark_model_write(context, path, network, vocabulary.length > 0 ? &words : NULL, HARK_NONE, summary);
   hark_text_free(&vocabulary);
@@ -452,7 +443,7 @@ hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_r
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
-  hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
+  hark_status status = hark_run_read_vocabulary(context, run, &vocabulary);
   const char *const trained = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
   if (status == HARK_OK && trained != NULL && strcmp(trained, hark_text_get(&vocabulary)) != 0)
     status = hark_fail(context, HARK_BAD_FILE, "%s: is %s the vocabulary that the weights of %s were trained with", vocabulary_path,

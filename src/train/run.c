@@ -64,6 +64,14 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
   return HARK_OK;
 }
 
+hark_status hark_run_read_vocabulary(hark_context *context, const hark_run *run, hark_text *out) {
+  char path[HARK_PATH_BYTES];
+  hark_path_kind kind;
+  HARK_TRY(hark_run_path(context, run, "vocabulary.json", path));
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
+}
+
 /* Removes the files of a run that has not begun, the lock last, and nothing else. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
   static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",

@@ -38,6 +38,8 @@ bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
 /* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
 HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out);
+/* Reads vocabulary.json into an empty text, which stays empty if there is none. Errors: those of files. */
+HARK_MUST_CHECK hark_status hark_run_read_vocabulary(hark_context *context, const hark_run *run, hark_text *out);
 
 /* The state that a resumed run continues from. */
 typedef struct hark_run_state {

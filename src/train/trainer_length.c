@@ -94,11 +94,9 @@ static hark_status measured_evaluation(void *user, double until, double *part) {
 static hark_status copy_vocabulary(hark_context *context, const hark_run *from, const hark_run *to) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_run_path(context, from, "vocabulary.json", path));
-  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
-  HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, &text));
+  HARK_TRY(hark_run_read_vocabulary(context, from, &text));
   hark_status status = hark_run_path(context, to, "vocabulary.json", path);
-  if (status == HARK_OK) status = hark_file_write(context, path, hark_text_get(&text), text.length);
+  if (status == HARK_OK && text.length > 0) status = hark_file_write(context, path, hark_text_get(&text), text.length);
   hark_text_free(&text);
   return status;
 }

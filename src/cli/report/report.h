@@ -50,7 +50,8 @@ HARK_MUST_CHECK hark_status hark_report_add_runs(hark_report *report);
 HARK_MUST_CHECK hark_status hark_report_add_details(hark_report *report);
 /* "differences": [{"key", "values": one for each detailed run}] */
 HARK_MUST_CHECK hark_status hark_report_add_differences(hark_report *report);
-/* "samples": [{"run", "count", "texts": [{"step", "prompt", "text"}]}] of runs that have them */
+/* "samples": [{"run", "count", "texts": [{"step", "prompt", "text"}]}] of runs that have them; "prompt_cut", "text_cut" where
+ * only the beginning is there */
 HARK_MUST_CHECK hark_status hark_report_add_samples(hark_report *report);
 /* "kernels": [{"run", "title", "rates", "curves": [...]}] */
 HARK_MUST_CHECK hark_status hark_report_add_kernels(hark_report *report);
