@@ -1,6 +1,6 @@
-/* transport.h - messages between the processes of a group. A module provides them, such as src/modules/mpi.c, which is loaded when a launcher
- * has started the program (group.h). Everything above (sums, broadcasts, agreements) is made of these messages, so that its order, its
- * limits of time and its errors are hark's own.
+/* transport.h - messages between the processes of a group. A module provides them, such as src/modules/mpi.c, which is loaded when a
+ * launcher has started the program (group.h). Everything above (sums, broadcasts, agreements) is made of these messages, so that its order,
+ * its limits of time and its errors are hark's own.
  *
  * A module is a shared object with one symbol, hark_transport_module, of type hark_transport_module_record. It uses nothing of libhark.
  */
@@ -32,7 +32,7 @@ struct hark_transport {
   void *state;    /* the module's */
   char message[HARK_TRANSPORT_MESSAGE_BYTES];
   /* Begin a message of 0 to HARK_TRANSPORT_PIECE bytes and return at once; data must stay until it is done. Messages between the same two
-   * processes with the same tag [0, 32767] arrive in the order in which they were sent. A message has exactly `bytes` bytes at both ends. */
+   * processes with the same tag [0, 32767] arrive in the order in which they were sent. A message has the same `bytes` at both ends. */
   int (*send)(hark_transport *transport, int to, int tag, const void *data, size_t bytes, hark_transport_request *request);
   int (*receive)(hark_transport *transport, int from, int tag, void *data, size_t bytes, hark_transport_request *request);
   /* Makes progress with all messages; *done: this one has ended, and its request is free. Returns at once. */
