@@ -55,19 +55,15 @@ void hark_gradient_sum_begin(hark_gradient_sum *sum, int64_t first) {
 
 hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum) {
   const int waiting = sum->blocks.count;
-  if (waiting > sum->saved_count)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: more micro-batches than train.accumulate");
-  if (waiting > 0)
-    HARK_TRY(hark_backend_copy(context, sum->saved[waiting - 1].data, sum->gradients.data, bytes_of(&sum->gradients)));
+  if (waiting > sum->saved_count) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: more micro-batches than train.accumulate");
+  if (waiting > 0) HARK_TRY(hark_backend_copy(context, sum->saved[waiting - 1].data, sum->gradients.data, bytes_of(&sum->gradients)));
   return hark_tensor_zero(context, &sum->gradients);
 }
 
 /* Adds the subtree before the last one to it. */
 static hark_status join(hark_context *context, hark_gradient_sum *sum) {
-  const hark_call call = {.op = &hark_op_add,
-                          .input_count = 2,
-                          .inputs = {sum->saved[sum->blocks.count - 2], sum->gradients},
-                          .outputs = {sum->gradients}};
+  const hark_call call = {
+      .op = &hark_op_add, .input_count = 2, .inputs = {sum->saved[sum->blocks.count - 2], sum->gradients}, .outputs = {sum->gradients}};
   HARK_TRY(hark_operator_forward(context, &call));
   hark_sum_blocks_merge(&sum->blocks);
   return HARK_OK;

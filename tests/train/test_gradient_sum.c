@@ -1,4 +1,4 @@
-/* test_gradient_sum.c - the sum of micro-batches is that of the tree that gradient_sum.h defines, to the bit, in one piece or in several. */
+/* test_gradient_sum.c - the sum of micro-batches is that of the tree in gradient_sum.h, to the bit, in one piece or in several. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
