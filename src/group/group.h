@@ -10,6 +10,8 @@
 
 #include "group/transport.h"
 
+#define HARK_GROUP_MOST 1024 /* processes */
+
 typedef struct hark_group {
   hark_transport *transport;
   double limit;     /* seconds without a message from a process that owes one */

@@ -72,6 +72,10 @@ hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char 
   return status;
 }
 
+void hark_jsonl_open_nowhere(hark_context *context, hark_jsonl *file) {
+  *file = (hark_jsonl){.open = true, .dropped = true, .descriptor = -1, .line = hark_text_empty(context)};
+}
+
 void hark_jsonl_begin(hark_jsonl *file) {
   file->line.status = HARK_OK;
   hark_text_resize(&file->line, 0);
@@ -113,6 +117,7 @@ hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
   if (!file->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: not open", file->path);
   hark_text_append_bytes(&file->line, "}\n", 2);
   HARK_TRY(file->line.status);
+  if (file->dropped) return HARK_OK;
   const char *at = file->line.data;
   for (size_t left = file->line.length; left > 0;) {
     const ssize_t put = write(file->descriptor, at, left);
@@ -131,7 +136,7 @@ hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
 
 hark_status hark_jsonl_flush(hark_context *context, hark_jsonl *file, uint64_t *bytes) {
   if (!file->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: not open", file->path);
-  if (hark_sync_again(file->descriptor) != 0 && errno != EINVAL)
+  if (!file->dropped && hark_sync_again(file->descriptor) != 0 && errno != EINVAL)
     return fail(context, file, "cannot be flushed"); /* EINVAL: a device, such as /dev/null */
   if (bytes != NULL) *bytes = file->bytes;
   return HARK_OK;

@@ -19,6 +19,7 @@
 
 typedef struct hark_jsonl {
   bool open;
+  bool dropped; /* lines are made and not written */
   int descriptor;
   uint64_t bytes; /* of the file */
   hark_text line;
@@ -28,6 +29,9 @@ typedef struct hark_jsonl {
 /* Opens a file for appending and creates it if necessary. An incomplete last line is removed. Set the struct to zero first. Errors, with
  * the file as it was: HARK_BAD_FILE (a file of another kind, or with an incomplete last line that is not the beginning of an object). */
 HARK_MUST_CHECK hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char *path);
+
+/* A file that is nowhere: its lines are dropped. For processes whose lines another one writes. */
+void hark_jsonl_open_nowhere(hark_context *context, hark_jsonl *file);
 
 /* A line: begin, members, end. Numbers keep their full precision; NaN and infinities become null. end writes the line. */
 void hark_jsonl_begin(hark_jsonl *file);

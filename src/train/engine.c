@@ -230,6 +230,7 @@ static hark_status measure_step(hark_context *context, hark_engine *engine) {
   hark_tape_set_shape_only(engine->tape, true);
   const hark_status status = is_packed(engine) ? measure_packed(context, engine) : measure_rectangular(context, engine);
   engine->logits = 0;
+  engine->largest_operations = hark_engine_operations(engine);
   hark_tape_set_shape_only(engine->tape, false);
   return status;
 }

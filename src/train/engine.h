@@ -63,6 +63,7 @@ typedef struct hark_engine {
   hark_loss_parts parts;                    /* of the last training pass */
   hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; the term of smoothing is the smoothed loss */
   double extra_operations;                  /* of the last pass, only for metrics */
+  double largest_operations;                /* of the largest possible micro-batch, or without training of a prediction */
   bool training;
   hark_type matrices; /* in which the network holds them; HARK_NONE: f32 */
 } hark_engine;

@@ -27,7 +27,7 @@
 #define SAVED_BYTES_PER_SECOND 1e8
 
 void hark_training_say(const training_run *trainer, const char *format, ...) {
-  if (trainer->hooks->say == NULL) return;
+  if (trainer->hooks->say == NULL || !hark_training_leads(trainer)) return;
   char line[HARK_MESSAGE_BYTES];
   va_list arguments;
   va_start(arguments, format);
@@ -41,7 +41,7 @@ double hark_training_now(const training_run *trainer) {
 }
 
 static void show(training_run *trainer) {
-  if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
+  if (trainer->hooks->show != NULL && hark_training_leads(trainer)) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
 
 static double seconds_so_far(const training_run *trainer) {
@@ -51,6 +51,10 @@ static double seconds_so_far(const training_run *trainer) {
 /* Continues after the checkpoint's lines: lines written later, or by a run that never began, are removed. */
 static hark_status open_metrics(training_run *trainer) {
   char path[HARK_PATH_BYTES];
+  if (!hark_training_leads(trainer)) {
+    hark_jsonl_open_nowhere(trainer->context, &trainer->metrics);
+    return HARK_OK;
+  }
   HARK_TRY(hark_run_path(trainer->context, trainer->run, "metrics.jsonl", path));
   HARK_TRY(hark_jsonl_truncate(trainer->context, path, trainer->state.metrics_bytes));
   HARK_TRY(hark_jsonl_open(trainer->context, &trainer->metrics, path));
@@ -218,48 +222,133 @@ static hark_status refuse_material(training_run *trainer) {
                    material->examples != NULL ? "examples are" : "text is", material->examples != NULL ? "those" : "the one");
 }
 
+/* ---- the processes of a group ---- */
+
+/* Every process of a group computes a share of each step and keeps all weights and moments. Rank 0 alone reads and writes the folder of the
+ * run, except that the others read its vocabulary and the tokens of its text. */
+
+/* Opens the data, first at rank 0, which may make vocabulary and tokens. */
+static hark_status open_material(training_run *trainer, bool resume, const resumption *begun) {
+  hark_context *context = trainer->context;
+  const bool leads = hark_training_leads(trainer);
+  hark_status status = leads ? hark_material_open(context, trainer->config, trainer->run, resume, &trainer->material) : HARK_OK;
+  if (status == HARK_BAD_FILE && begun->there)
+    hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
+  HARK_TRY(hark_group_agree(context, context->group, status));
+  if (!leads) status = hark_material_open(context, trainer->config, trainer->run, true, &trainer->material);
+  return hark_group_agree(context, context->group, status);
+}
+
+/* All processes must train on the same data. */
+static hark_status compare_data(const training_run *trainer) {
+  hark_context *context = trainer->context;
+  uint64_t first = trainer->material.checksum;
+  HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
+  if (first == trainer->material.checksum) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
+}
+
+/* tensor <- that of rank 0 */
+static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor) {
+  enum { PART_BYTES = 1 << 22 };
+  const size_t bytes = (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
+  void *part = NULL;
+  HARK_TRY(hark_allocate(context, PART_BYTES, &part));
+  hark_status status = HARK_OK;
+  for (size_t at = 0; at < bytes && status == HARK_OK; at += PART_BYTES) {
+    const size_t here = bytes - at < PART_BYTES ? bytes - at : PART_BYTES;
+    char *const data = (char *)tensor->data + at;
+    if (hark_group_rank(context->group) == 0) status = hark_backend_read(context, part, data, here);
+    if (status == HARK_OK) status = hark_group_broadcast(context, context->group, part, here);
+    if (status == HARK_OK) status = hark_backend_write(context, data, part, here);
+  }
+  hark_release(context, part, PART_BYTES);
+  return status;
+}
+
+/* State, weights and moments of rank 0 for all. */
+static hark_status copy_state(training_run *trainer) {
+  hark_context *context = trainer->context;
+  hark_engine *engine = trainer->engine;
+  const hark_tensor *const flats[] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
+  if (hark_group_size(context->group) == 1) return HARK_OK;
+  HARK_TRY(hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state));
+  HARK_TRY(hark_group_broadcast(context, context->group, &trainer->seconds_before, sizeof trainer->seconds_before));
+  for (size_t i = 0; i < sizeof flats / sizeof *flats; i++) HARK_TRY(copy_tensor(context, flats[i]));
+  engine->report.pivots = trainer->state.mended_pivots;
+  return HARK_OK;
+}
+
+/* A process that measures its own time would plan another length. */
+static hark_status check_group(const training_run *trainer) {
+  const int size = hark_group_size(trainer->context->group);
+  if (size == 1 || trainer->config->train.max_time <= 0) return HARK_OK;
+  return hark_fail(trainer->context, HARK_UNSUPPORTED, "train.max_time: %d processes have no common time, expected --steps or --tokens",
+                   size);
+}
+
+/* ---- the beginning ---- */
+
+/* The state of the checkpoint that was found. */
+static hark_status load_checkpoint(training_run *trainer, const resumption *begun) {
+  hark_context *context = trainer->context;
+  const hark_config *config = trainer->config;
+  if (begun->damaged[0] != '\0') hark_training_say(trainer, "%s is damaged: %s", begun->damaged, begun->why);
+  HARK_TRY(hark_checkpoint_load(context, trainer->run, begun->name, trainer->engine, &trainer->state));
+  trainer->seconds_before = trainer->state.seconds;
+  trainer->engine->report.pivots = trainer->state.mended_pivots;
+  /* also for checkpoints of versions that did not count tokens */
+  if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
+  hark_training_say(trainer, "going on from %s", begun->name);
+  /* damaged checkpoints are kept until there is a new one */
+  const bool settles = begun->damaged[0] == '\0' || strcmp(begun->damaged, "last") == 0;
+  return settles ? hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep) : HARK_OK;
+}
+
+static hark_status begin_weights(training_run *trainer) {
+  hark_context *context = trainer->context;
+  const hark_config *config = trainer->config;
+  hark_parameters *const parameters = &trainer->engine->network->parameters;
+  HARK_TRY(hark_parameters_initialise(context, parameters, (uint64_t)config->train.seed));
+  if (config->train.init_from[0] != '\0')
+    HARK_TRY(hark_warm_start_load(context, config, trainer->run, parameters, trainer->hooks->say, trainer->hooks->user));
+  HARK_TRY(hark_parameters_project(context, parameters, true));
+  trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = trainer->material.checksum};
+  return HARK_OK;
+}
+
+/* What a process needs to compute, before anything is read from the checkpoint. */
+static hark_status make_engine(training_run *trainer, const resumption *begun) {
+  hark_context *context = trainer->context;
+  const hark_config *config = trainer->config;
+  HARK_TRY(hark_training_find_length(trainer, &begun->state));
+  HARK_TRY(hark_targets_check(context, &trainer->material));
+  if (hark_training_leads(trainer)) HARK_TRY(hark_samples_check(context, config, trainer->run, trainer->material.tokenizer));
+  HARK_TRY(preflight(trainer));
+  HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
+  trainer->pass_operations = trainer->engine->largest_operations;
+  if (config->model.architecture == HARK_ARCHITECTURE_AHCA) trainer->engine->statistics = &trainer->statistics;
+  HARK_TRY(hark_material_prepare(context, &trainer->material));
+  if (begun->there && begun->state.corpus_checksum != trainer->material.checksum) return refuse_material(trainer);
+  return hark_training_settle_steps(trainer, &begun->state);
+}
+
 /* Opens text and model and sets both to the state of the run. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
-  const hark_config *config = trainer->config;
   resumption begun = {0};
-  if (resume) HARK_TRY(find_checkpoint(context, config, trainer->run, &begun));
-  const hark_status opened = hark_material_open(context, config, trainer->run, resume, &trainer->material);
-  if (opened == HARK_BAD_FILE && begun.there)
-    hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
-  HARK_TRY(opened);
-  HARK_TRY(hark_training_find_length(trainer, &begun.state));
-  HARK_TRY(hark_targets_check(context, &trainer->material));
-  HARK_TRY(hark_samples_check(context, config, trainer->run, trainer->material.tokenizer));
-  HARK_TRY(preflight(trainer));
-  HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
-  trainer->pass_operations = hark_engine_operations(trainer->engine);
-  if (config->model.architecture == HARK_ARCHITECTURE_AHCA) trainer->engine->statistics = &trainer->statistics;
-  HARK_TRY(hark_material_prepare(context, &trainer->material));
-  const uint64_t checksum = trainer->material.checksum;
-  if (begun.there && begun.state.corpus_checksum != checksum) return refuse_material(trainer);
-  HARK_TRY(hark_training_settle_steps(trainer, &begun.state));
-
-  if (begun.there) {
-    if (begun.damaged[0] != '\0') hark_training_say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
-    HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
-    trainer->seconds_before = trainer->state.seconds;
-    trainer->engine->report.pivots = trainer->state.mended_pivots;
-    /* also for checkpoints of versions that did not count tokens */
-    if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-    hark_training_say(trainer, "going on from %s", begun.name);
-    /* damaged checkpoints are kept until there is a new one */
-    const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
-    if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
-  } else {
-    if (resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
-    HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
-    if (config->train.init_from[0] != '\0')
-      HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
-                                    trainer->hooks->user));
-    HARK_TRY(hark_parameters_project(context, &trainer->engine->network->parameters, true));
-    trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
-  }
+  const bool leads = hark_training_leads(trainer);
+  hark_status status = check_group(trainer);
+  if (status == HARK_OK && resume && leads) status = find_checkpoint(context, trainer->config, trainer->run, &begun);
+  HARK_TRY(hark_group_agree(context, context->group, status));
+  HARK_TRY(hark_group_broadcast(context, context->group, &begun, sizeof begun));
+  HARK_TRY(open_material(trainer, resume, &begun));
+  HARK_TRY(hark_group_agree(context, context->group, compare_data(trainer)));
+  HARK_TRY(hark_group_agree(context, context->group, make_engine(trainer, &begun)));
+  if (leads && !begun.there && resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
+  if (leads) status = begun.there ? load_checkpoint(trainer, &begun) : begin_weights(trainer);
+  HARK_TRY(hark_group_agree(context, context->group, status));
+  HARK_TRY(copy_state(trainer));
   HARK_TRY(hark_training_settle_plan(trainer, begun.there));
   HARK_TRY(open_metrics(trainer));
   say_material(trainer);
@@ -269,33 +358,79 @@ static hark_status prepare(training_run *trainer, bool resume) {
   return trainer->material.has_validation && trainer->material.corpus != NULL ? record_text(trainer) : HARK_OK;
 }
 
-/* Loss and gradients of one step's windows or examples. */
-static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
+/* ---- a step ---- */
+
+/* What a micro-batch adds to the results of its step. */
+typedef struct step_part {
+  hark_material_pass pass;
+  double operations;
+  int64_t pivots;
+} step_part;
+
+/* Loss and gradients of this process's micro-batches. */
+static hark_status compute_share(training_run *trainer, double weight, step_part *parts) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  int64_t targets = 0;
-  *step = (hark_material_pass){0};
-  HARK_TRY(hark_material_targets(context, &trainer->material, trainer->state.samples, &targets));
-  const double weight = targets > 0 ? 1.0 / (double)targets : 0;
+  const hark_share share = trainer->engine->sum.share;
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
-  for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
-    const int64_t first = trainer->state.samples + micro * config->train.batch;
-    hark_material_pass part;
+  for (int64_t micro = share.first; micro < share.first + share.count; micro++) {
+    const int64_t first = trainer->state.samples + micro * config->train.batch, pivots = trainer->engine->report.pivots;
     const uint32_t micro_step = (uint32_t)(trainer->state.step * config->train.accumulate + micro);
-    HARK_TRY(hark_material_train(context, &trainer->material, trainer->engine, first, micro_step, weight, &part));
-    step->loss += part.loss;
-    step->parts.objective += part.parts.objective;
-    for (int term = 0; term < HARK_LOSS_TERMS; term++) step->parts.terms[term] += part.parts.terms[term];
-    step->tokens += part.tokens;
-    step->targets += part.targets;
-    step->correct += part.correct;
-    step->real += part.real;
-    trainer->pass_operations = hark_engine_operations(trainer->engine);
-    trainer->line_operations += trainer->pass_operations;
-    if (trainer->material.packed) trainer->state.operations += trainer->pass_operations;
+    step_part *const part = &parts[micro - share.first];
+    HARK_TRY(hark_material_train(context, &trainer->material, trainer->engine, first, micro_step, weight, &part->pass));
+    part->operations = hark_engine_operations(trainer->engine);
+    part->pivots = trainer->engine->report.pivots - pivots;
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
+  return HARK_OK;
+}
+
+static void add_part(training_run *trainer, const step_part *part, hark_material_pass *step) {
+  const hark_material_pass *const pass = &part->pass;
+  step->loss += pass->loss;
+  step->parts.objective += pass->parts.objective;
+  for (int term = 0; term < HARK_LOSS_TERMS; term++) step->parts.terms[term] += pass->parts.terms[term];
+  step->tokens += pass->tokens;
+  step->targets += pass->targets;
+  step->correct += pass->correct;
+  step->real += pass->real;
+  trainer->pass_operations = part->operations;
+  trainer->line_operations += part->operations;
+  if (trainer->material.packed) trainer->state.operations += part->operations;
+}
+
+/* Adds the parts of all processes in their order. Rooms are equally large; the last one of a smaller share is empty. */
+static void add_parts(training_run *trainer, const step_part *all, int64_t room, int64_t pivots, hark_material_pass *step) {
+  const int size = hark_group_size(trainer->context->group);
+  trainer->engine->report.pivots = pivots;
+  for (int rank = 0; rank < size; rank++) {
+    const hark_share share = hark_group_share(trainer->config->train.accumulate, rank, size);
+    for (int64_t i = 0; i < share.count; i++) {
+      add_part(trainer, &all[rank * room + i], step);
+      trainer->engine->report.pivots += all[rank * room + i].pivots;
+    }
+  }
+}
+
+/* Loss and gradients of one step's windows or examples. */
+static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
+  hark_context *context = trainer->context;
+  const int size = hark_group_size(context->group);
+  const int64_t room = hark_ceil_div(trainer->config->train.accumulate, size), pivots = trainer->engine->report.pivots;
+  const size_t own = (size_t)room * sizeof(step_part), bytes = (size_t)(size + 1) * own;
+  int64_t targets = 0;
+  void *memory = NULL;
+  *step = (hark_material_pass){0};
+  HARK_TRY(hark_material_targets(context, &trainer->material, trainer->state.samples, &targets));
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  step_part *const parts = memory, *const all = parts + room;
+  hark_status status = compute_share(trainer, targets > 0 ? 1.0 / (double)targets : 0, parts);
+  status = hark_group_agree(context, context->group, status);
+  if (status == HARK_OK) status = hark_group_gather(context, context->group, parts, own, all);
+  if (status == HARK_OK) add_parts(trainer, all, room, pivots, step);
+  hark_release(context, memory, bytes);
+  HARK_TRY(status);
   *has_targets = step->real > 0;
   if (step->real > 0 && step->real != targets) step->loss *= (double)targets / (double)step->real; /* reserved tokens are never masked */
   return HARK_OK;
@@ -323,7 +458,8 @@ static void measure_speed(training_run *trainer) {
   if (elapsed <= 0) return;
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
-    trainer->progress.peak_fraction = trainer->line_operations / elapsed / trainer->hooks->peak_operations;
+    trainer->progress.peak_fraction =
+        trainer->line_operations / elapsed / (trainer->hooks->peak_operations * hark_group_size(trainer->context->group));
   if (trainer->line_steps > 0) trainer->pace.step = elapsed / (double)trainer->line_steps;
 }
 
@@ -420,23 +556,38 @@ static void update_progress(training_run *trainer) {
   show(trainer);
 }
 
-hark_request hark_training_poll(training_run *trainer) {
-  const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
+static void heed(training_run *trainer, hark_request request) {
   if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_requested = true;
   if (request == HARK_REQUEST_STOP) trainer->stop_requested = true;
+}
+
+hark_request hark_training_poll(training_run *trainer) {
+  const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
+  heed(trainer, request);
   return request;
+}
+
+/* The request to any of the processes. A group that is over stops; its error is found at the next place where the processes agree. */
+static hark_request poll_together(training_run *trainer) {
+  hark_context *context = trainer->context;
+  int32_t own = (int32_t)hark_training_poll(trainer), all[HARK_GROUP_MOST];
+  if (hark_group_size(context->group) == 1) return (hark_request)own;
+  if (hark_group_meet(context, context->group, HARK_OK, &own, sizeof own, all) != HARK_OK) return HARK_REQUEST_STOP;
+  for (int rank = 0; rank < hark_group_size(context->group); rank++) own = all[rank] > own ? all[rank] : own;
+  heed(trainer, (hark_request)own);
+  return (hark_request)own;
 }
 
 static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
   if (trainer->measured_until > 0) {
     trainer->measured_part = part;
-    return hark_training_poll(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
+    return poll_together(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
   }
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
-  return hark_training_poll(trainer) != HARK_REQUEST_STOP;
+  return poll_together(trainer) != HARK_REQUEST_STOP;
 }
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -562,6 +713,8 @@ hark_status hark_training_sample(training_run *trainer, const hark_run *run, int
 
 static hark_status save(training_run *trainer) {
   const double before = hark_training_now(trainer);
+  trainer->checkpoint_requested = false;
+  if (!hark_training_leads(trainer)) return HARK_OK;
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
@@ -569,7 +722,6 @@ static hark_status save(training_run *trainer) {
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   HARK_TRY(hark_metric_copies_write_csv(trainer->context, trainer->config, trainer->run));
   HARK_TRY(hark_training_sample(trainer, trainer->run, trainer->state.step));
-  trainer->checkpoint_requested = false;
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);
   return HARK_OK;
@@ -587,7 +739,7 @@ static hark_status make_up_evaluation(training_run *trainer) {
   bool best = false;
   if (state->step == 0 || state->evaluated_step == state->step || !hark_training_evaluation_is_due(trainer)) return HARK_OK;
   HARK_TRY(evaluate(trainer, &best));
-  return best ? hark_checkpoint_point_best(trainer->context, trainer->run, state) : HARK_OK;
+  return best && hark_training_leads(trainer) ? hark_checkpoint_point_best(trainer->context, trainer->run, state) : HARK_OK;
 }
 
 /* Brings the run to the point where an uninterrupted run would begin the next step, if there is one: an earlier part may have stopped
@@ -606,6 +758,8 @@ static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
 static hark_status get_ready(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   const bool idle = state->step > 0 && (state->step >= trainer->steps || has_stalled(trainer));
+  trainer->line_clock = hark_training_now(trainer);
+  if (!hark_training_leads(trainer)) return HARK_OK;
   if (!idle && trainer->config->train.plans_once && trainer->planned && trainer->hooks->planned != NULL)
     trainer->hooks->planned(trainer->hooks->user, trainer->steps, state->plan.warmup, !trainer->no_evaluation);
   if (!idle && trainer->hooks->ready != NULL) HARK_TRY(trainer->hooks->ready(trainer->hooks->user, trainer->timed));
@@ -614,37 +768,43 @@ static hark_status get_ready(training_run *trainer) {
   return HARK_OK;
 }
 
+/* What follows a step: requests, lines, evaluation, checkpoint. */
+static hark_status follow_up(training_run *trainer, hark_stop_reason *reason, bool *saved) {
+  const hark_config *config = trainer->config;
+  hark_run_state *state = &trainer->state;
+  if (trainer->line_tokens > 0) measure_speed(trainer);
+  if (poll_together(trainer) == HARK_REQUEST_STOP)
+    *reason = HARK_STOP_REQUEST;
+  else if (hark_training_correct_length(trainer))
+    HARK_TRY(record_plan(trainer));
+  if (*reason == HARK_STOP_DONE && state->step < trainer->steps && hark_training_time_is_up(trainer)) *reason = HARK_STOP_TIME;
+  const bool finished = state->step == trainer->steps;
+  if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
+  update_progress(trainer);
+  bool best = false;
+  if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME))
+    HARK_TRY(evaluate(trainer, &best));
+  if (finished || *reason == HARK_STOP_TIME) HARK_TRY(check_last_loss(trainer));
+  if (trainer->stop_requested) *reason = HARK_STOP_REQUEST;
+  if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
+  const bool due = is_due(state->step, config->train.checkpoint_every) && isfinite(trainer->last_loss); /* the earlier ones are better */
+  if (!best && !finished && *reason == HARK_STOP_DONE && !trainer->checkpoint_requested && !due) return HARK_OK;
+  *saved = true;
+  return save(trainer);
+}
+
 /* A stop writes no line of metrics early and leaves evaluations to the next part, so that the parts together write what an uninterrupted
  * run writes. Only a stop for time adds an evaluation, to report the result. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
-  const hark_config *config = trainer->config;
+  hark_context *context = trainer->context;
   hark_run_state *state = &trainer->state;
   bool saved = state->step > 0;
   *reason = HARK_STOP_DONE;
-  HARK_TRY(catch_up(trainer, reason));
-  HARK_TRY(get_ready(trainer));
+  HARK_TRY(hark_group_agree(context, context->group, catch_up(trainer, reason)));
+  HARK_TRY(hark_group_agree(context, context->group, get_ready(trainer)));
   while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
-    if (trainer->line_tokens > 0) measure_speed(trainer);
-    if (hark_training_poll(trainer) == HARK_REQUEST_STOP)
-      *reason = HARK_STOP_REQUEST;
-    else if (hark_training_correct_length(trainer))
-      HARK_TRY(record_plan(trainer));
-    if (*reason == HARK_STOP_DONE && state->step < trainer->steps && hark_training_time_is_up(trainer)) *reason = HARK_STOP_TIME;
-    const bool finished = state->step == trainer->steps;
-    if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
-    update_progress(trainer);
-    bool best = false;
-    if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME))
-      HARK_TRY(evaluate(trainer, &best));
-    if (finished || *reason == HARK_STOP_TIME) HARK_TRY(check_last_loss(trainer));
-    if (trainer->stop_requested) *reason = HARK_STOP_REQUEST;
-    if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
-    const bool due = is_due(state->step, config->train.checkpoint_every) && isfinite(trainer->last_loss); /* the earlier ones are better */
-    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_requested || due) {
-      HARK_TRY(save(trainer));
-      saved = true;
-    }
+    HARK_TRY(hark_group_agree(context, context->group, follow_up(trainer, reason, &saved)));
   }
   if (state->empty_steps > 0)
     hark_training_say(trainer, "%" PRId64 " of %" PRId64 " steps had no targets and changed nothing", state->empty_steps, state->step);
@@ -660,7 +820,9 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK) status = loop(&trainer, &result->reason);
-  if (status == HARK_OK) status = hark_metric_copies_write_csv(context, config, run); /* a resumed run may have evaluated and not saved */
+  if (status == HARK_OK && hark_training_leads(&trainer))
+    status = hark_metric_copies_write_csv(context, config, run); /* a resumed run may have evaluated and not saved */
+  status = hark_group_agree(context, context->group, status);
   result->state = trainer.state;
   result->steps = trainer.steps;
   result->validation_loss = trainer.progress.validation_loss;

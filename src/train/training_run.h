@@ -39,6 +39,9 @@ typedef struct training_run {
   hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;
 
+/* Whether this process writes the run's folder and reports: rank 0 of a group. */
+static inline bool hark_training_leads(const training_run *trainer) { return hark_group_rank(trainer->context->group) == 0; }
+
 typedef struct validation_result {
   double loss, accuracy; /* accuracy for examples, masked tokens and reconstruction; else NaN */
   bool complete;

@@ -8,6 +8,7 @@
 
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "support/train/small_run.h"
 
 typedef struct letter {
   struct letter *next;
@@ -96,7 +97,7 @@ typedef struct member {
 
 static void *live(void *user) {
   member *const self = user;
-  hark_context *context = test_reference_open();
+  hark_context *context = small_run_context(1);
   self->status = self->rank(context, &self->group, self->user);
   (void)snprintf(self->message, sizeof self->message, "%s", self->status == HARK_OK ? "" : hark_context_message(context));
   test_setup_close(context);

@@ -1,0 +1,180 @@
+/* test_ranks.c - training by several processes has the bits of training by one, also when a run is resumed by another number of them. Threads
+ * are in the place of processes (support/train/group_threads.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "support/train/group_threads.h"
+#include "support/train/small_run.h"
+
+static char folder[TEST_PATH_BYTES];
+
+typedef struct training_case {
+  small_run small;
+  char path[TEST_PATH_BYTES + 64];
+  int stopping_rank; /* of the one that is asked to stop; -1: none */
+  int stop_step;
+} training_case;
+
+typedef struct stopper {
+  const training_case *c;
+  int rank, polls;
+} stopper;
+
+/* Called after every step, and during evaluations. */
+static hark_request stop_later(void *user) {
+  stopper *const s = user;
+  if (s->c->stopping_rank != s->rank) return HARK_REQUEST_NONE;
+  return ++s->polls >= s->c->stop_step ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
+}
+
+static hark_status train_as_rank(hark_context *context, hark_group *group, void *user) {
+  const training_case *const c = user;
+  stopper s = {.c = c, .rank = hark_group_rank(group)};
+  const hark_train_hooks hooks = {.user = &s, .request = stop_later};
+  context->group = group;
+  if (s.rank == 0) return small_run_train(context, &c->small, c->path, &hooks, NULL);
+  hark_run run = {.lock = -1};
+  hark_train_result result;
+  (void)snprintf(run.path, sizeof run.path, "%s", c->path);
+  return hark_train(context, &c->small.config, &run, &hooks, &result);
+}
+
+static void open_case(training_case *c, bool examples) {
+  memset(c, 0, sizeof *c);
+  (examples ? small_run_open_examples : small_run_open)(&c->small, folder);
+  c->small.config.train.accumulate = 9;
+  c->small.config.train.clip = 0.05;
+  c->small.config.train.steps = 6;
+  c->small.config.train.keep = 10;
+  c->stopping_rank = -1;
+}
+
+static void name_run(training_case *c, const char *name) { (void)snprintf(c->path, sizeof c->path, "%s/%s", folder, name); }
+
+static void train_by(training_case *c, int ranks) { test_group_run(ranks, 60, train_as_rank, c, NULL, NULL); }
+
+static void compare_numbers_of_ranks(bool examples) {
+  static const int sizes[] = {2, 3, 4, 8};
+  training_case c;
+  char alone[TEST_PATH_BYTES + 64];
+  test_folder_make(folder);
+  open_case(&c, examples);
+  name_run(&c, "alone");
+  memcpy(alone, c.path, sizeof alone);
+  hark_context *context = small_run_context(1);
+  assert_fine(context, small_run_train(context, &c.small, c.path, NULL, NULL));
+  test_setup_close(context);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "by-%d", sizes[i]);
+    name_run(&c, name);
+    train_by(&c, sizes[i]);
+    small_run_assert_same(alone, c.path, 6);
+  }
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+static void windows_of_a_text(void **state) {
+  (void)state;
+  compare_numbers_of_ranks(false);
+}
+
+static void examples(void **state) {
+  (void)state;
+  compare_numbers_of_ranks(true);
+}
+
+/* Begun by four, of which the last one is asked to stop; resumed by three, and by one. */
+static void resumed_by_others(void **state) {
+  (void)state;
+  training_case c;
+  char whole[TEST_PATH_BYTES + 64];
+  test_folder_make(folder);
+  open_case(&c, false);
+  name_run(&c, "whole");
+  memcpy(whole, c.path, sizeof whole);
+  train_by(&c, 1);
+  name_run(&c, "parts");
+  c.stopping_rank = 3;
+  c.stop_step = 1;
+  train_by(&c, 4);
+  c.stopping_rank = 1;
+  train_by(&c, 3);
+  c.stopping_rank = -1;
+  train_by(&c, 1);
+  small_run_assert_same(whole, c.path, 6);
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* ---- what is refused ---- */
+
+static void assert_refused(training_case *c, int ranks, hark_status status, const char *message) {
+  hark_status statuses[TEST_MOST_RANKS];
+  char messages[TEST_MOST_RANKS][512];
+  test_group_run(ranks, 60, train_as_rank, c, statuses, messages);
+  for (int rank = 0; rank < ranks; rank++) {
+    assert_int_equal(statuses[rank], status);
+    if (strstr(messages[rank], message) == NULL) fail_msg("rank %d: \"%s\", expected \"%s\"", rank, messages[rank], message);
+  }
+}
+
+static void refused(void **state) {
+  (void)state;
+  training_case c;
+  test_folder_make(folder);
+  open_case(&c, false);
+  name_run(&c, "refused");
+  c.small.config.train.accumulate = 2;
+  assert_refused(&c, 3, HARK_BAD_CONFIGURATION, "train.accumulate is 2");
+  c.small.config.train.accumulate = 9;
+  c.small.config.train.max_time = 5;
+  assert_refused(&c, 2, HARK_UNSUPPORTED, "train.max_time");
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* The last rank reads another text. */
+static hark_status train_on_another_text(hark_context *context, hark_group *group, void *user) {
+  training_case copy = *(const training_case *)user;
+  char other[TEST_PATH_BYTES + 64];
+  const char *paths[] = {other};
+  (void)snprintf(other, sizeof other, "%s/other.txt", folder);
+  if (hark_group_rank(group) == hark_group_size(group) - 1) copy.small.config.data.paths = (hark_string_list){.items = paths, .count = 1};
+  return train_as_rank(context, group, &copy);
+}
+
+static void another_text_is_found(void **state) {
+  (void)state;
+  training_case c;
+  hark_status statuses[TEST_MOST_RANKS];
+  char messages[TEST_MOST_RANKS][512];
+  test_folder_make(folder);
+  open_case(&c, false);
+  name_run(&c, "another");
+  size_t bytes;
+  unsigned char *text = test_file_read(c.small.text, &bytes);
+  text[bytes / 2] = text[bytes / 2 + 1];
+  text[bytes / 2 + 7] = text[bytes / 2 + 1];
+  (void)test_file_write(folder, "other.txt", text, bytes);
+  free(text);
+  test_group_run(3, 60, train_on_another_text, &c, statuses, messages);
+  for (int rank = 0; rank < 3; rank++) {
+    assert_int_equal(statuses[rank], HARK_BAD_CONFIGURATION);
+    assert_string_equal(messages[rank], "rank 2: the data are not those of rank 0");
+  }
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(windows_of_a_text),     cmocka_unit_test(examples), cmocka_unit_test(resumed_by_others), cmocka_unit_test(refused),
+      cmocka_unit_test(another_text_is_found),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
