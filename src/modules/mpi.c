@@ -84,14 +84,14 @@ static int send_message(hark_transport *transport, int to, int tag, const void *
   if (check_message(transport, to, tag, bytes) != 0) return 1;
   message_state message = {.request = MPI_REQUEST_NULL, .bytes = (int)bytes, .peer = to};
   const int code = MPI_Isend(data, message.bytes, MPI_BYTE, to, tag, communicator_of(transport), &message.request);
-  return begun(transport, &message, code, request);
+  return begun(transport, &message, code, request); /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): test_message() waits */
 }
 
 static int receive_message(hark_transport *transport, int from, int tag, void *data, size_t bytes, hark_transport_request *request) {
   if (check_message(transport, from, tag, bytes) != 0) return 1;
   message_state message = {.request = MPI_REQUEST_NULL, .bytes = (int)bytes, .peer = from, .receives = true};
   const int code = MPI_Irecv(data, message.bytes, MPI_BYTE, from, tag, communicator_of(transport), &message.request);
-  return begun(transport, &message, code, request);
+  return begun(transport, &message, code, request); /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): test_message() waits */
 }
 
 /* MPI itself refuses a message that is longer than its receiver expects, but not a shorter one. */
