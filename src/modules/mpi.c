@@ -2,7 +2,7 @@
  * hark-mpi.so. hark loads it when a launcher has started the program, so that the command itself needs no MPI.
  *
  * The module has a communicator of its own, whose errors are returned. Where the program has begun MPI itself, the module neither begins
- * nor ends it. Only a failure to begin MPI, or to copy the communicator, ends the program in MPI's own way.
+ * nor ends it, and leaves the program's way with errors as it is. A failure to begin MPI ends the program in MPI's own way.
  */
 #include <mpi.h>
 #include <stdarg.h>
@@ -131,6 +131,13 @@ static void close_group(hark_transport *transport) {
   transport->state = NULL;
 }
 
+/* Errors that belong to no communicator are those of MPI_COMM_SELF since MPI 4, and of MPI_COMM_WORLD before; MPICH's MPI_Test has such. */
+static int return_errors(hark_transport *transport) {
+  int code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  return code == MPI_SUCCESS ? 0 : refuse_code(transport, "its errors cannot be returned", code);
+}
+
 /* Begins MPI unless the program has; *ends: it was begun here. */
 static int begin_mpi(hark_transport *transport, bool *ends) {
   int initialised = 0, finalised = 0, threads = MPI_THREAD_SINGLE;
@@ -140,7 +147,7 @@ static int begin_mpi(hark_transport *transport, bool *ends) {
   const int code = initialised ? MPI_Query_thread(&threads) : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &threads);
   if (code != MPI_SUCCESS) return refuse_code(transport, "it cannot begin", code);
   *ends = !initialised;
-  if (threads >= MPI_THREAD_FUNNELED) return 0;
+  if (threads >= MPI_THREAD_FUNNELED) return *ends ? return_errors(transport) : 0;
   if (*ends) (void)MPI_Finalize();
   return refuse(transport, "MPI: this library allows no process with several threads (MPI_THREAD_FUNNELED)");
 }

@@ -27,6 +27,7 @@
 #define ROUNDS 12       /* messages with each tag, to each process */
 #define SECONDS_MAX 240 /* after which a part that waits for a message is ended */
 #define ABORT_CODE 7
+#define KILLED 9 /* MPICH's launcher may report the signal with which it ended the others, instead */
 
 static const int tags[TAGS] = {0, 7, 32767};
 static const size_t sizes[] = {0, 1, 1000, 17};
@@ -283,7 +284,8 @@ static void test_refusals(void **state) {
 
 static void test_abort(void **state) {
   (void)state;
-  assert_int_equal(launch_part("abort 2>/dev/null"), ABORT_CODE);
+  const int code = launch_part("abort 2>/dev/null");
+  if (code != KILLED) assert_int_equal(code, ABORT_CODE);
 }
 
 int main(int count, char **words) {
