@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the Debian packages, checks them with lintian, and uses them on a minimal Debian that has nothing else: check-deb.sh [FOLDER]
-#   the command, its manual pages and a run of training; its module of MPI; a C program by pkg-config with the shared and the static library; removal
+#   the command, its manual pages and a run of training; its module for MPI; a C program by pkg-config with the shared and the static
+#   library; removal
 # FOLDER (build/deb) gets the packages; with HARK_DEB_KEEP=1 those that are there are checked. Prints "skipped: why" and ends with 0 where
 # it cannot be done. HARK_BARE_...: as in scripts/bare-machine.sh.
 set -eu
@@ -41,6 +42,7 @@ within 'cd /root && cat /usr/share/common-licenses/* >text.txt && hark train --d
 echo "hark: ok"
 
 # The command needs no MPI; its module finds all that it needs.
+# shellcheck disable=SC2016
 within '! dpkg-query -W -f "\${Status}\n" "libopenmpi*" "libmpich*" 2>/dev/null | grep -q " installed$"'
 install "/packages/hark-mpi_${version}_*.deb"
 # shellcheck disable=SC2016
