@@ -158,6 +158,11 @@ if(TARGET hark_command)
   endif()
 endif()
 
+# ---- what the command loads when a launcher has started it ----
+if(TARGET hark-mpi)
+  install(TARGETS hark-mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/hark)
+endif()
+
 # ---- the Python package (python/pyproject.toml): one component, so that its wheel contains nothing else ----
 if(DEFINED SKBUILD AND HARK_SHARED)
   install(PROGRAMS $<TARGET_FILE:hark_shared> DESTINATION . RENAME $<TARGET_SONAME_FILE_NAME:hark_shared> COMPONENT python)

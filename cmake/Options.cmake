@@ -10,6 +10,7 @@ set(HARK_WITH_LZMA AUTO CACHE STRING "Data compressed with xz, by liblzma: AUTO,
 set(HARK_WITH_ZSTD AUTO CACHE STRING "Data compressed with zstd, by libzstd: AUTO, ON or OFF")
 set(HARK_WITH_BZIP2 AUTO CACHE STRING "Data compressed with bzip2, by libbz2: AUTO, ON or OFF")
 set(HARK_WITH_PNG AUTO CACHE STRING "Pathfinder's pictures (PNG), by libpng: AUTO, ON or OFF")
+set(HARK_WITH_MPI AUTO CACHE STRING "Messages between the processes of a training by MPI (hark-mpi.so, which the command loads when a launcher starts it): AUTO, ON or OFF")
 set(HARK_WITH_GSL AUTO CACHE STRING "Closed forms of the laboratory (Bessel functions, quadrature) by GSL: AUTO, ON or OFF")
 # As a part of another project (add_subdirectory, FetchContent) hark is its library alone, unless that project asks for more.
 set(alone ${PROJECT_IS_TOP_LEVEL})
@@ -26,7 +27,7 @@ option(HARK_WERROR "Treat warnings as errors" OFF)
 option(HARK_BUILD_FUZZERS "Build the fuzz targets of tests/fuzz with libFuzzer and the address and undefined-behaviour sanitizers (clang)" OFF)
 set(HARK_SANITIZE "" CACHE STRING "Sanitizers, for instance address,undefined")
 foreach(choice HARK_WITH_ONEDNN HARK_WITH_THREADS HARK_WITH_GSL HARK_WITH_SENTENCEPIECE HARK_WITH_PCRE2 HARK_WITH_UTF8PROC HARK_WITH_ZLIB HARK_WITH_LZMA
-        HARK_WITH_ZSTD HARK_WITH_BZIP2 HARK_WITH_PNG HARK_BUILD_TESTS)
+        HARK_WITH_ZSTD HARK_WITH_BZIP2 HARK_WITH_PNG HARK_WITH_MPI HARK_BUILD_TESTS)
   set_property(CACHE ${choice} PROPERTY STRINGS AUTO ON OFF)
   if(NOT ${choice} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice} is '${${choice}}', expected AUTO, ON or OFF")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the Debian packages, checks them with lintian, and uses them on a minimal Debian that has nothing else: check-deb.sh [FOLDER]
-#   the command, its manual pages and a run of training; a C program by pkg-config with the shared and the static library; removal
+#   the command, its manual pages and a run of training; its module for MPI; a C program by pkg-config with the shared and the static
+#   library; removal
 # FOLDER (build/deb) gets the packages; with HARK_DEB_KEEP=1 those that are there are checked. Prints "skipped: why" and ends with 0 where
 # it cannot be done. HARK_BARE_...: as in scripts/bare-machine.sh.
 set -eu
@@ -40,6 +41,16 @@ within 'test -s /usr/share/man/man1/hark-train.1.gz && test -s /usr/share/bash-c
 within 'cd /root && cat /usr/share/common-licenses/* >text.txt && hark train --data text.txt --out run --preset tiny --steps 3 && hark eval run'
 echo "hark: ok"
 
+# The command needs no MPI; its module finds all that it needs.
+# shellcheck disable=SC2016
+within '! dpkg-query -W -f "\${Status}\n" "libopenmpi*" "libmpich*" 2>/dev/null | grep -q " installed$"'
+install "/packages/hark-mpi_${version}_*.deb"
+# shellcheck disable=SC2016
+within 'ldd "$(dpkg -L hark-mpi | grep "/hark/hark-mpi\.so$")"'
+grep -q 'libmpi.* => /' "$cache/inside.log" || fail "hark-mpi.so does not find MPI: $(cat "$cache/inside.log")"
+within 'hark version'
+echo "hark-mpi: ok"
+
 install "/packages/libhark0.1_${version}_*.deb" "/packages/libhark-dev_${version}_*.deb" gcc libc6-dev pkg-config
 cat >"$root/root/program.c" <<'END'
 #include <hark/hark.h>
@@ -55,8 +66,8 @@ done
 within 'cd /root && cc /usr/share/doc/libhark-dev/examples/03_embed_model.c $(pkg-config --cflags --libs hark) -lm -o example && ./example'
 echo "libhark: ok"
 
-within 'dpkg -L hark libhark0.1 libhark-dev | sort -u >/root/files && grep -q /usr/bin/hark /root/files'
-within 'apt-get -q -y purge hark libhark0.1 libhark-dev'
+within 'dpkg -L hark hark-mpi libhark0.1 libhark-dev | sort -u >/root/files && grep -q /usr/bin/hark /root/files'
+within 'apt-get -q -y purge hark hark-mpi libhark0.1 libhark-dev'
 # shellcheck disable=SC2016
 within 'while read -r file; do case $file in *hark*) test ! -e "$file" || exit 1 ;; esac; done </root/files'
 echo "removal: ok"

@@ -27,7 +27,9 @@ liblzma-dev|package|data compressed with xz (liblzma)
 libzstd-dev|package|data compressed with zstd (libzstd)
 libbz2-dev|package|data compressed with bzip2 (libbz2)
 libpng-dev|package|pictures of Pathfinder (libpng)
-libgsl-dev|package|closed forms of hark lab (GSL)'
+libgsl-dev|package|closed forms of hark lab (GSL)
+libopenmpi-dev|package|training by several processes (MPI)
+openmpi-bin|mpirun|starts them'
 CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources
 clang-tidy|clang-tidy|static analysis
