@@ -145,7 +145,11 @@ static void runs_at_once_are_counted_on_a_terminal(void **state) {
                        "model.width: 16, model.heads: 2, model.context: 8, run.threads: 1}\n");
   char *const text = on_terminal(80, "sweep jobs.yaml --jobs 2 --no-picture");
   assert_non_null(strstr(text, REWRITE "0 done, 2 running, 1 left" REWRITE));
-  assert_non_null(strstr(text, REWRITE "all-seed=3: jobs/all-seed=3: step 2 of 2 (done)"));
+  assert_non_null(strstr(text, "all-seed=3: jobs/all-seed=3: step 2 of 2 (done)"));
+  for (const char *at = strstr(text, "all-seed="); at != NULL; at = strstr(at + 1, "all-seed=")) {
+    const bool begins = at[-1] == '\n' || strncmp(at - strlen(REWRITE), REWRITE, strlen(REWRITE)) == 0;
+    if (!begins && at[-1] != '/') fail_msg("in the middle of a line: %s", at - 1);
+  }
   for (const char *at = strstr(text, REWRITE); at != NULL; at = strstr(at + 1, REWRITE)) {
     const char *const words = at + strlen(REWRITE);
     if (strncmp(words, "step ", 5) == 0) fail_msg("a run rewrites a line: %s", words);

@@ -1,5 +1,5 @@
-/* test_sweep_jobs.c - hark sweep --jobs: several runs at once have the results of one after another, also when they are interrupted, fail or
- * lose their sweep; their lines have names; they share threads and memory. */
+/* test_sweep_jobs.c - hark sweep --jobs: several runs at once have the results of one after another, also when they are interrupted, fail
+ * or lose their sweep; their lines have names; they share threads and memory. */
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "support/cmocka_all.h"
-#include "support/train/command_place.h"
+#include "support/command_fixture.h"
 #include "support/train/sweep_place.h"
 
 #define BASE                                                                                                                               \
@@ -22,20 +22,10 @@
 #define PLAN "config: base.yaml\nout: out\nseeds: [1, 2, 3, 4, 5]\n"
 #define QUIET "--no-picture --beside operations"
 
-static char folder[TEST_PATH_BYTES];
-static test_output output;
-
-static int begin(void **state) {
-  (void)state;
-  command_place_open(folder);
+static int begin_plan(void **state) {
+  (void)begin(state);
   test_file_write_text(folder, "base.yaml", BASE);
   test_file_write_text(folder, "plan.yaml", PLAN);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  command_place_close(folder, &output);
   return 0;
 }
 
@@ -88,7 +78,7 @@ static void the_results_are_those_of_one_after_another(void **state) {
   free(before);
 }
 
-/* As they are with --jobs 1: the tables of both ways, and of a call that shares the work with an earlier one. */
+/* More jobs than runs are as many as runs. */
 static void json_is_the_same(void **state) {
   (void)state;
   command_expect(folder, "sweep plan.yaml --json --beside operations", 0, "", "", &output);
@@ -415,7 +405,7 @@ static void wrong_numbers_are_refused(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin_plan, end)
   const struct CMUnitTest tests[] = {TEST(the_results_are_those_of_one_after_another),
                                      TEST(json_is_the_same),
                                      TEST(lines_have_names),

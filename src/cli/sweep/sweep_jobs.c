@@ -36,8 +36,11 @@ static bool read_some(hark_sweep_jobs *jobs, hark_sweep_job *job) {
 }
 
 static void say_status(hark_sweep_jobs *jobs) {
-  if (jobs->progress.terminal && jobs->output == HARK_SWEEP_MESSAGES)
+  if (!jobs->progress.terminal) return;
+  if (jobs->output == HARK_SWEEP_MESSAGES)
     hark_progress_update(&jobs->progress, "%d done, %d running, %d left", jobs->done, jobs->running, jobs->left);
+  else
+    hark_progress_update(&jobs->progress, "estimating the memory of runs, %d left", jobs->running + jobs->left);
 }
 
 /* ---- the next process that ends ---- */

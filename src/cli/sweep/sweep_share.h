@@ -18,8 +18,8 @@ typedef struct hark_sweep_share {
 void hark_sweep_share_begin(hark_context *context, int jobs, hark_sweep_share *out);
 /* Adds a run with this run.threads; 0: none given. */
 void hark_sweep_share_add(hark_sweep_share *share, int64_t threads);
-/* Gives every run that begins from now on its part, through OMP_NUM_THREADS: configurations stay those of runs one after another. Prints the
- * division on stderr, and a warning where the threads together are more than the cores. Errors: HARK_OUT_OF_MEMORY. */
+/* Gives every run that begins from now on its part, through OMP_NUM_THREADS: configurations stay those of runs one after another. Prints
+ * the division on stderr, and a warning where the threads together are more than the cores. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_sweep_share_use(const hark_invocation *call, const hark_sweep_share *share);
 
 /* A file without a name with this text; the caller closes it. Errors: HARK_IO_ERROR, that of the text. */
