@@ -2,7 +2,7 @@
 
 set(HARK_LAYERS core backend io options positional attention ops autograd tokenizers nn models) # lab and cli are the command's
 if(HARK_TRAIN)
-  list(APPEND HARK_LAYERS json config data train) # what only training needs
+  list(APPEND HARK_LAYERS group json config data train) # what only training needs
 endif()
 
 # hark_objects(TARGET SOURCE...): objects with the flags that all objects of the library share.

@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Lowest first. What a layer is, and why it stands where it does: docs/architecture.md.
-LAYERS="core backend io options positional attention ops autograd tokenizers nn models json config data train lab cli"
+LAYERS="core backend io group options positional attention ops autograd tokenizers nn models json config data train lab cli"
 export LAYERS
 
 bad=0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the wheel of the Python package, and then the package from its sources, on a minimal Debian that has Python and nothing else:
 # check-wheel.sh [BUILD] [PACKAGE...]
-#   the wheel without a compiler: NumPy, the command, a run of training; with PACKAGE torch the three lines of README too
+#   the wheel without a compiler: NumPy, the command, a run of training; with PACKAGE torch the three lines of README too, with jax a gradient
 #   the sources with what README names
 # Makes the wheel in BUILD/wheels (build/wheels); with HARK_WHEEL_KEEP=1 the one that is there is checked. PACKAGE, such as torch or jax, comes
 # from the registry too. Prints "skipped: why" and ends with 0 where it cannot be done. HARK_BARE_...: as in scripts/bare-machine.sh.
@@ -32,6 +32,12 @@ q, k, v = (numpy.random.default_rng(i).standard_normal((1, 8, 4096, 64), dtype=n
 out = hark.attention(q, k, v, structure="hierarchical", causal=True)
 assert out.shape == q.shape and numpy.isfinite(out).all()
 END
+cat >"$root/root/jax_gradient.py" <<'END'
+import jax, hark.jax
+q, k, v = (jax.random.normal(jax.random.key(i), (1, 2, 64, 16)) for i in range(3))
+gradient = jax.jit(jax.grad(lambda q: hark.jax.attention(q, k, v, causal=True).sum()))(q)
+assert jax.numpy.isfinite(gradient).all() and abs(gradient).sum() > 0, jax.__version__
+END
 # The lines that README prints for Python.
 sed -n '/^    import torch, hark.torch$/,/^$/s/^    //p' README.md >"$root/root/readme.py"
 [ "$(wc -l <"$root/root/readme.py")" = 3 ] || fail "README prints no three lines of Python"
@@ -51,6 +57,7 @@ echo "wheel on Debian $suite, $(inside 'python3 --version'): ok"
 if [ $# -gt 0 ]; then
   within "$trust /root/a/bin/pip install -q $*"
   case " $* " in *" torch "*) within 'cd /root && a/bin/python readme.py' ;; esac
+  case " $* " in *" jax "*) within 'cd /root && a/bin/python jax_gradient.py' ;; esac
   echo "with $*: ok"
 fi
 

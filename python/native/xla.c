@@ -336,13 +336,22 @@ static XLA_FFI_Error *call_with(const XLA_FFI_CallFrame *frame, worker_set *set,
   return error;
 }
 
-/* XLA asks each handler once for the version that it was compiled for. */
+#define FIRST_MINOR 1 /* of JAX 0.5 */
+
+/* Of the headers or of the program that has loaded us, whichever is earlier. */
+static int used_minor(const XLA_FFI_Api *api) {
+  if (api == NULL) return FIRST_MINOR;
+  const int theirs = api->api_version.minor_version;
+  return theirs < XLA_FFI_API_MINOR ? theirs : XLA_FFI_API_MINOR;
+}
+
+/* XLA asks each handler once for the version of the interface that it uses, and refuses a later one than its own. What is used here is the
+ * same since the first one. The type of the extension has different names in XLA's headers. */
 static bool answers_metadata(const XLA_FFI_CallFrame *frame) {
-  XLA_FFI_Extension_Base *const extension = frame->extension_start;
-  if (extension == NULL || extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata *const metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
+  if (frame->extension_start == NULL || frame->extension_start->type != XLA_FFI_Extension_Metadata) return false;
+  XLA_FFI_Metadata *const metadata = ((XLA_FFI_Metadata_Extension *)frame->extension_start)->metadata;
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  metadata->api_version.minor_version = used_minor(frame->api);
   return true;
 }
 

@@ -363,6 +363,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
+    HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients, 0, engine->config->train.accumulate, memory,
+                                      &engine->sum));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
     HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
@@ -439,6 +441,7 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   hark_tensor *const owned[] = {&engine->first_moment, &engine->second_moment, &engine->inputs, &engine->targets,
                                 &engine->square_sum,   &engine->workspace,     &engine->types};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) hark_tensor_destroy(context, owned[i]);
+  hark_gradient_sum_destroy(context, &engine->sum);
   destroy_packing(context, engine->packing);
   hark_network_destroy(context, &engine->network);
   hark_release(context, engine, sizeof *engine);
@@ -455,7 +458,7 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
   return (hark_engine_memory){.weights = bytes_of(&engine->network->parameters.weights) + bytes_of(&engine->network->parameters.halves),
-                              .gradients = bytes_of(&engine->network->parameters.gradients),
+                              .gradients = bytes_of(&engine->network->parameters.gradients) + hark_gradient_sum_bytes(&engine->sum),
                               .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
                               .step = hark_tape_peak_bytes(engine->tape),
                               .batch = bytes_of(&engine->inputs) + bytes_of(&engine->types) + bytes_of(&engine->targets) +
@@ -463,8 +466,8 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
-  HARK_TRY(hark_parameters_round(context, &engine->network->parameters));
-  return hark_tensor_zero(context, &engine->network->parameters.gradients);
+  hark_gradient_sum_begin(&engine->sum, 0);
+  return hark_parameters_round(context, &engine->network->parameters);
 }
 
 /* Writes windows of tokens to the front of engine->inputs or engine->targets. */
@@ -501,7 +504,9 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   const int64_t length = engine->config->model.context;
   HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
   HARK_TRY(write_windows(context, &engine->targets, targets, rows, length));
+  HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
+  HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
   HARK_TRY(read_loss(context, engine, value, loss));
   return read_parts(context, engine, *loss);
 }
@@ -566,7 +571,9 @@ hark_status hark_engine_train_examples(hark_context *context, hark_engine *engin
   hark_value loss = 0, predicted = 0;
   *result = (hark_pass_result){0};
   HARK_TRY(write_examples(context, engine, batch));
+  HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_packed_pass(context, engine, batch, micro_step, weight, &loss, &predicted));
+  HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
   HARK_TRY(read_examples(context, engine, batch, loss, predicted, result));
   return read_parts(context, engine, result->loss);
 }
@@ -617,6 +624,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   *result = (hark_step_result){0};
   const hark_config *config = engine->config;
   const hark_parameters *parameters = &engine->network->parameters;
+  HARK_TRY(hark_gradient_sum_finish(context, &engine->sum));
   for (int i = 0; i < parameters->group_count; i++) { /* gradients of frozen weights are not part of the norm that is clipped */
     if (parameters->groups[i].rate != HARK_RATE_FROZEN) continue;
     hark_tensor gradients = hark_parameters_part(&parameters->gradients, &parameters->groups[i]);

@@ -13,6 +13,7 @@
 #include "models/stack.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
+#include "train/gradient_sum.h"
 #include "train/schedule.h"
 
 /* What the data determine. */
@@ -52,6 +53,7 @@ typedef struct hark_engine {
   hark_tensor types;                       /* i32 [batch, context], zeros, of rectangular batches for models with token types */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs only of rectangular batches; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
+  hark_gradient_sum sum;                   /* of the micro-batches of a step */
   hark_engine_packing *packing;            /* NULL: rectangular batches */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass followed */
   hark_schedule_plan plan;                 /* of the whole run, for what changes during it; zeros: nothing changes */
@@ -97,7 +99,7 @@ HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const ha
 HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
                                                      bool training, hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
 
-/* Clears the gradients of the previous step; with train.precision bf16 rounds the weights for this one. */
+/* Forgets the gradients of the previous step; with train.precision bf16 rounds the weights for this one. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 
 /* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step select the dropout's random numbers.

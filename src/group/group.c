@@ -1,0 +1,232 @@
+/* group.c - see group.h. */
+#include "group/group.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/core.h"
+#include "io/machine.h"
+
+#define TAG 1
+#define PATIENT_TESTS 2000 /* without sleep: messages of a few KB arrive meanwhile */
+#define NAP_NANOSECONDS 50000
+#define FEW_PIECES 16
+
+hark_share hark_group_share(int64_t total, int rank, int size) {
+  const int64_t first = total / size * rank + total % size * rank / size;
+  const int64_t end = total / size * (rank + 1) + total % size * (rank + 1) / size;
+  return (hark_share){first, end - first};
+}
+
+/* A piece of a message that is on its way. */
+typedef struct piece {
+  hark_transport_request request;
+  int peer;
+  bool sends, done;
+} piece;
+
+static int64_t pieces_of(const hark_message *message) {
+  return message->bytes == 0 ? 1 : hark_ceil_div((int64_t)message->bytes, HARK_TRANSPORT_PIECE);
+}
+
+static hark_status failed(hark_context *context, const hark_group *group, int peer) {
+  return hark_fail(context, HARK_CANCELLED, "rank %d: the connection to rank %d failed: %.300s", group->transport->rank, peer,
+                   group->transport->message);
+}
+
+/* Receives first, so that what arrives has a place. */
+static hark_status start(hark_context *context, hark_group *group, const hark_message *message, piece *pieces) {
+  hark_transport *const transport = group->transport;
+  char *data = message->data;
+  size_t left = message->bytes;
+  for (int64_t p = 0; p < pieces_of(message); p++) {
+    const size_t bytes = left < HARK_TRANSPORT_PIECE ? left : HARK_TRANSPORT_PIECE;
+    pieces[p] = (piece){.peer = message->peer, .sends = message->sends};
+    const int failure = message->sends ? transport->send(transport, message->peer, TAG, data, bytes, &pieces[p].request)
+                                       : transport->receive(transport, message->peer, TAG, data, bytes, &pieces[p].request);
+    if (failure != 0) return failed(context, group, message->peer);
+    data += bytes;
+    left -= bytes;
+    group->sent += message->sends ? bytes : 0;
+  }
+  return HARK_OK;
+}
+
+/* Tests every piece once; *left: how many are on their way; *waits_for: of one of these. */
+static hark_status test_all(hark_context *context, hark_group *group, piece *pieces, int64_t count, int64_t *left, int *waits_for) {
+  *left = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (pieces[i].done) continue;
+    if (group->transport->test(group->transport, &pieces[i].request, &pieces[i].done) != 0) return failed(context, group, pieces[i].peer);
+    if (pieces[i].done) continue;
+    ++*left;
+    *waits_for = pieces[i].peer;
+  }
+  return HARK_OK;
+}
+
+static void nap(int64_t tests) {
+  const struct timespec time = {.tv_nsec = NAP_NANOSECONDS};
+  if (tests < PATIENT_TESTS)
+    (void)sched_yield();
+  else
+    (void)nanosleep(&time, NULL);
+}
+
+static hark_status wait_for_all(hark_context *context, hark_group *group, piece *pieces, int64_t count) {
+  const double begin = hark_machine_seconds();
+  double moved = begin;
+  int64_t left = count, before = count;
+  int peer = 0;
+  for (int64_t tests = 0; left > 0; tests++) {
+    HARK_TRY(test_all(context, group, pieces, count, &left, &peer));
+    if (left == 0) break;
+    if (left < before) {
+      moved = hark_machine_seconds();
+      before = left;
+    } else if (tests % 64 == 63 && hark_machine_seconds() - moved > group->limit) {
+      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", peer, group->transport->rank,
+                       group->limit);
+    }
+    nap(tests);
+  }
+  group->seconds += hark_machine_seconds() - begin;
+  return HARK_OK;
+}
+
+static hark_status start_all(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces) {
+  for (int sends = 0; sends < 2; sends++) {
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+      if (messages[i].sends == (sends == 1)) HARK_TRY(start(context, group, &messages[i], pieces + at));
+      at += pieces_of(&messages[i]);
+    }
+  }
+  return HARK_OK;
+}
+
+/* Nothing is exchanged after this. */
+static void end(hark_group *group, hark_status status, const char *message) {
+  if (status == HARK_OK || status == HARK_NOT_FINITE || group->over != HARK_OK) return;
+  group->over = status;
+  (void)snprintf(group->message, sizeof group->message, "%s", message);
+}
+
+static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces,
+                            int64_t total) {
+  hark_status status = start_all(context, group, messages, count, pieces);
+  if (status == HARK_OK) status = wait_for_all(context, group, pieces, total);
+  end(group, status, hark_context_message(context));
+  return status;
+}
+
+hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count) {
+  piece few[FEW_PIECES]; /* so that agreeing about a lack of memory needs none */
+  int64_t total = 0;
+  void *memory = NULL;
+  if (group == NULL) return HARK_OK;
+  if (group->over != HARK_OK) return hark_fail(context, group->over, "%s", group->message);
+  for (int i = 0; i < count; i++) total += pieces_of(&messages[i]);
+  if (total <= FEW_PIECES) return exchange(context, group, messages, count, few, total);
+  HARK_TRY(hark_allocate(context, (size_t)total * sizeof(piece), &memory));
+  const hark_status status = exchange(context, group, messages, count, memory, total);
+  hark_release(context, memory, (size_t)total * sizeof(piece));
+  return status;
+}
+
+/* From rank 0 over a binary tree: who has the bytes passes them to the rank at half the distance. */
+hark_status hark_group_broadcast(hark_context *context, hark_group *group, void *data, size_t bytes) {
+  const int rank = hark_group_rank(group), size = hark_group_size(group);
+  int distance = 1;
+  while (distance < size) distance *= 2;
+  for (distance /= 2; distance > 0; distance /= 2) {
+    const bool sends = rank % (2 * distance) == 0 && rank + distance < size, receives = rank % (2 * distance) == distance;
+    const hark_message message = {.data = data, .bytes = bytes, .peer = sends ? rank + distance : rank - distance, .sends = sends};
+    if (sends || receives) HARK_TRY(hark_group_exchange(context, group, &message, 1));
+  }
+  return HARK_OK;
+}
+
+/* Rank 0 collects, and all get what it has. */
+hark_status hark_group_gather(hark_context *context, hark_group *group, const void *mine, size_t bytes, void *all) {
+  const int rank = hark_group_rank(group), size = hark_group_size(group);
+  memmove((char *)all + (size_t)rank * bytes, mine, bytes);
+  if (size == 1) return HARK_OK;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, (size_t)size * sizeof(hark_message), &memory));
+  hark_message *const messages = memory;
+  int count = 0;
+  for (int peer = 0; peer < size; peer++)
+    if (rank == 0 ? peer != 0 : peer == 0)
+      messages[count++] = (hark_message){(char *)all + (size_t)(rank == 0 ? peer : rank) * bytes, bytes, peer, rank != 0};
+  hark_status status = hark_group_exchange(context, group, messages, count);
+  if (status == HARK_OK) status = hark_group_broadcast(context, group, all, (size_t)size * bytes);
+  hark_release(context, memory, (size_t)size * sizeof(hark_message));
+  return status;
+}
+
+/* ---- one status for all ---- */
+
+/* All places where processes agree have messages of this one form. */
+typedef struct opinion {
+  int32_t status;
+  char message[HARK_MESSAGE_BYTES];
+  unsigned char note[HARK_GROUP_NOTE_BYTES];
+} opinion;
+
+/* What counts after another opinion: the first error, and not the first HARK_NOT_FINITE if there is another error. */
+static void hear(opinion *so_far, int *of_rank, bool *equal, const opinion *next, int rank) {
+  *equal = *equal && so_far->status == next->status && strcmp(so_far->message, next->message) == 0;
+  const bool worse = next->status != HARK_OK && (so_far->status == HARK_OK || so_far->status == HARK_NOT_FINITE);
+  if (!worse || (so_far->status == HARK_NOT_FINITE && next->status == HARK_NOT_FINITE)) return;
+  so_far->status = next->status;
+  memcpy(so_far->message, next->message, sizeof so_far->message);
+  *of_rank = rank;
+}
+
+/* Rank 0 hears all, one after the other. */
+static hark_status judge(hark_context *context, hark_group *group, opinion *result, size_t bytes, unsigned char *all) {
+  bool equal = true;
+  int of_rank = 0;
+  for (int rank = 1; rank < hark_group_size(group); rank++) {
+    opinion next;
+    const hark_message message = {.data = &next, .bytes = sizeof next, .peer = rank};
+    HARK_TRY(hark_group_exchange(context, group, &message, 1));
+    hear(result, &of_rank, &equal, &next, rank);
+    if (bytes > 0) memcpy(all + (size_t)rank * bytes, next.note, bytes);
+  }
+  if (equal || result->status == HARK_OK) return HARK_OK;
+  char own[HARK_MESSAGE_BYTES];
+  memcpy(own, result->message, sizeof own);
+  (void)snprintf(result->message, sizeof result->message, "rank %d: %.480s", of_rank, own);
+  return HARK_OK;
+}
+
+static hark_status meet(hark_context *context, hark_group *group, opinion *mine, size_t bytes, void *all) {
+  const hark_message message = {.data = mine, .bytes = sizeof *mine, .peer = 0, .sends = true};
+  if (hark_group_rank(group) == 0)
+    HARK_TRY(judge(context, group, mine, bytes, all));
+  else
+    HARK_TRY(hark_group_exchange(context, group, &message, 1));
+  HARK_TRY(hark_group_broadcast(context, group, mine, sizeof *mine));
+  if (mine->status != HARK_OK) return hark_fail(context, (hark_status)mine->status, "%s", mine->message);
+  return bytes > 0 ? hark_group_broadcast(context, group, all, (size_t)hark_group_size(group) * bytes) : HARK_OK;
+}
+
+hark_status hark_group_meet(hark_context *context, hark_group *group, hark_status status, const void *mine, size_t bytes, void *all) {
+  opinion own = {.status = (int32_t)status};
+  if (bytes > 0) memcpy((char *)all + (size_t)hark_group_rank(group) * bytes, mine, bytes);
+  if (hark_group_size(group) == 1) return status;
+  if (group->over != HARK_OK) return hark_fail(context, group->over, "%s", group->message);
+  if (status != HARK_OK) (void)snprintf(own.message, sizeof own.message, "%s", hark_context_message(context));
+  if (bytes > 0) memcpy(own.note, mine, bytes);
+  status = meet(context, group, &own, bytes, all);
+  end(group, status, hark_context_message(context));
+  return status;
+}
+
+hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status) {
+  return hark_group_meet(context, group, status, NULL, 0, NULL);
+}

@@ -1,0 +1,57 @@
+/* group.h - the processes that compute one thing together, made of messages between two of them (transport.h). Every function is called by
+ * all processes of a group, in the same order. NULL is a group of one process, for which they do nothing and cost nothing.
+ *
+ * Errors of all functions: HARK_CANCELLED, which names the process that failed or did not answer within the limit. The group is over then.
+ */
+#ifndef HARK_GROUP_GROUP_H
+#define HARK_GROUP_GROUP_H
+
+#include <hark/context.h>
+
+#include "group/transport.h"
+
+typedef struct hark_group {
+  hark_transport *transport;
+  double limit;     /* seconds without a message from a process that owes one */
+  double seconds;   /* spent waiting so far */
+  uint64_t sent;    /* bytes so far, by this process */
+  hark_status over; /* HARK_OK: it is not */
+  char message[512];
+} hark_group;
+
+static inline int hark_group_rank(const hark_group *group) { return group != NULL ? group->transport->rank : 0; }
+static inline int hark_group_size(const hark_group *group) { return group != NULL ? group->transport->size : 1; }
+
+/* The part [first, first + count) of `total` things that a process computes: their numbers differ by at most one. */
+typedef struct hark_share {
+  int64_t first, count;
+} hark_share;
+hark_share hark_group_share(int64_t total, int rank, int size);
+
+typedef struct hark_message {
+  void *data; /* only read where it is sent */
+  size_t bytes;
+  int peer;
+  bool sends;
+} hark_message;
+/* Sends and receives all of them at once. Messages between two processes are matched in the order of the list. */
+HARK_MUST_CHECK hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count);
+
+/* Rank 0's bytes for all. */
+HARK_MUST_CHECK hark_status hark_group_broadcast(hark_context *context, hark_group *group, void *data, size_t bytes);
+
+/* all [size, bytes] <- the bytes of every process, in order of ranks. For few bytes. */
+HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group *group, const void *mine, size_t bytes, void *all);
+
+/* One status for all: HARK_OK if all have it; else that of the first process with an error, which takes precedence over HARK_NOT_FINITE.
+ * The message is that of this process, after "rank 2: " unless all processes have the same one. After an error other than HARK_NOT_FINITE
+ * the group is over: it exchanges nothing more, and every later call returns this error. So a process that fails comes to the next place
+ * where the others agree, whichever that is, and all of them end. */
+HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
+
+#define HARK_GROUP_NOTE_BYTES 64
+/* The same with a note of every process: all [size, bytes], bytes up to HARK_GROUP_NOTE_BYTES, is set if the status is HARK_OK. */
+HARK_MUST_CHECK hark_status hark_group_meet(hark_context *context, hark_group *group, hark_status status, const void *mine, size_t bytes,
+                                            void *all);
+
+#endif

@@ -1,0 +1,54 @@
+/* gradient_sum.h - the sum of the gradients of a step's micro-batches, over a fixed binary tree: parts [0, n) are [0, m) + [m, n) with m
+ * the largest power of two below n. The tree depends on n alone, so the sum has the same bits wherever its parts are computed. Parts are
+ * computed in the memory of the gradients; sums that wait for their other half are in separate buffers, about log2(n) of them.
+ *
+ *     hark_gradient_sum_begin(&sum, first)               ... the first part of this process
+ *     hark_gradient_sum_open(context, &sum)              ... before each part: the memory of the gradients is zero
+ *     hark_gradient_sum_close(context, &sum)             ... after each part
+ *     hark_gradient_sum_finish(context, &sum)            ... the sum is in the memory of the gradients
+ */
+#ifndef HARK_TRAIN_GRADIENT_SUM_H
+#define HARK_TRAIN_GRADIENT_SUM_H
+
+#include "backend/backend.h"
+
+#define HARK_GRADIENT_SUM_DEPTH 64
+
+/* A subtree: the sum of parts [first, first + count). */
+typedef struct hark_sum_block {
+  int64_t first, count;
+} hark_sum_block;
+
+/* The subtrees that cannot be joined yet, in the order of their parts. */
+typedef struct hark_sum_blocks {
+  hark_sum_block list[HARK_GRADIENT_SUM_DEPTH];
+  int count;
+} hark_sum_blocks;
+
+/* Whether the last two subtrees are the halves of one: equally large, and the first one begins at a multiple of both. */
+bool hark_sum_blocks_join(const hark_sum_blocks *blocks);
+/* Replaces the last two by their sum. */
+void hark_sum_blocks_merge(hark_sum_blocks *blocks);
+void hark_sum_blocks_push(hark_sum_blocks *blocks, hark_sum_block block);
+
+typedef struct hark_gradient_sum {
+  hark_tensor gradients;                      /* borrowed, f32 [n]: the last subtree */
+  hark_tensor saved[HARK_GRADIENT_SUM_DEPTH]; /* f32 [n]: the others */
+  int saved_count;
+  hark_sum_blocks blocks;
+  int64_t next; /* number of the next part */
+} hark_gradient_sum;
+
+/* Buffers for the parts [first, first + count) of a step; without `memory` they are only described. */
+HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t first, int64_t count,
+                                                     bool memory, hark_gradient_sum *out);
+void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
+/* Bytes of the buffers. */
+size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
+
+void hark_gradient_sum_begin(hark_gradient_sum *sum, int64_t first);
+HARK_MUST_CHECK hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum);
+HARK_MUST_CHECK hark_status hark_gradient_sum_close(hark_context *context, hark_gradient_sum *sum);
+HARK_MUST_CHECK hark_status hark_gradient_sum_finish(hark_context *context, hark_gradient_sum *sum);
+
+#endif

@@ -1,0 +1,15 @@
+/* group_threads.h - a group whose processes are threads of the test, each with its own context. Messages are copied. */
+#ifndef HARK_TESTS_GROUP_THREADS_H
+#define HARK_TESTS_GROUP_THREADS_H
+
+#include "group/group.h"
+
+#define TEST_MOST_RANKS 8
+
+/* What a rank does; returns its status. */
+typedef hark_status test_rank(hark_context *context, hark_group *group, void *user);
+
+/* Runs `rank` in `size` threads with `limit` seconds of patience, and waits for all. statuses [size] and messages [size] may be NULL. */
+void test_group_run(int size, double limit, test_rank *rank, void *user, hark_status *statuses, char (*messages)[512]);
+
+#endif
