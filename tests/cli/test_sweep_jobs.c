@@ -390,6 +390,24 @@ static void memory_is_enough_for_all(void **state) {
   for (int i = 0; i < MANY; i++) assert_int_equal(close(locks[i]), 0);
 }
 
+/* The switch reaches the runs, and is no setting of the plan. */
+static void runs_get_the_switch(void **state) {
+  (void)state;
+  command_expect(folder, "sweep plan.yaml --no-preflight " QUIET, 0, "", "", &output);
+  char *const configuration = test_file_text(folder, run_path(1, "config.yaml"));
+  assert_non_null(strstr(configuration, "preflight: false"));
+  free(configuration);
+  command_expect(folder, "sweep plan.yaml --jobs 2 " QUIET, 0, "| all | 5 | ", "", &output);
+  assert_string_equal(output.err, "");
+}
+
+/* No more runs at once than are left. */
+static void the_last_run_is_alone(void **state) {
+  (void)state;
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nsettings: {run.threads: 1}\n");
+  command_expect(folder, "sweep plan.yaml --jobs 4 " QUIET, 0, "", "1 run at once, 1 thread each (by run.threads)\n", &output);
+}
+
 static void wrong_numbers_are_refused(void **state) {
   (void)state;
   static const char *const wrong[] = {"0", "-1", "x", "65", "1.5", "''"};
@@ -422,6 +440,8 @@ int main(void) {
                                      TEST(threads_are_divided),
                                      TEST(threads_of_the_plan_have_priority),
                                      TEST(memory_is_enough_for_all),
+                                     TEST(runs_get_the_switch),
+                                     TEST(the_last_run_is_alone),
                                      TEST(wrong_numbers_are_refused)};
 #undef TEST
   return cmocka_run_group_tests_name("sweep_jobs", tests, NULL, NULL);

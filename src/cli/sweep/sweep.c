@@ -489,6 +489,10 @@ static int left_of(const sweep *s) {
   return left;
 }
 
+static void say_stopped(const sweep *s) {
+  fprintf(stderr, "stopped: %d of %d runs are not complete; call the sweep again to continue\n", left_of(s), s->runs);
+}
+
 /* Refuses more runs at once than the memory is enough for: each would see only that it fits itself. */
 static hark_status check_memory(sweep *s) {
   const hark_sweep_work cells = {.user = s, .count = s->runs, .needed = is_estimated, .begin = begin_estimate, .end = end_estimate};
@@ -499,20 +503,28 @@ static hark_status check_memory(sweep *s) {
   return hark_sweep_share_check(s->context, jobs, s->memory);
 }
 
-/* *stopped: by a signal. */
-static hark_status prepare_jobs(sweep *sweeps, int count, bool *stopped) {
-  const sweep_values *const values = sweeps->values;
-  hark_sweep_share share;
+/* The most runs that one plan has left. */
+static int most_left(const sweep *sweeps, int count) {
   int most = 0;
   for (int i = 0; i < count; i++) most = left_of(&sweeps[i]) > most ? left_of(&sweeps[i]) : most;
-  if (values->list || values->table || values->jobs == 1 || most == 0) return HARK_OK;
+  return most;
+}
+
+/* Divides the machine among the runs. *stopped: by a signal. */
+static hark_status prepare_jobs(sweep *sweeps, int count, bool *stopped) {
+  const sweep_values *const values = sweeps->values;
+  const int jobs = (int)hark_min(values->jobs, most_left(sweeps, count));
+  hark_sweep_share share;
+  if (values->list || values->table || values->jobs == 1 || jobs == 0) return HARK_OK;
   hark_sweep_catch_signals();
-  hark_sweep_share_begin(sweeps->context, (int)hark_min(values->jobs, most), &share);
+  hark_sweep_share_begin(sweeps->context, jobs, &share);
   for (int i = 0; i < count; i++) HARK_TRY(share_threads(&sweeps[i], &share));
   HARK_TRY(hark_sweep_share_use(sweeps->call, &share));
   for (int i = 0; i < count && hark_sweep_signal() == 0; i++) HARK_TRY(with_plan(&sweeps[i], check_memory(&sweeps[i])));
   *stopped = hark_sweep_signal() != 0;
-  if (*stopped) sweeps->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal();
+  if (!*stopped) return HARK_OK;
+  sweeps->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal();
+  say_stopped(sweeps);
   return HARK_OK;
 }
 
@@ -618,8 +630,7 @@ static hark_status work(sweep *s, bool *stopped) {
   HARK_TRY(run_all(s, path));
   if (hark_sweep_signal() != 0) s->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal(); /* also one that arrived between two runs */
   *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
-  if (*stopped && s->values->jobs > 1)
-    fprintf(stderr, "stopped: %d of %d runs are not complete; call the sweep again to continue\n", left_of(s), s->runs);
+  if (*stopped && s->values->jobs > 1) say_stopped(s);
   return HARK_OK;
 }
 

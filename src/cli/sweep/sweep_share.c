@@ -37,7 +37,7 @@ void hark_sweep_share_add(hark_sweep_share *share, int64_t threads) {
 }
 
 static void say_share(const hark_sweep_share *share) {
-  fprintf(stderr, "%d runs at once, ", share->jobs);
+  fprintf(stderr, "%d run%s at once, ", share->jobs, share->jobs == 1 ? "" : "s");
   if (share->least < share->most) fprintf(stderr, "%" PRId64 " to ", share->least);
   fprintf(stderr, "%" PRId64 " thread%s each (%s)\n", share->most, share->most == 1 ? "" : "s",
           share->parted ? "the cores are divided; run.threads has priority" : "by run.threads");
