@@ -363,8 +363,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
-    HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients, 0, engine->config->train.accumulate, memory,
-                                      &engine->sum));
+    HARK_TRY(
+        hark_gradient_sum_create(context, &engine->network->parameters.gradients, engine->config->train.accumulate, memory, &engine->sum));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
     HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
@@ -466,7 +466,7 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
-  hark_gradient_sum_begin(&engine->sum, 0);
+  hark_gradient_sum_begin(&engine->sum);
   return hark_parameters_round(context, &engine->network->parameters);
 }
 

@@ -2,6 +2,7 @@
 #include "train/gradient_sum.h"
 
 #include <hark/operators.h>
+#include <string.h>
 #include "models/packed_batch.h"
 
 bool hark_sum_blocks_join(const hark_sum_blocks *blocks) {
@@ -17,22 +18,30 @@ void hark_sum_blocks_merge(hark_sum_blocks *blocks) {
 
 void hark_sum_blocks_push(hark_sum_blocks *blocks, hark_sum_block block) { blocks->list[blocks->count++] = block; }
 
-/* The largest number of subtrees that wait while a part is computed. */
-static int most_waiting(int64_t first, int64_t count) {
+/* The subtrees of a share; *most: the largest number that waits while a part is computed. */
+static hark_sum_blocks blocks_of(hark_share share, int *most) {
   hark_sum_blocks blocks = {0};
-  int most = 0;
-  for (int64_t part = first; part < first + count; part++) {
-    most = blocks.count > most ? blocks.count : most;
+  *most = 0;
+  for (int64_t part = share.first; part < share.first + share.count; part++) {
+    *most = blocks.count > *most ? blocks.count : *most;
     hark_sum_blocks_push(&blocks, (hark_sum_block){part, 1});
     while (hark_sum_blocks_join(&blocks)) hark_sum_blocks_merge(&blocks);
   }
-  return most;
+  return blocks;
 }
 
-hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t first, int64_t count, bool memory,
+hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t parts, bool memory,
                                      hark_gradient_sum *out) {
-  *out = (hark_gradient_sum){.gradients = *gradients};
-  const int needed = most_waiting(first, count);
+  const int size = hark_group_size(context->group);
+  int needed = 0;
+  *out = (hark_gradient_sum){.gradients = *gradients, .parts = parts};
+  if (parts < size)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "train.accumulate is %lld: the micro-batches of a step are shared by %d processes, expected at least %d, and "
+                     "train.batch smaller for it",
+                     (long long)parts, size, size);
+  out->share = hark_group_share(parts, hark_group_rank(context->group), size);
+  (void)blocks_of(out->share, &needed);
   for (; out->saved_count < needed; out->saved_count++)
     HARK_TRY(hark_tensor_make(context, memory, gradients->type, 1, gradients->shape, &out->saved[out->saved_count]));
   return HARK_OK;
@@ -48,9 +57,9 @@ size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum) {
   return sum->saved_count > 0 ? (size_t)sum->saved_count * bytes_of(&sum->gradients) : 0;
 }
 
-void hark_gradient_sum_begin(hark_gradient_sum *sum, int64_t first) {
+void hark_gradient_sum_begin(hark_gradient_sum *sum) {
   sum->blocks.count = 0;
-  sum->next = first;
+  sum->next = sum->share.first;
 }
 
 hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum) {
@@ -75,7 +84,146 @@ hark_status hark_gradient_sum_close(hark_context *context, hark_gradient_sum *su
   return HARK_OK;
 }
 
+/* ---- the processes of a group ---- */
+
+/* Numbers of a piece: round r has pieces r size .. r size + size - 1, one for each process to join. */
+#define PIECE ((int64_t)1 << 18)
+
+/* The subtrees of all processes, in order. */
+typedef struct all_blocks {
+  hark_sum_block *list; /* [count] */
+  int *first;           /* [size + 1]: of each process */
+  int count, size;
+} all_blocks;
+
+/* A step's exchange. */
+typedef struct exchange {
+  hark_context *context;
+  hark_group *group;
+  hark_gradient_sum *sum;
+  all_blocks blocks;
+  int own;                /* subtrees of this process */
+  float *sent;            /* [own, size, PIECE]: what other processes join */
+  float *received;        /* [blocks.count, PIECE]: what this one joins */
+  hark_message *messages; /* room for those of a round */
+} exchange;
+
+static int64_t first_of(int64_t round, int piece, int size) { return (round * size + piece) * PIECE; }
+
+static int64_t numbers_of(const exchange *x, int64_t round, int piece) {
+  const int64_t left = x->sum->gradients.shape[0] - first_of(round, piece, x->blocks.size);
+  return left < 0 ? 0 : hark_min(left, PIECE);
+}
+
+static const hark_tensor *buffer_of(const hark_gradient_sum *sum, int block) {
+  return block + 1 == sum->blocks.count ? &sum->gradients : &sum->saved[block];
+}
+
+static hark_status read_numbers(const exchange *x, int block, int64_t first, int64_t count, float *out) {
+  const float *const from = (const float *)buffer_of(x->sum, block)->data + first;
+  return hark_backend_read(x->context, out, from, (size_t)count * sizeof *out);
+}
+
+/* Every process's subtrees of the pieces of a round, at the process that joins them. */
+static hark_status send_subtrees(const exchange *x, int64_t round) {
+  const int rank = hark_group_rank(x->group), size = x->blocks.size;
+  int count = 0;
+  for (int peer = 0; peer < size; peer++) {
+    const int64_t numbers = numbers_of(x, round, peer), own = numbers_of(x, round, rank);
+    for (int block = 0; block < x->own && numbers > 0; block++) {
+      float *const to = peer == rank ? x->received + (x->blocks.first[rank] + block) * PIECE : x->sent + (block * size + peer) * PIECE;
+      HARK_TRY(read_numbers(x, block, first_of(round, peer, size), numbers, to));
+      if (peer != rank) x->messages[count++] = (hark_message){to, (size_t)numbers * sizeof *to, peer, true};
+    }
+    for (int block = x->blocks.first[peer]; block < x->blocks.first[peer + 1] && peer != rank && own > 0; block++)
+      x->messages[count++] = (hark_message){x->received + block * PIECE, (size_t)own * sizeof(float), peer, false};
+  }
+  return hark_group_exchange(x->context, x->group, x->messages, count);
+}
+
+static void add_to(float *left, const float *right, int64_t count) {
+  for (int64_t i = 0; i < count; i++) left[i] += right[i];
+}
+
+/* The sum of the subtrees of this process's piece, where the first one was. */
+static void join_piece(const exchange *x, int64_t numbers) {
+  hark_sum_blocks joined = {0};
+  float *values[HARK_GRADIENT_SUM_DEPTH];
+  for (int block = 0; block < x->blocks.count; block++) {
+    values[joined.count] = x->received + block * PIECE;
+    hark_sum_blocks_push(&joined, x->blocks.list[block]);
+    for (; hark_sum_blocks_join(&joined); hark_sum_blocks_merge(&joined))
+      add_to(values[joined.count - 2], values[joined.count - 1], numbers);
+  }
+  for (; joined.count > 1; hark_sum_blocks_merge(&joined)) add_to(values[joined.count - 2], values[joined.count - 1], numbers);
+}
+
+/* The joined pieces of a round at all processes. */
+static hark_status share_pieces(const exchange *x, int64_t round) {
+  const int rank = hark_group_rank(x->group), size = x->blocks.size;
+  const int64_t own = numbers_of(x, round, rank);
+  int count = 0;
+  for (int peer = 0; peer < size; peer++) {
+    const int64_t numbers = numbers_of(x, round, peer);
+    if (peer == rank) continue;
+    if (own > 0) x->messages[count++] = (hark_message){x->received, (size_t)own * sizeof(float), peer, true};
+    if (numbers > 0) x->messages[count++] = (hark_message){x->sent + peer * PIECE, (size_t)numbers * sizeof(float), peer, false};
+  }
+  HARK_TRY(hark_group_exchange(x->context, x->group, x->messages, count));
+  for (int piece = 0; piece < size; piece++) {
+    const float *const from = piece == rank ? x->received : x->sent + piece * PIECE;
+    float *const to = (float *)x->sum->gradients.data + first_of(round, piece, size);
+    const size_t bytes = (size_t)numbers_of(x, round, piece) * sizeof *to;
+    if (bytes > 0) HARK_TRY(hark_backend_write(x->context, to, from, bytes));
+  }
+  return HARK_OK;
+}
+
+static hark_status run_rounds(const exchange *x) {
+  const int64_t rounds = hark_ceil_div(x->sum->gradients.shape[0], PIECE * x->blocks.size);
+  for (int64_t round = 0; round < rounds; round++) {
+    HARK_TRY(send_subtrees(x, round));
+    join_piece(x, numbers_of(x, round, hark_group_rank(x->group)));
+    HARK_TRY(share_pieces(x, round));
+  }
+  return HARK_OK;
+}
+
+/* Lists the subtrees of all processes, or without `out` counts them. */
+static int list_blocks(const hark_gradient_sum *sum, int size, all_blocks *out) {
+  int count = 0, unused;
+  for (int rank = 0; rank < size; rank++) {
+    const hark_sum_blocks blocks = blocks_of(hark_group_share(sum->parts, rank, size), &unused);
+    if (out != NULL) out->first[rank] = count;
+    if (out != NULL) memcpy(out->list + count, blocks.list, (size_t)blocks.count * sizeof *blocks.list);
+    count += blocks.count;
+  }
+  if (out != NULL) out->first[size] = count;
+  return count;
+}
+
+/* The sum of the subtrees of all processes, in the gradients of all. */
+static hark_status exchange_subtrees(hark_context *context, hark_gradient_sum *sum) {
+  const int size = hark_group_size(context->group), count = list_blocks(sum, size, NULL), own = sum->blocks.count;
+  const size_t floats = (size_t)(own * size + count) * (size_t)PIECE * sizeof(float), lists = (size_t)count * sizeof(hark_sum_block);
+  const size_t firsts = (size_t)(size + 1) * sizeof(int), messages = (size_t)(own * size + count + 2 * size) * sizeof(hark_message);
+  exchange x = {.context = context, .group = context->group, .sum = sum, .own = own, .blocks = {.count = count, .size = size}};
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, floats + lists + messages + firsts, &memory));
+  x.sent = memory;
+  x.received = x.sent + (int64_t)own * size * PIECE;
+  x.blocks.list = (hark_sum_block *)(x.received + count * PIECE);
+  x.messages = (hark_message *)(x.blocks.list + count);
+  x.blocks.first = (int *)(x.messages + own * size + count + 2 * size);
+  (void)list_blocks(sum, size, &x.blocks);
+  const hark_status status = run_rounds(&x);
+  hark_release(context, memory, floats + lists + messages + firsts);
+  sum->blocks = (hark_sum_blocks){.list = {{0, sum->parts}}, .count = 1};
+  return status;
+}
+
 hark_status hark_gradient_sum_finish(hark_context *context, hark_gradient_sum *sum) {
+  if (hark_group_size(context->group) > 1) return exchange_subtrees(context, sum);
   while (sum->blocks.count > 1) HARK_TRY(join(context, sum));
   return HARK_OK;
 }

@@ -2,15 +2,20 @@
  * the largest power of two below n. The tree depends on n alone, so the sum has the same bits wherever its parts are computed. Parts are
  * computed in the memory of the gradients; sums that wait for their other half are in separate buffers, about log2(n) of them.
  *
- *     hark_gradient_sum_begin(&sum, first)               ... the first part of this process
+ *     hark_gradient_sum_begin(&sum)                      ... a step
  *     hark_gradient_sum_open(context, &sum)              ... before each part: the memory of the gradients is zero
  *     hark_gradient_sum_close(context, &sum)             ... after each part
  *     hark_gradient_sum_finish(context, &sum)            ... the sum is in the memory of the gradients
+ *
+ * The processes of a group (context->group) share the parts of a step, in order of ranks. Each sends the subtrees of its share, piece by
+ * piece, to the process that joins this piece, and gets the sum of the piece from there: a process sends about twice the bytes of the
+ * gradients, and receives as many.
  */
 #ifndef HARK_TRAIN_GRADIENT_SUM_H
 #define HARK_TRAIN_GRADIENT_SUM_H
 
 #include "backend/backend.h"
+#include "group/group.h"
 
 #define HARK_GRADIENT_SUM_DEPTH 64
 
@@ -35,18 +40,21 @@ typedef struct hark_gradient_sum {
   hark_tensor gradients;                      /* borrowed, f32 [n]: the last subtree */
   hark_tensor saved[HARK_GRADIENT_SUM_DEPTH]; /* f32 [n]: the others */
   int saved_count;
+  int64_t parts;    /* of a step */
+  hark_share share; /* of this process */
   hark_sum_blocks blocks;
   int64_t next; /* number of the next part */
 } hark_gradient_sum;
 
-/* Buffers for the parts [first, first + count) of a step; without `memory` they are only described. */
-HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t first, int64_t count,
-                                                     bool memory, hark_gradient_sum *out);
+/* Buffers for this process's share of the `parts` parts of a step; without `memory` they are only described. Errors: HARK_BAD_CONFIGURATION
+ * where there are fewer parts than processes; those of memory. */
+HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t parts, bool memory,
+                                                     hark_gradient_sum *out);
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
 /* Bytes of the buffers. */
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
 
-void hark_gradient_sum_begin(hark_gradient_sum *sum, int64_t first);
+void hark_gradient_sum_begin(hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_close(hark_context *context, hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_finish(hark_context *context, hark_gradient_sum *sum);

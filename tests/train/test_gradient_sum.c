@@ -6,6 +6,7 @@
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
+#include "support/train/group_threads.h"
 #include "train/gradient_sum.h"
 
 enum { NUMBERS = 37, MOST_PARTS = 33 };
@@ -32,9 +33,9 @@ static void write_part(hark_context *context, hark_tensor *gradients, int64_t pa
   assert_fine(context, hark_tensor_write(context, gradients, numbers));
 }
 
-static void compute(hark_context *context, hark_gradient_sum *sum, hark_tensor *gradients, int64_t first, int64_t count) {
-  hark_gradient_sum_begin(sum, first);
-  for (int64_t part = first; part < first + count; part++) {
+static void compute(hark_context *context, hark_gradient_sum *sum, hark_tensor *gradients) {
+  hark_gradient_sum_begin(sum);
+  for (int64_t part = sum->share.first; part < sum->share.first + sum->share.count; part++) {
     float zeros[NUMBERS];
     assert_fine(context, hark_gradient_sum_open(context, sum));
     assert_fine(context, hark_tensor_read(context, gradients, zeros));
@@ -66,10 +67,10 @@ static void the_sum_is_that_of_the_tree(void **state) {
     assert_fine(context, hark_tensor_create(context, HARK_F32, 1, shape, &gradients));
     for (int64_t parts = 1; parts <= MOST_PARTS; parts++) {
       hark_gradient_sum sum;
-      assert_fine(context, hark_gradient_sum_create(context, &gradients, 0, parts, true, &sum));
+      assert_fine(context, hark_gradient_sum_create(context, &gradients, parts, true, &sum));
       assert_true(sum.saved_count <= (int)ceil(log2((double)parts)));
       for (int round = 0; round < 2; round++) {
-        compute(context, &sum, &gradients, 0, parts);
+        compute(context, &sum, &gradients);
         assert_fine(context, hark_gradient_sum_finish(context, &sum));
         assert_is_tree(context, &gradients, 0, parts);
       }
@@ -109,6 +110,81 @@ static void shares_are_joined_to_the_same_tree(void **state) {
     }
 }
 
+/* ---- processes ---- */
+
+/* Numbers of a large tensor, as different as those above and cheaper. */
+static float cheap_number(int64_t part, int64_t i) {
+  const uint32_t mixed = (uint32_t)(i * 2654435761u + part * 40503u) ^ (uint32_t)(i >> 7);
+  return ldexpf((float)(mixed % 16381) - 8190.5f, (int)((part * 5 + i) % 23) - 11);
+}
+
+static float cheap_tree(int64_t first, int64_t last, int64_t i) {
+  if (last - first == 1) return cheap_number(first, i);
+  int64_t left = 1;
+  while (2 * left < last - first) left *= 2;
+  return cheap_tree(first, first + left, i) + cheap_tree(first + left, last, i);
+}
+
+typedef struct shared_case {
+  int64_t parts, numbers;
+} shared_case;
+
+static hark_status sum_together(hark_context *context, hark_group *group, void *user) {
+  const shared_case *const c = user;
+  const hark_tensor described = {.type = HARK_F32, .rank = 1, .shape = {c->numbers}};
+  hark_tensor gradients;
+  hark_gradient_sum sum;
+  context->group = group;
+  HARK_TRY(hark_gradient_sum_create(context, &described, c->parts, true, &sum));
+  HARK_TRY(hark_tensor_create(context, HARK_F32, 1, &c->numbers, &gradients));
+  sum.gradients = gradients;
+  float *const numbers = malloc((size_t)c->numbers * sizeof *numbers);
+  if (numbers == NULL) return HARK_OUT_OF_MEMORY;
+  hark_gradient_sum_begin(&sum);
+  for (int64_t part = sum.share.first; part < sum.share.first + sum.share.count; part++) {
+    HARK_TRY(hark_gradient_sum_open(context, &sum));
+    for (int64_t i = 0; i < c->numbers; i++) numbers[i] = cheap_number(part, i);
+    HARK_TRY(hark_tensor_write(context, &gradients, numbers));
+    HARK_TRY(hark_gradient_sum_close(context, &sum));
+  }
+  HARK_TRY(hark_gradient_sum_finish(context, &sum));
+  HARK_TRY(hark_tensor_read(context, &gradients, numbers));
+  hark_status status = HARK_OK;
+  for (int64_t i = 0; i < c->numbers && status == HARK_OK; i++) {
+    const float expected = cheap_tree(0, c->parts, i);
+    if (memcmp(&numbers[i], &expected, sizeof expected) != 0)
+      status = hark_fail(context, HARK_INTERNAL_ERROR, "%d parts, number %d: %a, expected %a", (int)c->parts, (int)i, (double)numbers[i],
+                         (double)expected);
+  }
+  hark_gradient_sum_destroy(context, &sum);
+  hark_tensor_destroy(context, &gradients);
+  free(numbers);
+  return status;
+}
+
+/* Even and uneven shares; pieces for some processes, for all, and of several rounds. */
+static void processes_get_the_same_sum(void **state) {
+  (void)state;
+  for (int size = 1; size <= TEST_MOST_RANKS; size++)
+    for (int64_t parts = size; parts <= 17; parts += parts < 9 ? 1 : 4) {
+      shared_case small = {parts, 1 + 13 * parts};
+      test_group_run(size, 60, sum_together, &small, NULL, NULL);
+    }
+  shared_case large = {5, 3 * ((int64_t)1 << 19) + 77}, uneven = {7, ((int64_t)1 << 18) + 1};
+  test_group_run(2, 60, sum_together, &large, NULL, NULL);
+  test_group_run(3, 60, sum_together, &uneven, NULL, NULL);
+}
+
+static void fewer_parts_than_processes_are_refused(void **state) {
+  (void)state;
+  hark_status statuses[TEST_MOST_RANKS];
+  char messages[TEST_MOST_RANKS][512];
+  shared_case c = {2, 5};
+  test_group_run(3, 60, sum_together, &c, statuses, messages);
+  for (int rank = 0; rank < 3; rank++) assert_int_equal(statuses[rank], HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(messages[0], "train.accumulate is 2"));
+}
+
 static void more_parts_than_buffers_are_refused(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -116,8 +192,8 @@ static void more_parts_than_buffers_are_refused(void **state) {
   hark_tensor gradients;
   hark_gradient_sum sum;
   assert_fine(context, hark_tensor_create(context, HARK_F32, 1, shape, &gradients));
-  assert_fine(context, hark_gradient_sum_create(context, &gradients, 0, 1, true, &sum));
-  compute(context, &sum, &gradients, 0, 1);
+  assert_fine(context, hark_gradient_sum_create(context, &gradients, 1, true, &sum));
+  compute(context, &sum, &gradients);
   assert_int_equal(hark_gradient_sum_open(context, &sum), HARK_INVALID_ARGUMENT);
   hark_gradient_sum_destroy(context, &sum);
   hark_tensor_destroy(context, &gradients);
@@ -126,8 +202,8 @@ static void more_parts_than_buffers_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_sum_is_that_of_the_tree),
-      cmocka_unit_test(shares_are_joined_to_the_same_tree),
+      cmocka_unit_test(the_sum_is_that_of_the_tree),         cmocka_unit_test(shares_are_joined_to_the_same_tree),
+      cmocka_unit_test(processes_get_the_same_sum),          cmocka_unit_test(fewer_parts_than_processes_are_refused),
       cmocka_unit_test(more_parts_than_buffers_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
