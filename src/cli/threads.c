@@ -31,17 +31,19 @@ void hark_thread_members(const hark_context *context, hark_text *out) {
   }
 }
 
-void hark_command_warn_of_shared_cores(const hark_invocation *call) {
-  const hark_context *const context = call->context;
-  const int threads = hark_context_threads(context), cores = context->cores.count;
+void hark_command_warn_of_threads(const hark_invocation *call, int threads, const char *from) {
+  const int cores = call->context->cores.count;
   if (threads < 2) return;
   const double time = hark_cpu_quota("");
   if (cores > 0 && threads > cores) {
-    hark_command_warn(call, "%d threads (by %s) share %d core%s, where %d would be as fast", threads, context->threads_from, cores,
-                      plural(cores), cores);
+    hark_command_warn(call, "%d threads (by %s) share %d core%s, where %d would be as fast", threads, from, cores, plural(cores), cores);
   } else if (time > 0 && (double)threads - 1 >= time) {
     char quota[HARK_NUMBER_BYTES];
-    hark_command_warn(call, "%d threads (by %s) share the time of %s cores, which is the CPU quota", threads, context->threads_from,
+    hark_command_warn(call, "%d threads (by %s) share the time of %s cores, which is the CPU quota", threads, from,
                       hark_number_print(time, quota));
   }
+}
+
+void hark_command_warn_of_shared_cores(const hark_invocation *call) {
+  hark_command_warn_of_threads(call, hark_context_threads(call->context), call->context->threads_from);
 }

@@ -14,5 +14,7 @@ void hark_thread_members(const hark_context *context, hark_text *out);
 
 /* One line on stderr where there are more threads than allowed cores or than the CPU quota has time for: they would wait for each other. */
 void hark_command_warn_of_shared_cores(const hark_invocation *call);
+/* The same for a number of threads that is not the context's, with its origin in words. */
+void hark_command_warn_of_threads(const hark_invocation *call, int threads, const char *from);
 
 #endif

@@ -137,6 +137,26 @@ static void nothing_is_rewritten_elsewhere(void **state) {
 
 /* ---- sweeps and experiments ---- */
 
+/* Several runs at once: one line counts them, and the lines of the runs are whole, each after its run's name; none rewrites anything. */
+static void runs_at_once_are_counted_on_a_terminal(void **state) {
+  (void)state;
+  test_file_write_text(folder, "jobs.yaml",
+                       "out: jobs\nseeds: [1, 2, 3]\nsettings: {data.paths: text.txt, train.steps: 2, train.batch: 2, model.layers: 1, "
+                       "model.width: 16, model.heads: 2, model.context: 8, run.threads: 1}\n");
+  char *const text = on_terminal(80, "sweep jobs.yaml --jobs 2 --no-picture");
+  assert_non_null(strstr(text, REWRITE "0 done, 2 running, 1 left" REWRITE));
+  assert_non_null(strstr(text, "all-seed=3: jobs/all-seed=3: step 2 of 2 (done)"));
+  for (const char *at = strstr(text, "all-seed="); at != NULL; at = strstr(at + 1, "all-seed=")) {
+    const bool begins = at[-1] == '\n' || strncmp(at - strlen(REWRITE), REWRITE, strlen(REWRITE)) == 0;
+    if (!begins && at[-1] != '/') fail_msg("in the middle of a line: %s", at - 1);
+  }
+  for (const char *at = strstr(text, REWRITE); at != NULL; at = strstr(at + 1, REWRITE)) {
+    const char *const words = at + strlen(REWRITE);
+    if (strncmp(words, "step ", 5) == 0) fail_msg("a run rewrites a line: %s", words);
+  }
+  free(text);
+}
+
 static void a_sweep_says_what_is_left(void **state) {
   (void)state;
   test_file_write_text(folder, "sweep.yaml",
@@ -154,6 +174,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(training_fits_the_terminal, begin, end),
       cmocka_unit_test_setup_teardown(nothing_is_rewritten_elsewhere, begin, end),
       cmocka_unit_test_setup_teardown(a_sweep_says_what_is_left, begin, end),
+      cmocka_unit_test_setup_teardown(runs_at_once_are_counted_on_a_terminal, begin, end),
   };
   return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
 }

@@ -1,20 +1,18 @@
 /* test_sweep.c - hark sweep: plans, statistics, and sweeps that are interrupted, go on, fail in part or are called with another plan. */
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/sweep/sweep_table.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/train/command_place.h"
+#include "support/train/sweep_place.h"
 
 #define BASE                                                                                                                               \
   "model: {layers: 1, heads: 1, width: 8, context: 8}\n"                                                                                   \
@@ -142,69 +140,16 @@ static void a_sweep_goes_on(void **state) {
 
 /* ---- sweeps that are ended ---- */
 
-#define FIRST_RUN "out/plain-learning_rate=1e-4-seed=3/"
-#define LONG_STEPS 60000
-#define TRIES 6000 /* of 10 ms */
-
-static void wait_a_little(void) { (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+#define FIRST_RUN "out/plain-learning_rate=1e-4-seed=3"
 
 /* A sweep at work, whose first run would take long. */
 static pid_t begin_long_sweep(void) {
-  char base[512];
-  (void)snprintf(base, sizeof base,
-                 "model: {layers: 1, heads: 1, width: 8, context: 8}\n"
-                 "train: {steps: %d, batch: 2, evaluate_every: 20000, log_every: 20000}\n"
-                 "data: {paths: [text.txt], validation_fraction: 0.2}\nrun: {threads: 1}\n",
-                 LONG_STEPS);
-  test_file_write_text(folder, "base.yaml", base);
-  test_file_write_text(folder, "err.txt", "");
-  const pid_t process = fork();
-  assert_true(process >= 0);
-  if (process == 0) {
-    if (chdir(folder) != 0 || freopen("out.txt", "w", stdout) == NULL || freopen("err.txt", "w", stderr) == NULL) _exit(1);
-    execl(HARK_COMMAND, "hark", "sweep", "plan.yaml", (char *)NULL);
-    _exit(1);
-  }
-  return process;
+  sweep_place_base(folder, SWEEP_LONG_STEPS);
+  return sweep_place_begin(folder, "plan.yaml");
 }
 
-/* The first run has its configuration: it is at work then. */
-static void wait_for_run(void) {
-  for (int i = 0; i < TRIES && access(test_path(folder, FIRST_RUN "config.yaml"), R_OK) != 0; i++) wait_a_little();
-}
-
-static bool is_said(const char *part) {
-  char *said = test_file_text(folder, "err.txt");
-  const bool found = strstr(said, part) != NULL;
-  free(said);
-  return found;
-}
-
-/* Nobody trains the first run any more. */
-static void wait_for_end_of_run(void) {
-  const int lock = open(test_path(folder, FIRST_RUN ".lock"), O_RDWR);
-  assert_true(lock >= 0);
-  int tries = 0;
-  while (flock(lock, LOCK_EX | LOCK_NB) != 0 && tries++ < TRIES) wait_a_little();
-  assert_true(tries < TRIES);
-  assert_int_equal(close(lock), 0);
-}
-
-/* Of the last checkpoint of the first run. */
-static int last_step(void) {
-  int step = 0;
-  char *name = test_file_text(folder, FIRST_RUN "last");
-  assert_int_equal(sscanf(name, "step-%d", &step), 1);
-  free(name);
-  return step;
-}
-
-static void assert_ends_with(pid_t process, int code) {
-  int status;
-  assert_int_equal(waitpid(process, &status, 0), process);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), code);
-}
+static void wait_for_run(void) { sweep_place_wait_for(folder, FIRST_RUN "/config.yaml"); }
+static int last_step(void) { return sweep_place_last_step(folder, FIRST_RUN); }
 
 /* A signal ends the run at work as hark train ends, and then the sweep; the next call finishes it, with the same results. */
 static void an_interrupt_saves_and_stops(void **state) {
@@ -212,11 +157,11 @@ static void an_interrupt_saves_and_stops(void **state) {
   const pid_t process = begin_long_sweep();
   wait_for_run();
   assert_int_equal(kill(process, SIGTERM), 0);
-  assert_ends_with(process, 128 + SIGTERM);
+  sweep_place_expect_end(process, 128 + SIGTERM);
   char *results = test_file_text(folder, "out/results.jsonl");
   assert_string_equal(results, "");
   free(results);
-  assert_in_range(last_step(), 1, LONG_STEPS - 1);
+  assert_in_range(last_step(), 1, SWEEP_LONG_STEPS - 1);
 }
 
 /* What no process can catch: the run saves and ends all the same, and the next sweep goes on with it. */
@@ -231,16 +176,15 @@ static void a_killed_sweep_ends_its_run(void **state) {
   assert_int_equal(kill(process, SIGKILL), 0);
   assert_int_equal(waitpid(process, &status, 0), process);
   assert_true(WIFSIGNALED(status));
-  wait_for_end_of_run();
+  sweep_place_wait_for_lock(folder, FIRST_RUN);
   const int step = last_step();
-  assert_in_range(step, 1, LONG_STEPS - 1);
+  assert_in_range(step, 1, SWEEP_LONG_STEPS - 1);
   char said[64];
   (void)snprintf(said, sizeof said, "going on from step-%d\n", step);
   process = begin_long_sweep();
-  for (int i = 0; i < TRIES && !is_said(said); i++) wait_a_little();
-  assert_true(is_said(said));
+  sweep_place_wait_for_words(folder, said);
   assert_int_equal(kill(process, SIGTERM), 0);
-  assert_ends_with(process, 128 + SIGTERM);
+  sweep_place_expect_end(process, 128 + SIGTERM);
   assert_true(last_step() >= step);
 }
 
@@ -251,19 +195,17 @@ static void a_sweep_that_is_killed_after_an_interrupt_saves(void **state) {
   skip();
 #endif
   const pid_t process = begin_long_sweep();
-  int status, run = 0;
+  int status;
   wait_for_run();
-  char *holder = test_file_text(folder, FIRST_RUN ".lock");
-  assert_int_equal(sscanf(holder, "%d", &run), 1);
-  free(holder);
+  const pid_t run = sweep_place_holder(folder, FIRST_RUN);
   assert_int_equal(kill(run, SIGSTOP), 0); /* all signals reach it at the same time, when it goes on */
   assert_int_equal(kill(process, SIGINT), 0);
-  for (int i = 0; i < 20; i++) wait_a_little(); /* the sweep hands it on */
+  for (int i = 0; i < 20; i++) sweep_place_pause(); /* the sweep hands it on */
   assert_int_equal(kill(process, SIGKILL), 0);
   assert_int_equal(waitpid(process, &status, 0), process);
   (void)kill(run, SIGCONT); /* the system has sent it already, and the run may be gone */
-  wait_for_end_of_run();
-  assert_in_range(last_step(), 1, LONG_STEPS - 1);
+  sweep_place_wait_for_lock(folder, FIRST_RUN);
+  assert_in_range(last_step(), 1, SWEEP_LONG_STEPS - 1);
 }
 
 static void another_plan_is_refused(void **state) {

@@ -1,41 +1,36 @@
-/* sweep.c - hark sweep: the runs of plans one after another, each a process of hark train, and a table and a picture of the results.
+/* sweep.c - hark sweep: the runs of plans, each a process of hark train, one after another or several at once, and a table and a picture of
+ * the results.
  *
  * A complete run has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, continues with the others. A
  * run that was begun with other settings than those of the plan now is refused, so that a table never mixes two plans.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
 #include "cli/model.h"
 #include "cli/progress.h"
+#include "cli/sweep/sweep_jobs.h"
 #include "cli/sweep/sweep_measure.h"
+#include "cli/sweep/sweep_share.h"
 #include "cli/sweep/sweep_table.h"
 #include "core/line.h"
 #include "json/jsonl.h"
 
-#define OWN_PROGRAM "/proc/self/exe"
-#define NOT_STARTED 127    /* exit code of a run that could not be started, as a shell's */
 #define PICTURE_HEIGHT 560 /* without its key, which is below */
 #define KEY_HEIGHT 20      /* of a cell there */
 #define PLANS 64           /* of one call */
 
 typedef struct sweep_values {
   const char *metric, *baseline, *beside, *at;
-  bool list, table, picture;
+  bool list, table, picture, preflight;
   int choose, better;
+  int64_t jobs;
 } sweep_values;
 enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 
@@ -54,6 +49,10 @@ static const hark_option options[] = {
      "cell that the others are compared with, by its name in the table; none: the first", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
      "further metrics to show, separated by commas: the last value of each run, averaged over seeds", "list false"},
+    {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
+     "runs at once; each run has run.threads threads, or, where that is 0, an equal part of the cores", "list false, table false"},
+    {"preflight", "preflight", HARK_OPTION_BOOL, AT(preflight), "true", NULL, NULL, NULL,
+     "check that the memory is enough for --jobs runs, and every run its memory and disk, before they begin", "list false, table false"},
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", NULL},
     {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the existing runs and stop",
      "list false"},
@@ -62,41 +61,9 @@ static const hark_option options[] = {
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
 
-/* ---- signals: passed to the current run, which saves and ends; then the sweep ends ---- */
-
-static volatile sig_atomic_t stop_signal;
-static volatile pid_t running;
-
-static void on_signal(int number) {
-  stop_signal = number;
-  if (running > 0) (void)kill(running, number);
-}
-
-static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-#define CAUGHT (sizeof caught / sizeof *caught)
-
-/* Ignored signals stay ignored: nohup. */
-static void handle_signals(void (*handler)(int)) {
-  struct sigaction action, before;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = handler;
-  for (size_t i = 0; i < CAUGHT; i++) {
-    const bool known = sigaction(caught[i], NULL, &before) == 0;
-    if (!known || before.sa_handler != SIG_IGN) (void)sigaction(caught[i], &action, NULL);
-  }
-}
-
-/* Signals wait until *before is restored as the mask. */
-static void hold_signals(sigset_t *before) {
-  sigset_t held;
-  (void)sigemptyset(&held);
-  for (size_t i = 0; i < CAUGHT; i++) (void)sigaddset(&held, caught[i]);
-  (void)sigprocmask(SIG_BLOCK, &held, before);
-}
-
 /* Progress of all plans: a run takes about as long as the previous ones. */
 typedef struct sweep_course {
-  int left;       /* runs to be trained, including the current one */
+  int left;       /* runs to be trained, including the current ones */
   int trained;    /* in this call */
   double seconds; /* that those took */
 } sweep_course;
@@ -112,6 +79,8 @@ typedef struct sweep {
   int number, sweeps; /* of this sweep; of all sweeps */
   int runs, failed;
   struct sweep_course *course; /* of all plans together */
+  hark_jsonl lines;            /* of results.jsonl */
+  uint64_t memory;             /* estimated, of the largest run */
   int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
 } sweep;
 
@@ -259,7 +228,8 @@ static hark_status read_beside(sweep *s) {
   return HARK_OK;
 }
 
-static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
+static hark_status record(sweep *s, int run, int exit_code) {
+  hark_jsonl *const file = &s->lines;
   char name[HARK_SWEEP_VALUE_BYTES];
   hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
   hark_jsonl_begin(file);
@@ -350,111 +320,212 @@ static hark_status write_configuration(const sweep *s, int run, char *path) {
   return status;
 }
 
-/* When a sweep is killed, its run receives a signal to save and end; on systems without this mechanism the run continues. `parent` may have
- * ended already. */
-static void end_with(pid_t parent) {
-#ifdef __linux__
-  (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(HARK_EXIT_TERMINATED);
-#else
-  (void)parent;
-#endif
-}
+static bool is_needed(void *user, int run) { return !((const sweep *)user)->whole[run]; }
 
-/* In the new process: runs hark with other arguments, results among the messages, in its own process group: it receives signals only from
- * us, once. Only calls that are allowed between fork and exec. */
-static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
-  end_with(parent);
-  handle_signals(SIG_DFL);
-  if (setpgid(0, 0) == 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && sigprocmask(SIG_SETMASK, mask, NULL) == 0)
-    (void)execv(OWN_PROGRAM, words);
-  _exit(NOT_STARTED);
-}
-
-/* A signal arrives before, when there is no run (*process is 0), or after, when it is passed to `running`: in between signals wait. */
-static hark_status start(const sweep *s, char *const *words, pid_t *process) {
-  const pid_t parent = getpid();
-  sigset_t before;
-  hold_signals(&before);
-  *process = 0;
-  if (stop_signal == 0) {
-    *process = fork();
-    if (*process == 0) become_run(words, parent, &before);
-  }
-  const int error = errno;
-  running = *process;
-  (void)sigprocmask(SIG_SETMASK, &before, NULL);
-  return *process >= 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
-}
-
-/* Runs hark train on a configuration; *exit_code as in a shell. */
-static hark_status train(const sweep *s, const char *configuration, bool resume, int *exit_code) {
-  char program[] = "hark", command[] = "train", again[] = "--resume", config[HARK_PATH_BYTES + 16];
-  char *const words[] = {program, command, config, resume ? again : NULL, NULL};
-  pid_t process;
-  siginfo_t ended;
-  int status = 0;
-  (void)snprintf(config, sizeof config, "--config=%s", configuration);
-  HARK_TRY(start(s, words, &process));
-  *exit_code = HARK_EXIT_SIGNAL + stop_signal;
-  if (process == 0) return HARK_OK;
-  while (waitid(P_PID, (id_t)process, &ended, WEXITED | WNOWAIT) < 0) {
-    if (errno != EINTR) return hark_fail(s->context, HARK_IO_ERROR, "a run cannot be waited for: %s", strerror(errno));
-  }
-  running = 0; /* before another process may get the number */
-  (void)waitpid(process, &status, 0);
-  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : HARK_EXIT_SIGNAL + WTERMSIG(status);
-  return *exit_code != NOT_STARTED ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started from " OWN_PROGRAM);
+/* Whether the run has begun, and continues. */
+static hark_status has_begun(const sweep *s, int run, bool *begun) {
+  char folder[HARK_PATH_BYTES], configuration[HARK_PATH_BYTES];
+  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", configuration));
+  *begun = hark_path_kind_of(configuration) != HARK_PATH_NONE;
+  return HARK_OK;
 }
 
 /* "run 3 of 30: runs/positions/bank-seed=3; 28 to train, about 1:52:00 left" */
-static void say_begin(const sweep *s, int run, const char *folder) {
+static void say_begin(const sweep *s, hark_sweep_jobs *jobs, int run, const char *folder) {
   const sweep_course *course = s->course;
-  char left[HARK_PROGRESS_TIME_BYTES], shown[HARK_PATH_BYTES];
+  char left[HARK_PROGRESS_TIME_BYTES], about[HARK_PROGRESS_TIME_BYTES + 32] = "", shown[HARK_PATH_BYTES];
   (void)snprintf(shown, sizeof shown, "%s", folder);
   hark_line_clean(shown);
-  fprintf(stderr, "run %d of %d: %s; %d to train", run + 1, s->runs, shown, course->left);
-  if (course->trained > 0) fprintf(stderr, ", about %s left", hark_progress_time(course->seconds / course->trained * course->left, left));
-  fputc('\n', stderr);
+  const double at_once = (double)hark_min(jobs->count, course->left);
+  const double seconds = course->trained > 0 ? course->seconds / course->trained * course->left / at_once : 0;
+  if (course->trained > 0) (void)snprintf(about, sizeof about, ", about %s left", hark_progress_time(seconds, left));
+  hark_progress_line(&jobs->progress, "run %d of %d: %s; %d to train%s", run + 1, s->runs, shown, course->left, about);
 }
 
-/* *stopped: by a signal, which ends the sweep too. */
-static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
-  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
-  int exit_code = 0;
-  if (s->whole[run]) return HARK_OK;
+/* hark train on the run's configuration. */
+static hark_status begin_run(void *user, hark_sweep_jobs *jobs, int run) {
+  const sweep *s = user;
+  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], config[HARK_PATH_BYTES + 16];
+  char program[] = "hark", command[] = "train", again[] = "--resume", anyway[] = "--no-preflight";
+  char *words[6] = {program, command, config};
+  int count = 3;
+  bool begun = false;
   HARK_TRY(write_configuration(s, run, configuration));
   HARK_TRY(run_path(s, run, folder));
-  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
-  say_begin(s, run, folder);
-  const double start = hark_progress_clock();
-  HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
-  s->course->seconds += hark_progress_clock() - start;
+  HARK_TRY(has_begun(s, run, &begun));
+  if (begun) words[count++] = again;
+  if (!s->values->preflight) words[count++] = anyway;
+  (void)snprintf(config, sizeof config, "--config=%s", configuration);
+  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  say_begin(s, jobs, run, folder);
+  return hark_sweep_jobs_begin(s->context, jobs, run, name, words, -1);
+}
+
+/* Whether a signal ends the sweep: one that it received, or one that a run received from elsewhere, which then ends the other runs too. */
+static bool is_stopped(sweep *s, int exit_code, bool before) {
+  const bool requested = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
+  if (hark_sweep_signal() != 0) {
+    s->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal();
+    return true;
+  }
+  if (!requested || before) return before;
+  s->call->exit_code = exit_code;
+  hark_sweep_signal_all(exit_code - HARK_EXIT_SIGNAL);
+  return true;
+}
+
+/* *stop: by a signal, which ends the sweep too. */
+static hark_status end_run(void *user, const hark_sweep_ended *ended, bool *stop) {
+  sweep *s = user;
+  const int run = ended->task, exit_code = ended->exit_code;
+  s->course->seconds += ended->seconds;
   s->course->trained++;
   s->course->left--;
-  const bool requested = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
-  *stopped = stop_signal != 0 || requested;
-  if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
-  if (*stopped && exit_code != HARK_EXIT_DONE) return HARK_OK;
-  if (exit_code == HARK_EXIT_BUSY)
+  *stop = is_stopped(s, exit_code, *stop);
+  if (*stop && exit_code != HARK_EXIT_DONE) return HARK_OK;
+  if (exit_code == HARK_EXIT_BUSY) {
+    char folder[HARK_PATH_BYTES];
+    HARK_TRY(run_path(s, run, folder));
     return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
+  }
   s->whole[run] = exit_code == HARK_EXIT_DONE;
   if (exit_code != HARK_EXIT_DONE) {
     s->failure = s->failed == 0 || exit_code == s->failure ? exit_code : HARK_EXIT_FAILED;
     s->failed++;
   }
   HARK_TRY(measure(s, run, &hark_sweep_whole));
-  return record(s, file, run, exit_code);
+  return record(s, run, exit_code);
 }
 
 static hark_status run_all(sweep *s, const char *path) {
-  hark_jsonl file = {0};
-  bool stopped = false;
-  HARK_TRY(hark_jsonl_open(s->context, &file, path));
-  hark_status status = HARK_OK;
-  for (int run = 0; run < s->runs && status == HARK_OK && !stopped && stop_signal == 0; run++) status = run_one(s, &file, run, &stopped);
-  const hark_status closed = hark_jsonl_close(s->context, &file);
+  const hark_sweep_work runs = {.user = s, .count = s->runs, .needed = is_needed, .begin = begin_run, .end = end_run};
+  const int jobs = (int)s->values->jobs;
+  HARK_TRY(hark_jsonl_open(s->context, &s->lines, path));
+  const hark_status status = hark_sweep_jobs_do(s->context, &runs, jobs, jobs > 1 ? HARK_SWEEP_MESSAGES : HARK_SWEEP_SHARED);
+  const hark_status closed = hark_jsonl_close(s->context, &s->lines);
   return status == HARK_OK ? closed : status;
+}
+
+/* ---- several runs at once: before the first one ---- */
+
+/* With several plans a message names its plan. */
+static hark_status with_plan(const sweep *s, hark_status status) {
+  const char *const path = s->plan != NULL ? s->plan->path : "";
+  const bool named = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
+  if (status != HARK_OK && s->sweeps > 1 && !named) hark_fail_prefix(s->context, "%s: ", path);
+  return status;
+}
+
+/* run.threads and run.preflight of a run. */
+static hark_status read_demands(const sweep *s, int run, int64_t *threads, bool *preflight) {
+  hark_config config;
+  hark_options *set = NULL;
+  const hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  if (status == HARK_OK) {
+    *threads = config.run.threads;
+    *preflight = config.run.preflight;
+  }
+  hark_options_destroy(s->context, &set);
+  return status;
+}
+
+/* Adds the threads of the runs that will be trained to `share`. */
+static hark_status share_threads(const sweep *s, hark_sweep_share *share) {
+  for (int run = 0; run < s->runs; run++) {
+    int64_t threads = 0;
+    bool preflight = true;
+    if (s->whole[run]) continue;
+    HARK_TRY(read_demands(s, run, &threads, &preflight));
+    hark_sweep_share_add(share, threads);
+  }
+  return HARK_OK;
+}
+
+/* The first run of every cell that will be trained: its other seeds need as much. */
+static bool is_estimated(void *user, int run) {
+  const sweep *s = user;
+  int first = cell_of(s, run) * s->plan->seed_count;
+  while (first < run && s->whole[first]) first++;
+  return first == run && !s->whole[run];
+}
+
+/* hark train --estimate on the configuration, which has no file yet: a sweep that is refused leaves none. */
+static hark_status begin_estimate(void *user, hark_sweep_jobs *jobs, int run) {
+  const sweep *s = user;
+  char program[] = "hark", command[] = "train", config[] = "--config=/dev/stdin", estimate[] = "--estimate", json[] = "--json",
+       again[] = "--resume";
+  char *words[7] = {program, command, config, estimate, json};
+  bool begun = false, preflight = true;
+  int64_t threads = 0;
+  hark_text text = hark_text_empty(s->context);
+  FILE *file = NULL;
+  HARK_TRY(read_demands(s, run, &threads, &preflight));
+  if (!preflight) return HARK_OK;
+  HARK_TRY(has_begun(s, run, &begun));
+  if (begun) words[5] = again;
+  hark_status status = print_configuration(s, run, &text);
+  if (status == HARK_OK) status = hark_sweep_share_file(s->context, &text, &file);
+  if (status == HARK_OK) status = hark_sweep_jobs_begin(s->context, jobs, run, "", words, fileno(file));
+  if (file != NULL) (void)fclose(file);
+  hark_text_free(&text);
+  return status;
+}
+
+/* A run that cannot be estimated reports the reason when it is trained. */
+static hark_status end_estimate(void *user, const hark_sweep_ended *ended, bool *stop) {
+  sweep *s = user;
+  json_t *const needs = json_loads(ended->result, 0, NULL);
+  const json_int_t bytes = json_integer_value(json_object_get(needs, "memory_bytes"));
+  if (bytes > 0 && (uint64_t)bytes > s->memory) s->memory = (uint64_t)bytes;
+  json_decref(needs);
+  *stop = hark_sweep_signal() != 0;
+  return HARK_OK;
+}
+
+static int left_of(const sweep *s) {
+  int left = 0;
+  for (int run = 0; run < s->runs; run++) left += !s->whole[run];
+  return left;
+}
+
+static void say_stopped(const sweep *s) {
+  fprintf(stderr, "stopped: %d of %d runs are not complete; call the sweep again to continue\n", left_of(s), s->runs);
+}
+
+/* Refuses more runs at once than the memory is enough for: each would see only that it fits itself. */
+static hark_status check_memory(sweep *s) {
+  const hark_sweep_work cells = {.user = s, .count = s->runs, .needed = is_estimated, .begin = begin_estimate, .end = end_estimate};
+  const int jobs = (int)hark_min(s->values->jobs, left_of(s));
+  if (!s->values->preflight || jobs < 2) return HARK_OK;
+  HARK_TRY(hark_sweep_jobs_do(s->context, &cells, jobs, HARK_SWEEP_RESULT));
+  if (hark_sweep_signal() != 0) return HARK_OK;
+  return hark_sweep_share_check(s->context, jobs, s->memory);
+}
+
+/* The most runs that one plan has left. */
+static int most_left(const sweep *sweeps, int count) {
+  int most = 0;
+  for (int i = 0; i < count; i++) most = left_of(&sweeps[i]) > most ? left_of(&sweeps[i]) : most;
+  return most;
+}
+
+/* Divides the machine among the runs. *stopped: by a signal. */
+static hark_status prepare_jobs(sweep *sweeps, int count, bool *stopped) {
+  const sweep_values *const values = sweeps->values;
+  const int jobs = (int)hark_min(values->jobs, most_left(sweeps, count));
+  hark_sweep_share share;
+  if (values->list || values->table || values->jobs == 1 || jobs == 0) return HARK_OK;
+  hark_sweep_catch_signals();
+  hark_sweep_share_begin(sweeps->context, jobs, &share);
+  for (int i = 0; i < count; i++) HARK_TRY(share_threads(&sweeps[i], &share));
+  HARK_TRY(hark_sweep_share_use(sweeps->call, &share));
+  for (int i = 0; i < count && hark_sweep_signal() == 0; i++) HARK_TRY(with_plan(&sweeps[i], check_memory(&sweeps[i])));
+  *stopped = hark_sweep_signal() != 0;
+  if (!*stopped) return HARK_OK;
+  sweeps->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal();
+  say_stopped(sweeps);
+  return HARK_OK;
 }
 
 /* ---- the end ---- */
@@ -555,10 +626,11 @@ static hark_status work(sweep *s, bool *stopped) {
     HARK_TRY(compare_configuration(s, run));
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
   HARK_TRY(hark_folder_clean(s->context, s->plan->out));
-  handle_signals(on_signal);
+  hark_sweep_catch_signals();
   HARK_TRY(run_all(s, path));
-  if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that arrived between two runs */
+  if (hark_sweep_signal() != 0) s->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal(); /* also one that arrived between two runs */
   *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
+  if (*stopped && s->values->jobs > 1) say_stopped(s);
   return HARK_OK;
 }
 
@@ -628,14 +700,6 @@ static int exit_code_of(const sweep *sweeps, int count) {
   return failed == runs && failure < HARK_EXIT_SIGNAL ? failure : HARK_EXIT_FAILED;
 }
 
-/* With several plans a message names its plan. */
-static hark_status with_plan(const sweep *s, hark_status status) {
-  const char *const path = s->plan != NULL ? s->plan->path : "";
-  const bool named = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
-  if (status != HARK_OK && s->sweeps > 1 && !named) hark_fail_prefix(s->context, "%s: ", path);
-  return status;
-}
-
 /* All plans are read and checked before the first run begins. */
 static hark_status run_plans(sweep *sweeps, int count) {
   bool stopped = false;
@@ -643,8 +707,8 @@ static hark_status run_plans(sweep *sweeps, int count) {
   HARK_TRY(check_folders(sweeps, count));
   name_plans(sweeps, count);
   for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], prepare(&sweeps[i])));
-  for (int i = 0; i < count; i++)
-    for (int run = 0; run < sweeps[i].runs; run++) sweeps[i].course->left += !sweeps[i].whole[run];
+  for (int i = 0; i < count; i++) sweeps[i].course->left += left_of(&sweeps[i]);
+  HARK_TRY(prepare_jobs(sweeps, count, &stopped));
   for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
   if (stopped || sweeps->values->list) return HARK_OK;
   for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], report(&sweeps[i])));
