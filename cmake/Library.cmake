@@ -41,6 +41,9 @@ set(HARK_OBJECT_TARGETS)
 if(HARK_SOURCES)
   hark_objects(hark_common ${HARK_SOURCES})
   list(APPEND HARK_OBJECT_TARGETS hark_common)
+  # Where modules are installed, from the folder of the command.
+  file(RELATIVE_PATH modules "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/hark")
+  set_source_files_properties(src/group/launch.c PROPERTIES COMPILE_DEFINITIONS HARK_MODULE_FOLDER="${modules}")
 endif()
 
 # One compilation of isa/*.c for each instruction set. Infinities and NaN mean something to us: never -ffast-math.

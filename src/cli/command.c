@@ -1,10 +1,15 @@
 /* command.c - the hark command around its subcommands: finds one, reads its options, runs it, and ends with the exit code of its result. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/process.h"
+#include "cli/threads.h"
 #include "data/inputs.h"
+#include "group/launch.h"
 #include "io/words.h"
 
 #define GROUPS (HARK_COMMAND_TABLES + 3)
@@ -230,6 +235,43 @@ static hark_status report(const hark_invocation *call, hark_status status, const
   return problems > 0 ? HARK_BAD_CONFIGURATION : status;
 }
 
+/* ---- several processes ---- */
+
+static void be_silent(void) {
+  const int nowhere = open("/dev/null", O_WRONLY);
+  if (nowhere < 0) return;
+  (void)dup2(nowhere, STDOUT_FILENO);
+  (void)dup2(nowhere, STDERR_FILENO);
+  (void)close(nowhere);
+}
+
+/* Processes of one machine that are not kept on cores of their own divide its cores, unless the user has decided. */
+static void divide_cores(hark_context *context) {
+  const int here = hark_group_local_size(), cores = hark_usable_threads(context);
+  char number[16];
+  if (here < 2 || cores < here || getenv("OMP_NUM_THREADS") != NULL) return;
+  (void)snprintf(number, sizeof number, "%d", cores / here);
+  (void)setenv("OMP_NUM_THREADS", number, 1);
+}
+
+/* Joins the processes that a launcher started together with this one. Only the first one prints from here on. */
+static hark_status join_group(hark_invocation *call) {
+  if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
+  divide_cores(call->context);
+  HARK_TRY(hark_group_open(call->context, &call->group));
+  if (hark_group_rank(call->group) > 0) be_silent();
+  return HARK_OK;
+}
+
+/* The common end of all processes. The message of a process whose options have problems is the first of these. */
+static hark_status agree_at_the_end(hark_invocation *call, hark_status status) {
+  const bool problems = call->options != NULL && hark_options_problem_count(call->options) > 0;
+  if (call->group == NULL) return status;
+  if (status != HARK_OK && problems && status == HARK_BAD_CONFIGURATION)
+    status = hark_fail(call->context, status, "%s", hark_options_problem(call->options, 0));
+  return hark_group_agree(call->context, call->group, status);
+}
+
 static int run_once(const hark_command *command, int count, const char *const *words, argument_walk *walk) {
   const hark_context_options plain = {.struct_size = sizeof plain, .threads = 1, .backend = "reference"};
   hark_context *base;
@@ -241,10 +283,13 @@ static int run_once(const hark_command *command, int count, const char *const *w
   base->temporaries = &hark_process_temporaries;
   hark_invocation call;
   status = hark_call_begin(base, command, &call);
+  if (status == HARK_OK) status = join_group(&call);
   if (status == HARK_OK) status = execute(&call, count, words, walk);
   if (status == HARK_OK) status = hark_command_flush(call.context);
+  status = agree_at_the_end(&call, status);
   if (status != HARK_OK && call.exit_code == 0) status = report(&call, status, base);
   const int code = call.exit_code != 0 ? call.exit_code : hark_exit_code(status);
+  hark_group_close(base, &call.group, code);
   hark_call_end(base, &call);
   hark_context_destroy(&base);
   return code;

@@ -63,6 +63,7 @@ typedef struct hark_invocation {
   bool json;                              /* --json: one object (or one a line) on stdout and nothing else there */
   char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
   int exit_code;                          /* set by run to exit with a code that differs from that of the status: signals */
+  struct hark_group *group;               /* the processes that do this together; NULL: this one alone */
 } hark_invocation;
 
 struct hark_command {
@@ -75,6 +76,7 @@ struct hark_command {
   const char *common_options;
   /* The subcommand takes one argument, and is run for each of several. */
   bool for_each;
+  bool shares_work; /* among the processes of a launcher, of which the first one prints */
   int argument_minimum;
   int argument_maximum;                                 /* HARK_ANY_NUMBER */
   bool has_json;                                        /* --json is understood */

@@ -47,3 +47,13 @@ void hark_command_warn_of_threads(const hark_invocation *call, int threads, cons
 void hark_command_warn_of_shared_cores(const hark_invocation *call) {
   hark_command_warn_of_threads(call, hark_context_threads(call->context), call->context->threads_from);
 }
+
+int hark_usable_threads(hark_context *context) {
+#ifdef HARK_WITH_THREADS
+  const char *from;
+  return hark_thread_count(context, "", context->cores.count, &from);
+#else
+  (void)context;
+  return 1;
+#endif
+}

@@ -17,4 +17,7 @@ void hark_command_warn_of_shared_cores(const hark_invocation *call);
 /* The same for a number of threads that is not the context's, with its origin in words. */
 void hark_command_warn_of_threads(const hark_invocation *call, int threads, const char *from);
 
+/* The number of threads that the context would have by default. */
+int hark_usable_threads(hark_context *context);
+
 #endif

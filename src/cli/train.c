@@ -12,8 +12,10 @@
 #include "cli/process.h"
 #include "cli/progress.h"
 #include "cli/threads.h"
+#include "core/checksum.h"
 #include "core/line.h"
 #include "data/inputs.h"
+#include "group/group.h"
 #include "io/temporary.h"
 #include "json/json.h"
 #include "train/data_place.h"
@@ -415,6 +417,7 @@ static hark_status ready(void *user, bool timed) {
   const hark_config given = *config;
   HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
+  config->run.ranks = 0;                       /* the next part may have another number */
   config->train.extend = HARK_EXTEND_CONTINUE; /* only for this part: its plan is in the run's state */
   if (timed) {
     config->train.steps = config->train.tokens = config->train.examples = 0;
@@ -508,7 +511,7 @@ static hark_status train_in(hark_invocation *call, const hark_config *config, ha
   const hark_status status = hark_train(call->context, config, run, &hooks, &result);
   hark_progress_end(&view.progress);
   HARK_TRY(status);
-  if (result.reason == HARK_STOP_REQUEST) call->exit_code = HARK_EXIT_SIGNAL + stop_signal;
+  if (result.reason == HARK_STOP_REQUEST) call->exit_code = HARK_EXIT_SIGNAL + (stop_signal != 0 ? stop_signal : SIGTERM);
   HARK_TRY(report(call, run, &result));
   if (result.reason == HARK_STOP_REQUEST) say_how_to_resume(run);
   return HARK_OK;
@@ -600,34 +603,91 @@ static hark_status stop_before_run(hark_invocation *call, const hark_run *run) {
   return hark_command_print(call, &text);
 }
 
-static hark_status run(hark_invocation *call) {
-  const hark_config *config = call->values[VALUES_CONFIG];
-  const train_values *values = call->values[VALUES_TRAIN];
-  char path[HARK_PATH_BYTES];
-  ignore_closed_pipes();
-  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
-  hark_command_warn_of_shared_cores(call);
-  say_choice(&values->choice);
-  const bool claims = config->run.directory[0] == '\0' && !values->estimate;
-  if (!values->estimate) catch_signals(); /* before there is a folder */
-  if (config->run.directory[0] == '\0')
-    HARK_TRY(default_directory(call, claims, path));
-  else
-    HARK_TRY(hark_path_join(call->context, "", config->run.directory, path));
+/* ---- several processes ---- */
+
+/* All processes must have the same options; their threads may differ. */
+static hark_status compare_options(hark_invocation *call) {
+  hark_config *config = call->values[VALUES_CONFIG];
+  const int64_t threads = config->run.threads;
+  hark_text text = hark_text_empty(call->context);
+  config->run.threads = 0;
+  hark_options_print_yaml(call->options, false, &text);
+  config->run.threads = threads;
+  const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
+  uint64_t first = own;
+  hark_status status = text.status;
+  hark_text_free(&text);
+  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  HARK_TRY(hark_group_broadcast(call->context, call->group, &first, sizeof first));
+  status = first == own ? HARK_OK : hark_fail(call->context, HARK_BAD_CONFIGURATION, "the options are not those of rank 0");
+  return hark_group_agree(call->context, call->group, status);
+}
+
+/* Makes the context one of the group. */
+static hark_status join(hark_invocation *call) {
+  const hark_config *const config = call->values[VALUES_CONFIG];
+  const int size = hark_group_size(call->group);
+  call->context->group = call->group;
+  if (config->run.ranks > 0 && config->run.ranks != size)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "run.ranks is %d, and %d process%s started%s", (int)config->run.ranks, size,
+                     size == 1 ? " was" : "es were", call->group == NULL ? ": a launcher such as mpirun starts several" : "");
+  return call->group != NULL ? compare_options(call) : HARK_OK;
+}
+
+/* The folder of rank 0, for all: its name may contain the time. */
+static hark_status share_path(hark_invocation *call, hark_status status, char *path) {
+  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  return hark_group_broadcast(call->context, call->group, path, HARK_PATH_BYTES);
+}
+
+/* Trains as another rank than the first one, which has the folder. */
+static hark_status train_along(hark_invocation *call, const hark_config *config, const char *path) {
   hark_run folder = {.lock = -1};
-  if (values->estimate) {
-    memcpy(folder.path, path, sizeof folder.path);
-    return estimate(call, config, &folder);
-  }
-  hark_status status = hark_run_open(call->context, path, config->run.resume, &folder);
-  if (status != HARK_OK && claims) (void)rmdir(path);
-  HARK_TRY(status);
+  const hark_train_hooks hooks = {.request = request};
+  hark_train_result result;
+  memcpy(folder.path, path, sizeof folder.path);
+  HARK_TRY(hark_train(call->context, config, &folder, &hooks, &result));
+  if (result.reason == HARK_STOP_REQUEST) call->exit_code = HARK_EXIT_SIGNAL + (stop_signal != 0 ? stop_signal : SIGTERM);
+  return HARK_OK;
+}
+
+/* Opens the folder `path`, unless its name could not be made (`status`), and trains in it. */
+static hark_status train_at(hark_invocation *call, const hark_config *config, char *path, bool claims, hark_status status) {
+  hark_run folder = {.lock = -1};
+  const bool leads = hark_group_rank(call->group) == 0;
+  if (leads && status == HARK_OK) status = hark_run_open(call->context, path, config->run.resume, &folder);
+  if (status != HARK_OK && claims && leads) (void)rmdir(path);
+  status = share_path(call, status, path);
+  if (!leads) return status == HARK_OK ? train_along(call, config, path) : status;
+  if (folder.lock < 0) return status;
   if (claims) folder.kept = false; /* a folder that we claimed is removed */
-  const bool begins = stop_signal == 0;
-  status = begins ? train_in(call, config, &folder) : stop_before_run(call, &folder);
+  const bool begins = stop_signal == 0 || call->group != NULL;
+  if (status == HARK_OK) status = begins ? train_in(call, config, &folder) : stop_before_run(call, &folder);
   if (status != HARK_OK || !begins) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);
   return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const hark_config *config = call->values[VALUES_CONFIG];
+  const train_values *values = call->values[VALUES_TRAIN];
+  char path[HARK_PATH_BYTES] = "";
+  ignore_closed_pipes();
+  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  HARK_TRY(join(call));
+  hark_command_warn_of_shared_cores(call);
+  say_choice(&values->choice);
+  const bool leads = hark_group_rank(call->group) == 0, named = config->run.directory[0] != '\0';
+  const bool claims = !named && !values->estimate && leads;
+  if (!values->estimate) catch_signals(); /* before there is a folder */
+  hark_status status = HARK_OK;
+  if (leads && !named) status = default_directory(call, claims, path);
+  if (leads && named) status = hark_path_join(call->context, "", config->run.directory, path);
+  if (!values->estimate) return train_at(call, config, path, claims, status);
+  HARK_TRY(status);
+  hark_run folder = {.lock = -1};
+  memcpy(folder.path, path, sizeof folder.path);
+  return leads ? estimate(call, config, &folder) : HARK_OK;
 }
 
 const hark_command hark_command_train = {
@@ -655,6 +715,7 @@ const hark_command hark_command_train = {
         "train.learning_rate train.warmup train.evaluate_every train.checkpoint_every train.early_stop train.init_from train.precision "
         "train.seed run.threads run.tensorboard estimate config json help help-all",
     .argument_maximum = 1,
+    .shares_work = true,
     .has_json = true,
     .has_configuration = true,
     .tables = {&hark_preset_table, &hark_config_table, &table},

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu.h"
 #include "cli/threads.h"
 #include "data/unpack/unpack.h"
+#include "group/launch.h"
 #include "json/json.h"
 
 #ifdef HARK_WITH_ONEDNN
@@ -69,6 +70,18 @@ static void append_compressions(hark_text *text, bool json) {
   if (first && !json) hark_text_append(text, "none");
 }
 
+/* The library that passes messages between several processes, if its module is there. */
+static void append_messages(hark_text *text, bool json) {
+  char library[HARK_MESSAGE_BYTES];
+  const bool there = hark_group_describe(library, sizeof library);
+  hark_text_append(text, json ? "\"mpi\": " : "MPI: ");
+  if (there)
+    append_name(text, json, true, library);
+  else
+    hark_text_append(text, json ? "null" : "no");
+  hark_text_append(text, json ? ", " : "\n");
+}
+
 static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, NULL, 0, 0, false));
   hark_context *const context = call->context;
@@ -86,6 +99,7 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(&text,
                    json ? ", \"sentencepiece\": %s, \"pcre2\": %s, \"utf8proc\": %s, " : "\nSentencePiece: %s\nPCRE2: %s\nutf8proc: %s\n",
                    answer[SENTENCEPIECE], answer[PCRE2], answer[UTF8PROC]);
+  append_messages(&text, json);
   hark_text_append(&text, json ? "\"compressed_data\": [" : "compressed data: ");
   append_compressions(&text, json);
   hark_text_append(&text, json ? "], " : "\nthreads: ");

@@ -197,7 +197,7 @@ static hark_status judge(hark_context *context, hark_group *group, opinion *resu
     hear(result, &of_rank, &equal, &next, rank);
     if (bytes > 0) memcpy(all + (size_t)rank * bytes, next.note, bytes);
   }
-  if (equal || result->status == HARK_OK) return HARK_OK;
+  if (equal || result->status == HARK_OK || of_rank == 0) return HARK_OK;
   char own[HARK_MESSAGE_BYTES];
   memcpy(own, result->message, sizeof own);
   (void)snprintf(result->message, sizeof result->message, "rank %d: %.480s", of_rank, own);

@@ -86,6 +86,7 @@ typedef struct hark_config {
     const char *directory; /* "": a name made from the time */
     bool resume;
     int64_t threads; /* 0: all */
+    int64_t ranks;   /* processes; 0: any number */
     const char *backend;
     bool deterministic, preflight;
     bool tensorboard, csv; /* copies of metrics.jsonl */

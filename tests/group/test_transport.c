@@ -14,13 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "group/mpirun.h"
 #include "group/transport.h"
-#include "support/cmocka_all.h"
-
-#ifndef HARK_MPI_MODULE /* built without MPI */
-#define HARK_MPI_MODULE ""
-#define HARK_MPIRUN "false"
-#endif
 
 #define PROCESSES 3
 #define TAGS 3
@@ -210,36 +205,18 @@ static int run_part(int part) {
 /* ---- the tests ---- */
 static const char *program;
 
-/* Root may start processes, more of them than there are cores, and none is kept on one core; leaks in MPI are not hark's. Other MPIs ignore
- * what the variables of Open MPI 4 and 5 say. */
-#define LAUNCH                                                                                                                             \
-  "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                   \
-  "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_hwloc_base_binding_policy=none "      \
-  "ASAN_OPTIONS=detect_leaks=0 " HARK_MPIRUN " -n 3 "
-
 /* The exit code of `words` between three processes. */
 static int launch(const char *words) {
   char command[4096];
-  assert_in_range(snprintf(command, sizeof command, LAUNCH "%s </dev/null", words), 0, sizeof command - 1);
+  assert_in_range(snprintf(command, sizeof command, LAUNCH("3") "%s </dev/null", words), 0, sizeof command - 1);
   const int status = system(command);
   assert_true(WIFEXITED(status));
   return WEXITSTATUS(status);
 }
 
-static void skip_without_mpi(void) {
-  if (HARK_MPI_MODULE[0] == '\0') {
-    print_message("hark was built without MPI (HARK_WITH_MPI)\n");
-    skip();
-  }
-}
-
 static int launch_part(const char *name) {
   char words[2048];
-  skip_without_mpi();
-  if (launch("true >/dev/null 2>&1") != 0) {
-    print_message("%s starts no processes here\n", HARK_MPIRUN);
-    skip();
-  }
+  skip_without_launcher();
   assert_in_range(snprintf(words, sizeof words, "'%s' %s", program, name), 0, sizeof words - 1);
   return launch(words);
 }

@@ -7,25 +7,14 @@
 #include <string.h>
 
 #include "cli/threads.h"
-#include "core/thread_count.h"
 #include "io/machine.h"
 
 #define MEBIBYTE 1048576.0
 
 /* ---- threads ---- */
 
-static int usable_threads(hark_context *context) {
-#ifdef HARK_WITH_THREADS
-  const char *from;
-  return hark_thread_count(context, "", context->cores.count, &from);
-#else
-  (void)context;
-  return 1;
-#endif
-}
-
 void hark_sweep_share_begin(hark_context *context, int jobs, hark_sweep_share *out) {
-  const int usable = usable_threads(context);
+  const int usable = hark_usable_threads(context);
   *out = (hark_sweep_share){.jobs = jobs, .usable = usable, .part = (int)hark_max(1, usable / jobs), .least = INT64_MAX};
 }
 

@@ -1,0 +1,116 @@
+/* launch.c - see launch.h. */
+#include "group/launch.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/core.h"
+
+#define MODULE_FILE "hark-mpi.so"
+#define MODULE_SYMBOL "hark_transport_module"
+#define PATH_BYTES 4096
+#ifndef HARK_MODULE_FOLDER
+#define HARK_MODULE_FOLDER "../lib/hark" /* from that of the program */
+#endif
+
+/* A positive number in a variable of the environment; 0: none. */
+static int number_of(const char *variable) {
+  const char *const text = getenv(variable);
+  const long number = text != NULL ? strtol(text, NULL, 10) : 0;
+  return number > 0 && number <= HARK_GROUP_MOST ? (int)number : 0;
+}
+
+bool hark_group_launched(void) {
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (number_of(sizes[i]) > 0) return true;
+  return number_of("SLURM_STEP_NUM_TASKS") > 1 && getenv("SLURM_PROCID") != NULL; /* srun; a job's script has no step of several tasks */
+}
+
+int hark_group_local_size(void) {
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (number_of(sizes[i]) > 0) return number_of(sizes[i]);
+  return hark_max(1, number_of("SLURM_TASKS_PER_NODE"));
+}
+
+/* The folder of the program, with a slash at its end; "" if unknown. */
+static void find_own_folder(char *out) {
+  const ssize_t length = readlink("/proc/self/exe", out, PATH_BYTES - 1);
+  out[length > 0 ? length : 0] = '\0';
+  char *const slash = strrchr(out, '/');
+  out[slash != NULL ? slash - out + 1 : 0] = '\0';
+}
+
+/* The module; NULL, with the reason of the last file that was tried. */
+static void *load_module(char *why, size_t bytes) {
+  const char *const named = getenv("HARK_MPI_MODULE");
+  char own[PATH_BYTES], path[2 * PATH_BYTES];
+  static const char *const places[] = {"", HARK_MODULE_FOLDER "/"};
+  find_own_folder(own);
+  for (size_t i = 0; i < (named != NULL ? 1 : sizeof places / sizeof *places); i++) {
+    (void)snprintf(path, sizeof path, "%s%s%s", named != NULL ? named : own, named != NULL ? "" : places[i],
+                   named != NULL ? "" : MODULE_FILE);
+    void *const module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (module != NULL) return module;
+    const char *const error = dlerror();
+    const bool there = access(path, F_OK) == 0;
+    (void)snprintf(why, bytes, "%.300s", there && error != NULL ? error : path);
+    if (there) return NULL;
+  }
+  return NULL;
+}
+
+static const hark_transport_module_record *find_record(void *module) {
+  const hark_transport_module_record *const record = dlsym(module, MODULE_SYMBOL);
+  return record != NULL && record->version == HARK_TRANSPORT_VERSION ? record : NULL;
+}
+
+bool hark_group_describe(char *text, size_t bytes) {
+  char why[HARK_MESSAGE_BYTES];
+  void *const module = load_module(why, sizeof why);
+  const hark_transport_module_record *const record = module != NULL ? find_record(module) : NULL;
+  if (record != NULL) record->describe(text, bytes);
+  return record != NULL;
+}
+
+static hark_status open_record(hark_context *context, const hark_transport_module_record **record) {
+  char why[HARK_MESSAGE_BYTES] = "";
+  void *const module = load_module(why, sizeof why);
+  if (module == NULL)
+    return hark_fail(context, HARK_NO_BACKEND, "a launcher has started this program, and the module for MPI cannot be loaded: %.300s", why);
+  *record = find_record(module);
+  return *record != NULL ? HARK_OK : hark_fail(context, HARK_NO_BACKEND, "the module for MPI is of another version of hark");
+}
+
+hark_status hark_group_open(hark_context *context, hark_group **out) {
+  const hark_transport_module_record *record = NULL;
+  void *memory = NULL;
+  *out = NULL;
+  if (!hark_group_launched()) return HARK_OK;
+  HARK_TRY(open_record(context, &record));
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_group) + sizeof(hark_transport), &memory));
+  hark_group *const group = memory;
+  group->transport = (hark_transport *)(group + 1);
+  group->limit = HARK_GROUP_LIMIT_SECONDS;
+  if (record->open(group->transport) == 0 && group->transport->size <= HARK_GROUP_MOST) {
+    *out = group;
+    return HARK_OK;
+  }
+  const hark_status status = hark_fail(context, HARK_CANCELLED, "%s: %.300s", record->name,
+                                       group->transport->message[0] != '\0' ? group->transport->message : "too many processes");
+  hark_release(context, memory, sizeof(hark_group) + sizeof(hark_transport));
+  return status;
+}
+
+void hark_group_close(hark_context *context, hark_group **group_pointer, int code) {
+  hark_group *const group = *group_pointer;
+  *group_pointer = NULL;
+  if (group == NULL) return;
+  if (group->over == HARK_CANCELLED) group->transport->abort(group->transport, code);
+  group->transport->close(group->transport);
+  hark_release(context, group, sizeof(hark_group) + sizeof(hark_transport));
+}

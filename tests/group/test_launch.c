@@ -1,0 +1,111 @@
+/* test_launch.c - hark train under a launcher: real processes, the same bits as one, errors printed once, and ranks that are killed. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "group/mpirun.h"
+#include "support/command.h"
+#include "support/train/small_run.h"
+
+#define OPTIONS                                                                                                                            \
+  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=7 --steps=40 --evaluate-every=20 --checkpoint-every=10 "            \
+  "--keep=100 --dropout=0.1 --log-every=1 --order=shuffled --threads=1 --data text.txt --no-preflight"
+
+static char folder[TEST_PATH_BYTES];
+
+static int begin(void **state) {
+  (void)state;
+  char text[4096];
+  test_folder_make(folder);
+  for (size_t i = 0; i < sizeof text; i++) text[i] = "abcdefg hij\n"[(i * i + i / 7) % 12];
+  (void)test_file_write(folder, "text.txt", text, sizeof text);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_folder_remove(folder);
+  return 0;
+}
+
+static void assert_same_runs(const char *a, const char *b) {
+  char left[TEST_PATH_BYTES + 64], right[TEST_PATH_BYTES + 64];
+  (void)snprintf(left, sizeof left, "%s/%s", folder, a);
+  (void)snprintf(right, sizeof right, "%s/%s", folder, b);
+  small_run_assert_same(left, right, 40);
+}
+
+static void run(const char *before, const char *words, int code) {
+  test_output output = {0};
+  test_command_run(folder, before, words, &output);
+  if (output.code != code) fail_msg("%s: exit code %d, expected %d: %s%s", words, output.code, code, output.out, output.err);
+  test_output_free(&output);
+}
+
+static void processes_train_the_same_run(void **state) {
+  (void)state;
+  skip_without_launcher();
+  run("", "train --out alone" OPTIONS, 0);
+  run(LAUNCH("2"), "train --out two" OPTIONS, 0);
+  run(LAUNCH("3"), "train --out three --ranks 3" OPTIONS, 0);
+  assert_same_runs("alone", "two");
+  assert_same_runs("alone", "three");
+}
+
+/* How often a text is in another one. */
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) count++;
+  return count;
+}
+
+static void assert_error(const char *count, const char *words, int code, const char *message) {
+  test_output output = {0};
+  test_command_run(folder, count, words, &output);
+  if (output.code != code || count_of(output.err, message) != 1)
+    fail_msg("%s: exit code %d, \"%s\", expected %d and \"%s\" once", words, output.code, output.err, code, message);
+  test_output_free(&output);
+}
+
+static void errors_are_printed_once(void **state) {
+  (void)state;
+  skip_without_launcher();
+  assert_error(LAUNCH("3"), "train --out a --widdth=3" OPTIONS, 2, "--widdth: unknown flag");
+  assert_error(LAUNCH("3"), "train --out b --ranks=4" OPTIONS, 2, "run.ranks is 4, and 3 processes were started");
+  assert_error(LAUNCH("3"), "train --out c" OPTIONS " --accumulate=2", 2, "train.accumulate is 2");
+  assert_error(LAUNCH("2"), "train --out d" OPTIONS " --max-time=5", 2, "train.max_time");
+  assert_error("", "train --out e --ranks=2" OPTIONS, 2,
+               "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
+  assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out f" OPTIONS, 8, "./nowhere.so");
+  /* another rank has other options, other data */
+  assert_error(LAUNCH("2"),
+               "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS
+                                                  " --seed=$OMPI_COMM_WORLD_RANK$PMI_RANK'",
+               2, "rank 1: the options are not those of rank 0");
+}
+
+/* A rank is killed while the others train: all end, and the run is continued by fewer. */
+static void a_killed_rank_ends_all(void **state) {
+  (void)state;
+  skip_without_launcher();
+  run("", "train --out whole" OPTIONS, 0);
+  /* the second rank kills itself as soon as there is a checkpoint */
+  test_output output = {0};
+  test_command_run(folder, LAUNCH("3"), "version >/dev/null; rm -rf parts; " LAUNCH("3") "sh -c 'if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ]; then "
+                   "(while [ ! -e parts/last ]; do sleep 0.01; done; kill -9 $$) & fi; exec " HARK_COMMAND " train --out parts" OPTIONS "'",
+                   &output);
+  if (output.code == 0) print_message("the run was over before a rank was killed\n");
+  test_output_free(&output);
+  run(LAUNCH("2"), "train --resume parts", 0);
+  assert_same_runs("whole", "parts");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
+      cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
+      cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, begin, end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
