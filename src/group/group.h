@@ -46,9 +46,9 @@ HARK_MUST_CHECK hark_status hark_group_broadcast(hark_context *context, hark_gro
 HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group *group, const void *mine, size_t bytes, void *all);
 
 /* One status for all: HARK_OK if all have it; else that of the first process with an error, which takes precedence over HARK_NOT_FINITE.
- * The message is that of this process, after "rank 2: " unless it is rank 0 or all processes have the same one. After an error other than HARK_NOT_FINITE
- * the group is over: it exchanges nothing more, and every later call returns this error. So a process that fails comes to the next place
- * where the others agree, whichever that is, and all of them end. */
+ * The message is that of this process, after "rank 2: " unless it is rank 0 or all processes have the same one. After an error other than
+ * HARK_NOT_FINITE the group is over: it exchanges nothing more, and every later call returns this error. So a process that fails comes to
+ * the next place where the others agree, whichever that is, and all of them end. */
 HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
 
 #define HARK_GROUP_NOTE_BYTES 64

@@ -1,6 +1,6 @@
 /* launch.h - the group of a program that a launcher has started: mpirun or mpiexec of Open MPI and MPICH, srun. The module that passes the
- * messages (src/modules) is loaded then, from the folder of the program or from that of the installed modules; HARK_MPI_MODULE names another
- * file. */
+ * messages (src/modules) is loaded then, from the folder of the program or from that of the installed modules; HARK_MPI_MODULE names
+ * another file. */
 #ifndef HARK_GROUP_LAUNCH_H
 #define HARK_GROUP_LAUNCH_H
 

@@ -87,14 +87,18 @@ static void errors_are_printed_once(void **state) {
 
 /* A rank is killed while the others train: all end, and the run is continued by fewer. */
 static void a_killed_rank_ends_all(void **state) {
+  static const char killing[] =
+      "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ]; then\n"
+      "  (while [ ! -e parts/last ]; do sleep 0.01; done; kill -9 $$) &\n"
+      "fi\n"
+      "exec " HARK_COMMAND " train --out parts" OPTIONS "\n";
   (void)state;
   skip_without_launcher();
   run("", "train --out whole" OPTIONS, 0);
   /* the second rank kills itself as soon as there is a checkpoint */
+  (void)test_file_write(folder, "rank.sh", killing, sizeof killing - 1);
   test_output output = {0};
-  test_command_run(folder, LAUNCH("3"), "version >/dev/null; rm -rf parts; " LAUNCH("3") "sh -c 'if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ]; then "
-                   "(while [ ! -e parts/last ]; do sleep 0.01; done; kill -9 $$) & fi; exec " HARK_COMMAND " train --out parts" OPTIONS "'",
-                   &output);
+  test_command_run(folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh rank.sh", &output);
   if (output.code == 0) print_message("the run was over before a rank was killed\n");
   test_output_free(&output);
   run(LAUNCH("2"), "train --resume parts", 0);

@@ -1,5 +1,5 @@
-/* test_ranks.c - training by several processes has the bits of training by one, also when a run is resumed by another number of them. Threads
- * are in the place of processes (support/train/group_threads.h). */
+/* test_ranks.c - training by several processes has the bits of training by one, also when a run is resumed by another number of them.
+ * Threads are in the place of processes (support/train/group_threads.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
