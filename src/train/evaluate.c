@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "train/evaluation_rounds.h"
+
 #define PARTS 4 /* buckets from one power of two to the next */
 
 int64_t hark_position_first(int bucket) { return bucket < PARTS ? bucket : (int64_t)(PARTS + bucket % PARTS) << (bucket / PARTS - 1); }
@@ -67,64 +69,72 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
   return real;
 }
 
-/* Adds the batch of windows from `first` on to *sum and *out. A model that sees its whole window would see padding after the end of the
- * text: there the batch is one window, cut where the text ends. */
-static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
-                             const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
-  const bool hides = engine->network->architecture->predicts_masked;
-  int64_t real = 0, correct = 0;
-  double part = 0;
-  HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
-  if (hides) {
-    batch->length = hark_min(batch->length, hark_evaluation_tokens(evaluation, first));
-    real = hide_tokens(engine, first, batch);
-    if (real == 0) return HARK_OK;
-  }
-  HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows, batch->length));
-  HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
-  if (hides) HARK_TRY(hark_engine_correct(context, engine, batch->targets, batch->some, &correct));
-  *sum += part;
-  out->targets += real;
-  out->correct += correct;
-  return task->positions ? add_positions(context, engine, batch, out->positions) : HARK_OK;
+/* An evaluation of windows. The last one, if the text does not fill it, is a batch of its own for a model that sees its whole window, which
+ * would see padding after the end of the text. */
+typedef struct window_walk {
+  hark_context *context;
+  hark_engine *engine;
+  hark_evaluation evaluation;
+  const hark_evaluation_task *task;
+  window_batch batch;
+  int64_t together; /* windows of full batches */
+  hark_evaluation_result *out;
+} window_walk;
+
+/* Number of the windows that are not a batch of their own. */
+static int64_t count_together(const hark_engine *engine, const hark_evaluation *evaluation) {
+  const int64_t windows = evaluation->windows;
+  const bool alone = engine->network->architecture->predicts_masked && windows > 0 &&
+                     hark_evaluation_tokens(evaluation, windows - 1) != evaluation->settings.context;
+  return windows - alone;
 }
 
-/* Number of windows in the batch from `first` on: `most`, or fewer at the end. A window that the text does not fill is a separate batch. */
-static int64_t batch_rows(const hark_engine *engine, const hark_evaluation *evaluation, int64_t first, int64_t most) {
-  const int64_t rows = hark_min(most, evaluation->windows - first), last = first + rows - 1;
-  const bool full = hark_evaluation_tokens(evaluation, last) == evaluation->settings.context;
-  return engine->network->architecture->predicts_masked && !full && rows > 1 ? rows - 1 : rows;
+static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
+  window_walk *const walk = user;
+  window_batch *const batch = &walk->batch;
+  hark_engine *const engine = walk->engine;
+  const bool hides = engine->network->architecture->predicts_masked;
+  const int64_t rows = engine->config->train.batch, first = hark_min(index * rows, walk->together);
+  batch->rows = first < walk->together ? hark_min(rows, walk->together - first) : 1;
+  batch->length = engine->config->model.context;
+  HARK_TRY(hark_evaluation_read(walk->context, &walk->evaluation, first, batch->rows, batch->inputs, batch->targets, &out->targets));
+  if (hides) {
+    batch->length = hark_min(batch->length, hark_evaluation_tokens(&walk->evaluation, first));
+    out->targets = hide_tokens(engine, first, batch);
+    if (out->targets == 0) return HARK_OK;
+  }
+  HARK_TRY(hark_engine_predict(walk->context, engine, batch->inputs, batch->rows, batch->length));
+  HARK_TRY(hark_engine_loss(walk->context, engine, batch->targets, &out->loss));
+  if (hides) HARK_TRY(hark_engine_correct(walk->context, engine, batch->targets, batch->some, &out->correct));
+  return walk->task->positions ? add_positions(walk->context, engine, batch, walk->out->positions) : HARK_OK;
 }
 
 hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, const hark_evaluation_task *task,
                           hark_evaluation_result *out) {
   *out = (hark_evaluation_result){0};
-  hark_evaluation evaluation;
+  window_walk walk = {.context = context, .engine = engine, .task = task, .out = out};
   hark_evaluation_settings settings = task->text;
   const int64_t rows = engine->config->train.batch, length = engine->config->model.context;
   settings.context = length;
-  HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
+  HARK_TRY(hark_evaluation_create(context, corpus, &settings, &walk.evaluation));
+  walk.together = count_together(engine, &walk.evaluation);
   const bool some = task->positions || engine->network->architecture->predicts_masked;
   const size_t bytes = (size_t)((some ? 3 : 2) * rows * length) * sizeof(int32_t);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
-  window_batch batch = {.inputs = memory};
-  batch.targets = batch.inputs + rows * length;
-  batch.some = some ? batch.targets + rows * length : NULL;
-  double sum = 0;
-  hark_status status = HARK_OK;
-  out->complete = true;
-  for (int64_t first = 0, done = 0; first < evaluation.windows && status == HARK_OK; first = done) {
-    batch.rows = batch_rows(engine, &evaluation, first, rows);
-    batch.length = length;
-    done = first + batch.rows;
-    status = add_batch(context, engine, &evaluation, first, task, &batch, &sum, out);
-    if (task->progress != NULL && status == HARK_OK && !task->progress(task->user, (double)done / (double)evaluation.windows)) {
-      out->complete = done >= evaluation.windows;
-      break;
-    }
-  }
+  walk.batch.inputs = memory;
+  walk.batch.targets = walk.batch.inputs + rows * length;
+  walk.batch.some = some ? walk.batch.targets + rows * length : NULL;
+  const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(walk.together, rows) + (walk.evaluation.windows - walk.together),
+                                         .measure = measure,
+                                         .user = &walk,
+                                         .progress = task->progress,
+                                         .progress_user = task->user};
+  hark_batch_sums sums;
+  const hark_status status = hark_evaluate_rounds(context, engine, &rounds, &sums, &out->complete);
   hark_release(context, memory, bytes);
-  out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
+  out->targets = sums.targets;
+  out->correct = sums.correct;
+  out->loss = sums.targets > 0 ? sums.loss / (double)sums.targets : NAN;
   return status;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "models/encoder.h"
+#include "train/evaluation_rounds.h"
 #include "train/own_tokens.h"
 
 /* inputs, positions, targets i32; segments i64 */
@@ -57,37 +58,58 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
                                          .named_for = "model.context"};
 }
 
-/* Adds a batch to the result and the confusion matrix. */
-static void count_batch(const hark_example_batch *batch, const hark_pass_result *pass, const int32_t *predicted, int64_t classes,
-                        int64_t *confusion, hark_examples_result *out) {
-  out->loss += pass->loss;
-  out->correct += pass->correct;
-  out->targets += batch->real;
-  out->examples += batch->rows;
-  out->tokens += batch->tokens;
-  for (int64_t i = 0; i < batch->rows && confusion != NULL && classes > 0; i++) confusion[batch->targets[i] * classes + predicted[i]]++;
+typedef struct example_walk {
+  hark_context *context;
+  hark_engine *engine;
+  const hark_example_batches *batches;
+  hark_example_batch *batch;
+  int64_t *confusion; /* NULL: none */
+} example_walk;
+
+/* Reads the examples from `first` on, with their tokens masked or as targets where the model predicts these. */
+static hark_status read_batch(const example_walk *walk, int64_t first) {
+  const hark_config *const config = walk->engine->config;
+  HARK_TRY(hark_example_batches_read(walk->context, walk->batches, first, hark_min(config->train.batch, walk->batches->count - first),
+                                     walk->batch));
+  if (walk->engine->network->architecture->predicts_masked) {
+    const hark_masking masking = hark_config_masking(config, walk->engine->task.vocabulary, HARK_MASKING_EVALUATION);
+    hark_example_batch_mask(&masking, first, walk->batches->parts, walk->batch);
+  }
+  if (hark_config_reconstructs(config)) hark_own_tokens(walk->batch);
+  return HARK_OK;
+}
+
+static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
+  const example_walk *const walk = user;
+  const hark_example_batch *const batch = walk->batch;
+  const int64_t classes = walk->engine->task.classes;
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  HARK_TRY(read_batch(walk, index * walk->engine->config->train.batch));
+  HARK_TRY(hark_engine_evaluate_examples(walk->context, walk->engine, batch, &pass, &predicted));
+  *out = (hark_batch_sums){
+      .loss = pass.loss, .targets = batch->real, .correct = pass.correct, .examples = batch->rows, .tokens = batch->tokens};
+  for (int64_t i = 0; i < batch->rows && walk->confusion != NULL && classes > 0; i++)
+    walk->confusion[batch->targets[i] * classes + predicted[i]]++;
+  return HARK_OK;
 }
 
 hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches, hark_example_room *room,
                                    int64_t *confusion, hark_evaluation_progress *progress, void *user, hark_examples_result *out) {
-  *out = (hark_examples_result){.complete = true};
-  const int64_t rows = engine->config->train.batch;
-  for (int64_t first = 0; first < batches->count; first += rows) {
-    const int64_t here = hark_min(rows, batches->count - first), done = first + here;
-    const int32_t *predicted = NULL;
-    hark_pass_result pass;
-    HARK_TRY(hark_example_batches_read(context, batches, first, here, &room->batch));
-    if (engine->network->architecture->predicts_masked) {
-      const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
-      hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
-    }
-    if (hark_config_reconstructs(engine->config)) hark_own_tokens(&room->batch);
-    HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
-    count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
-    if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;
-    out->complete = done >= batches->count;
-    break;
-  }
-  out->loss = out->targets > 0 ? out->loss / (double)out->targets : NAN;
+  example_walk walk = {context, engine, batches, &room->batch, confusion};
+  const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(batches->count, engine->config->train.batch),
+                                         .measure = measure,
+                                         .user = &walk,
+                                         .progress = progress,
+                                         .progress_user = user};
+  hark_batch_sums sums;
+  *out = (hark_examples_result){0};
+  HARK_TRY(hark_evaluate_rounds(context, engine, &rounds, &sums, &out->complete));
+  *out = (hark_examples_result){.loss = sums.targets > 0 ? sums.loss / (double)sums.targets : NAN,
+                                .examples = sums.examples,
+                                .tokens = sums.tokens,
+                                .targets = sums.targets,
+                                .correct = sums.correct,
+                                .complete = out->complete};
   return HARK_OK;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/evaluation_rounds.h"
+
 void hark_own_tokens(hark_example_batch *batch) {
   memcpy(batch->targets, batch->inputs, (size_t)batch->tokens * sizeof *batch->targets);
   batch->real = batch->tokens;
@@ -51,28 +53,40 @@ static hark_status read_windows(hark_context *context, const hark_evaluation *ev
   return HARK_OK;
 }
 
+typedef struct own_batches {
+  hark_context *context;
+  hark_engine *engine;
+  hark_evaluation evaluation;
+  hark_example_batch *batch;
+} own_batches;
+
+static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
+  const own_batches *const own = user;
+  const int64_t rows = own->engine->config->train.batch, first = index * rows;
+  const int32_t *predicted;
+  hark_pass_result pass;
+  HARK_TRY(read_windows(own->context, &own->evaluation, first, hark_min(rows, own->evaluation.windows - first), own->batch));
+  HARK_TRY(hark_engine_evaluate_examples(own->context, own->engine, own->batch, &pass, &predicted));
+  *out = (hark_batch_sums){.loss = pass.loss, .targets = own->batch->real, .correct = pass.correct};
+  return HARK_OK;
+}
+
 hark_status hark_evaluate_own(hark_context *context, hark_engine *engine, const hark_corpus *corpus,
                               const hark_evaluation_settings *settings, hark_example_room *room, hark_evaluation_progress *progress,
                               void *user, hark_evaluation_result *out) {
-  const int64_t rows = engine->config->train.batch;
-  const hark_evaluation_settings own = {.split = settings->split, .context = engine->config->model.context, .targets = settings->targets};
-  hark_evaluation evaluation;
-  double sum = 0;
-  *out = (hark_evaluation_result){.complete = true};
-  HARK_TRY(hark_evaluation_create(context, corpus, &own, &evaluation));
-  for (int64_t first = 0; first < evaluation.windows; first += rows) {
-    const int64_t here = hark_min(rows, evaluation.windows - first), done = first + here;
-    const int32_t *predicted;
-    hark_pass_result pass;
-    HARK_TRY(read_windows(context, &evaluation, first, here, &room->batch));
-    HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
-    sum += pass.loss;
-    out->correct += pass.correct;
-    out->targets += room->batch.real;
-    if (progress == NULL || progress(user, (double)done / (double)evaluation.windows)) continue;
-    out->complete = done >= evaluation.windows;
-    break;
-  }
-  out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
+  const hark_evaluation_settings text = {.split = settings->split, .context = engine->config->model.context, .targets = settings->targets};
+  own_batches own = {.context = context, .engine = engine, .batch = &room->batch};
+  hark_batch_sums sums;
+  *out = (hark_evaluation_result){0};
+  HARK_TRY(hark_evaluation_create(context, corpus, &text, &own.evaluation));
+  const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(own.evaluation.windows, engine->config->train.batch),
+                                         .measure = measure,
+                                         .user = &own,
+                                         .progress = progress,
+                                         .progress_user = user};
+  HARK_TRY(hark_evaluate_rounds(context, engine, &rounds, &sums, &out->complete));
+  out->targets = sums.targets;
+  out->correct = sums.correct;
+  out->loss = sums.targets > 0 ? sums.loss / (double)sums.targets : NAN;
   return HARK_OK;
 }

@@ -40,6 +40,12 @@ double hark_training_now(const training_run *trainer) {
   return trainer->hooks->clock != NULL ? trainer->hooks->clock(trainer->hooks->user) : hark_machine_seconds();
 }
 
+double hark_training_common_now(const training_run *trainer) {
+  double now = hark_training_now(trainer);
+  if (hark_group_broadcast(trainer->context, trainer->context->group, &now, sizeof now) != HARK_OK) now = INFINITY; /* all time is over */
+  return now;
+}
+
 static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL && hark_training_leads(trainer)) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
@@ -279,12 +285,30 @@ static hark_status copy_state(training_run *trainer) {
   return HARK_OK;
 }
 
-/* A process that measures its own time would plan another length. */
-static hark_status check_group(const training_run *trainer) {
-  const int size = hark_group_size(trainer->context->group);
-  if (size == 1 || trainer->config->train.max_time <= 0) return HARK_OK;
-  return hark_fail(trainer->context, HARK_UNSUPPORTED, "train.max_time: %d processes have no common time, expected --steps or --tokens",
-                   size);
+/* What depends on time is decided by rank 0. */
+typedef struct timely_decision {
+  int64_t steps;
+  hark_schedule_plan plan;
+  bool corrected, time_is_up;
+} timely_decision;
+
+/* Corrects a planned length, and finds out whether the time is up, for all processes. */
+static hark_status decide_by_time(training_run *trainer, bool *time_is_up) {
+  timely_decision d = {.corrected = false};
+  hark_context *context = trainer->context;
+  *time_is_up = false;
+  if (trainer->config->train.max_time <= 0) return HARK_OK;
+  if (hark_training_leads(trainer)) {
+    const bool corrected = hark_training_correct_length(trainer);
+    d = (timely_decision){trainer->steps, trainer->state.plan, corrected, false};
+    d.time_is_up = trainer->state.step < trainer->steps && hark_training_time_is_up(trainer);
+  }
+  HARK_TRY(hark_group_broadcast(context, context->group, &d, sizeof d));
+  *time_is_up = d.time_is_up;
+  if (!d.corrected) return HARK_OK;
+  trainer->steps = d.steps;
+  trainer->engine->plan = trainer->state.plan = d.plan;
+  return record_plan(trainer);
 }
 
 /* ---- the beginning ---- */
@@ -338,8 +362,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   resumption begun = {0};
   const bool leads = hark_training_leads(trainer);
-  hark_status status = check_group(trainer);
-  if (status == HARK_OK && resume && leads) status = find_checkpoint(context, trainer->config, trainer->run, &begun);
+  hark_status status = HARK_OK;
+  if (resume && leads) status = find_checkpoint(context, trainer->config, trainer->run, &begun);
   HARK_TRY(hark_group_agree(context, context->group, status));
   HARK_TRY(hark_group_broadcast(context, context->group, &begun, sizeof begun));
   HARK_TRY(open_material(trainer, resume, &begun));
@@ -568,7 +592,7 @@ hark_request hark_training_poll(training_run *trainer) {
 }
 
 /* The request to any of the processes. A group that is over stops; its error is found at the next place where the processes agree. */
-static hark_request poll_together(training_run *trainer) {
+hark_request hark_training_poll_together(training_run *trainer) {
   hark_context *context = trainer->context;
   int32_t own = (int32_t)hark_training_poll(trainer), all[HARK_GROUP_MOST];
   if (hark_group_size(context->group) == 1) return (hark_request)own;
@@ -582,12 +606,12 @@ static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
   if (trainer->measured_until > 0) {
     trainer->measured_part = part;
-    return poll_together(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
+    return hark_training_poll_together(trainer) != HARK_REQUEST_STOP && hark_training_common_now(trainer) < trainer->measured_until;
   }
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
-  return poll_together(trainer) != HARK_REQUEST_STOP;
+  return hark_training_poll_together(trainer) != HARK_REQUEST_STOP;
 }
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -772,12 +796,13 @@ static hark_status get_ready(training_run *trainer) {
 static hark_status follow_up(training_run *trainer, hark_stop_reason *reason, bool *saved) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
+  bool time_is_up = false;
   if (trainer->line_tokens > 0) measure_speed(trainer);
-  if (poll_together(trainer) == HARK_REQUEST_STOP)
+  if (hark_training_poll_together(trainer) == HARK_REQUEST_STOP)
     *reason = HARK_STOP_REQUEST;
-  else if (hark_training_correct_length(trainer))
-    HARK_TRY(record_plan(trainer));
-  if (*reason == HARK_STOP_DONE && state->step < trainer->steps && hark_training_time_is_up(trainer)) *reason = HARK_STOP_TIME;
+  else
+    HARK_TRY(decide_by_time(trainer, &time_is_up));
+  if (time_is_up) *reason = HARK_STOP_TIME;
   const bool finished = state->step == trainer->steps;
   if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
   update_progress(trainer);

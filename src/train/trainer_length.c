@@ -53,11 +53,12 @@ hark_status hark_training_find_length(training_run *trainer, const hark_run_stat
   return HARK_OK;
 }
 
-static double clock_of_measure(void *user) { return hark_training_now(user); }
+/* Every process of a group measures with the clock of rank 0, so that all make the same steps. */
+static double clock_of_measure(void *user) { return hark_training_common_now(user); }
 
 static bool stops_measure(void *user) {
   training_run *trainer = user;
-  (void)hark_training_poll(trainer);
+  (void)hark_training_poll_together(trainer);
   return trainer->stop_requested;
 }
 
@@ -71,12 +72,17 @@ static hark_status measured_step(void *user, int64_t number) {
   const int64_t first = number * config->train.batch * config->train.accumulate;
   HARK_TRY(hark_material_targets(trainer->context, &trainer->material, first, &targets));
   HARK_TRY(hark_engine_begin_step(trainer->context, trainer->engine));
-  for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
+  const hark_share share = trainer->engine->sum.share;
+  hark_status computed = HARK_OK;
+  for (int64_t micro = share.first; micro < share.first + share.count; micro++) {
     const hark_status status =
         hark_material_train(trainer->context, &trainer->material, trainer->engine, first + micro * config->train.batch, (uint32_t)micro + 1,
                             1.0 / (double)hark_max(1, targets), &part);
-    if (status != HARK_OK && status != HARK_NOT_FINITE) return status;
+    if (status != HARK_OK) computed = status;
+    if (status != HARK_OK && status != HARK_NOT_FINITE) break;
   }
+  computed = hark_group_agree(trainer->context, trainer->context->group, computed);
+  if (computed != HARK_OK) return computed == HARK_NOT_FINITE ? HARK_OK : computed;
   return hark_engine_finish_step(trainer->context, trainer->engine, number + 1, 0, 0, &result);
 }
 
@@ -102,8 +108,7 @@ static hark_status copy_vocabulary(hark_context *context, const hark_run *from, 
 }
 
 /* Saves next to the run, in a folder that is removed. */
-static hark_status measured_save(void *user) {
-  training_run *trainer = user;
+static hark_status save_apart(training_run *trainer) {
   hark_context *context = trainer->context;
   const hark_run_state state = {.best_loss = INFINITY};
   char path[HARK_PATH_BYTES];
@@ -120,6 +125,12 @@ static hark_status measured_save(void *user) {
   const hark_status removed = status == HARK_OK ? hark_folder_remove(context, apart.path) : status;
   hark_temporary_folder_end(&folder); /* unfinished files are removed with the folder */
   return removed;
+}
+
+static hark_status measured_save(void *user) {
+  training_run *const trainer = user;
+  const hark_status status = hark_training_leads(trainer) ? save_apart(trainer) : HARK_OK;
+  return hark_group_agree(trainer->context, trainer->context->group, status);
 }
 
 /* Measures the pace for planning the run; weights are initialised or loaded again afterwards. */
@@ -201,12 +212,12 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
                      state->step, trainer->steps);
   if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step == trainer->steps)) return HARK_OK;
   const bool plans = trainer->steps == 0;
-  HARK_TRY(measure_pace(trainer, plans));
+  HARK_TRY(hark_group_agree(trainer->context, trainer->context->group, measure_pace(trainer, plans)));
   if (plans && trainer->stop_requested)
     trainer->steps = state->plan.steps; /* nothing is planned: the next part plans */
   else if (plans)
     plan_steps(trainer, state->step);
-  return HARK_OK;
+  return hark_group_broadcast(trainer->context, trainer->context->group, &trainer->steps, sizeof trainer->steps);
 }
 
 /* ---- during the run ---- */

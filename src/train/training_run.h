@@ -54,6 +54,10 @@ void hark_training_say(const training_run *trainer, const char *format, ...) HAR
 double hark_training_now(const training_run *trainer);
 /* Reads and remembers the requests of the program, also during an evaluation, which only a stop ends. */
 hark_request hark_training_poll(training_run *trainer);
+/* The same for all processes of a group, at the same place: the request to any of them. */
+hark_request hark_training_poll_together(training_run *trainer);
+/* hark_training_now() of rank 0, for all at the same place. */
+double hark_training_common_now(const training_run *trainer);
 HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, validation_result *out);
 /* The text of a checkpoint of `run`, if the run makes samples. */
 HARK_MUST_CHECK hark_status hark_training_sample(training_run *trainer, const hark_run *run, int64_t step);

@@ -53,6 +53,16 @@ static void processes_train_the_same_run(void **state) {
   assert_same_runs("alone", "three");
 }
 
+/* A time decides how many steps there are: for all processes the same number. */
+static void processes_have_one_time(void **state) {
+  (void)state;
+  skip_without_launcher();
+  run(LAUNCH("3"), "train --out limited" OPTIONS " --steps=1000000000 --max-time=3", 0);
+  run(LAUNCH("2"), "train --out planned" OPTIONS " --steps=0 --max-time=3", 0);
+  run(LAUNCH("3"), "train --resume planned --max-time=2", 0);
+  run("", "verify planned limited", 0);
+}
+
 /* How often a text is in another one. */
 static int count_of(const char *text, const char *part) {
   int count = 0;
@@ -74,7 +84,6 @@ static void errors_are_printed_once(void **state) {
   assert_error(LAUNCH("3"), "train --out a --widdth=3" OPTIONS, 2, "--widdth: unknown flag");
   assert_error(LAUNCH("3"), "train --out b --ranks=4" OPTIONS, 2, "run.ranks is 4, and 3 processes were started");
   assert_error(LAUNCH("3"), "train --out c" OPTIONS " --accumulate=2", 2, "train.accumulate is 2");
-  assert_error(LAUNCH("2"), "train --out d" OPTIONS " --max-time=5", 2, "train.max_time");
   assert_error("", "train --out e --ranks=2" OPTIONS, 2,
                "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
   assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out f" OPTIONS, 8, "./nowhere.so");
@@ -108,6 +117,7 @@ static void a_killed_rank_ends_all(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
+      cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
       cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
       cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, begin, end),
   };

@@ -131,9 +131,6 @@ static void refused(void **state) {
   name_run(&c, "refused");
   c.small.config.train.accumulate = 2;
   assert_refused(&c, 3, HARK_BAD_CONFIGURATION, "train.accumulate is 2");
-  c.small.config.train.accumulate = 9;
-  c.small.config.train.max_time = 5;
-  assert_refused(&c, 2, HARK_UNSUPPORTED, "train.max_time");
   small_run_close(&c.small);
   test_folder_remove(folder);
 }
