@@ -237,9 +237,13 @@ static hark_status report(const hark_invocation *call, hark_status status, const
 
 /* ---- several processes ---- */
 
-static void be_silent(void) {
+/* Where rank 1 reports that rank 0 does not answer; -1: nowhere. */
+static int emergency = -1;
+
+static void be_silent(bool reports) {
   const int nowhere = open("/dev/null", O_WRONLY);
   if (nowhere < 0) return;
+  if (reports) emergency = dup(STDERR_FILENO);
   (void)dup2(nowhere, STDOUT_FILENO);
   (void)dup2(nowhere, STDERR_FILENO);
   (void)close(nowhere);
@@ -259,7 +263,7 @@ static hark_status join_group(hark_invocation *call) {
   if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
   divide_cores(call->context);
   HARK_TRY(hark_group_open(call->context, &call->group));
-  if (hark_group_rank(call->group) > 0) be_silent();
+  if (hark_group_rank(call->group) > 0) be_silent(hark_group_rank(call->group) == 1);
   return HARK_OK;
 }
 
@@ -269,7 +273,10 @@ static hark_status agree_at_the_end(hark_invocation *call, hark_status status) {
   if (call->group == NULL) return status;
   if (status != HARK_OK && problems && status == HARK_BAD_CONFIGURATION)
     status = hark_fail(call->context, status, "%s", hark_options_problem(call->options, 0));
-  return hark_group_agree(call->context, call->group, status);
+  status = hark_group_agree(call->context, call->group, status);
+  if (call->group->over == HARK_CANCELLED && emergency >= 0)
+    (void)dprintf(emergency, "hark %s: %s\n", call->command->name, hark_context_message(call->context));
+  return status;
 }
 
 static int run_once(const hark_command *command, int count, const char *const *words, argument_walk *walk) {

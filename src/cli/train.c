@@ -628,6 +628,7 @@ static hark_status join(hark_invocation *call) {
   const hark_config *const config = call->values[VALUES_CONFIG];
   const int size = hark_group_size(call->group);
   call->context->group = call->group;
+  hark_group_set_limit(call->group, config->run.rank_timeout);
   if (config->run.ranks > 0 && config->run.ranks != size)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "run.ranks is %d, and %d process%s started%s", (int)config->run.ranks, size,
                      size == 1 ? " was" : "es were", call->group == NULL ? ": a launcher such as mpirun starts several" : "");

@@ -14,6 +14,13 @@
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
 
+#define LATER_FACTOR 1.5
+#define LATER_SECONDS 5
+
+void hark_group_set_limit(hark_group *group, double seconds) {
+  if (group != NULL) group->limit = hark_group_rank(group) == 0 ? seconds : LATER_FACTOR * seconds + LATER_SECONDS;
+}
+
 hark_share hark_group_share(int64_t total, int rank, int size) {
   const int64_t first = total / size * rank + total % size * rank / size;
   const int64_t end = total / size * (rank + 1) + total % size * (rank + 1) / size;

@@ -24,6 +24,9 @@ typedef struct hark_group {
 static inline int hark_group_rank(const hark_group *group) { return group != NULL ? group->transport->rank : 0; }
 static inline int hark_group_size(const hark_group *group) { return group != NULL ? group->transport->size : 1; }
 
+/* Sets the limit. Other processes wait longer than rank 0, which waits for every one and reports who does not answer. */
+void hark_group_set_limit(hark_group *group, double seconds);
+
 /* The part [first, first + count) of `total` things that a process computes: their numbers differ by at most one. */
 typedef struct hark_share {
   int64_t first, count;

@@ -95,7 +95,7 @@ hark_status hark_group_open(hark_context *context, hark_group **out) {
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_group) + sizeof(hark_transport), &memory));
   hark_group *const group = memory;
   group->transport = (hark_transport *)(group + 1);
-  group->limit = HARK_GROUP_LIMIT_SECONDS;
+  group->limit = HARK_GROUP_LIMIT_SECONDS; /* until the options are known */
   if (record->open(group->transport) == 0 && group->transport->size <= HARK_GROUP_MOST) {
     *out = group;
     return HARK_OK;

@@ -184,6 +184,8 @@ static const hark_option options[] = {
     {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
     {"run.ranks", "ranks", HARK_OPTION_INT, AT(run.ranks), "0", "[0, 1024]", TRAIN, NULL,
      "number of processes that a launcher (mpirun) must have started; another number is an error; 0: any", NULL},
+    {"run.rank_timeout", "rank-timeout", HARK_OPTION_DURATION, AT(run.rank_timeout), "10m", "[1, inf)", TRAIN, "TIME",
+     "time after which a process that does not answer ends the run of all", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, COMPUTES, NULL,
      "the same bits for every number of threads (always so on the backends of this build); with ahca, also the same bits for a sequence "

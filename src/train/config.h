@@ -87,6 +87,7 @@ typedef struct hark_config {
     bool resume;
     int64_t threads; /* 0: all */
     int64_t ranks;   /* processes; 0: any number */
+    double rank_timeout;
     const char *backend;
     bool deterministic, preflight;
     bool tensorboard, csv; /* copies of metrics.jsonl */

@@ -8,9 +8,10 @@
 #include "support/command.h"
 #include "support/train/small_run.h"
 
-#define OPTIONS                                                                                                                            \
-  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=7 --steps=40 --evaluate-every=20 --checkpoint-every=10 "            \
-  "--keep=100 --dropout=0.1 --log-every=1 --order=shuffled --threads=1 --data text.txt --no-preflight"
+#define MODEL                                                                                                                              \
+  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=7 --evaluate-every=20 --keep=100 --dropout=0.1 --log-every=1 "      \
+  "--order=shuffled --threads=1 --data text.txt --no-preflight"
+#define OPTIONS MODEL " --steps=40 --checkpoint-every=10"
 
 static char folder[TEST_PATH_BYTES];
 
@@ -57,8 +58,8 @@ static void processes_train_the_same_run(void **state) {
 static void processes_have_one_time(void **state) {
   (void)state;
   skip_without_launcher();
-  run(LAUNCH("3"), "train --out limited" OPTIONS " --steps=1000000000 --max-time=3", 0);
-  run(LAUNCH("2"), "train --out planned" OPTIONS " --steps=0 --max-time=3", 0);
+  run(LAUNCH("3"), "train --out limited" MODEL " --steps=1000000000 --max-time=3", 0);
+  run(LAUNCH("2"), "train --out planned" MODEL " --max-time=3", 0);
   run(LAUNCH("3"), "train --resume planned --max-time=2", 0);
   run("", "verify planned limited", 0);
 }
@@ -114,12 +115,34 @@ static void a_killed_rank_ends_all(void **state) {
   assert_same_runs("whole", "parts");
 }
 
+/* A process that is stopped (not killed) is named; it may be rank 0 too. */
+static void a_stopped_rank_is_named(void **state) {
+  (void)state;
+  skip_without_launcher();
+  for (int rank = 0; rank < 3; rank += 2) {
+    char script[1024], expected[64];
+    (void)snprintf(script, sizeof script,
+                   "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = %d ]; then\n"
+                   "  (while [ ! -e by-%d/last ]; do sleep 0.01; done; kill -STOP $$) &\n"
+                   "fi\n"
+                   "exec " HARK_COMMAND " train --out by-%d" MODEL " --steps=1000000 --checkpoint-every=50 --rank-timeout=2\n",
+                   rank, rank, rank);
+    (void)test_file_write(folder, "stop.sh", script, strlen(script));
+    (void)snprintf(expected, sizeof expected, "hark train: rank %d did not answer rank %d", rank, rank == 0);
+    test_output output = {0};
+    test_command_run(folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh stop.sh", &output);
+    if (output.code == 0 || count_of(output.err, expected) != 1) fail_msg("\"%s\", expected \"%s\" once", output.err, expected);
+    test_output_free(&output);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
       cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
       cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
       cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, begin, end),
+      cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
