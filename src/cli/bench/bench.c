@@ -105,6 +105,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   const int count = hark_options_argument_count(call->options);
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
+    call->context->group = call->group;
     const bool requested = hark_command_is_given(call, "train.steps");
     if (settings->rounds == 0) settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
@@ -142,6 +143,7 @@ const hark_command hark_command_bench = {
         "A step trains the model that the options describe on random tokens; --steps N of them are measured.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
+    .shares_work = true,
     .common_options =
         "rounds seconds vocabulary model.layers model.heads model.width model.context model.positions model.attention.structure "
         "model.attention.window train.batch train.steps train.precision run.threads run.backend config json help help-all",

@@ -6,6 +6,7 @@
 
 #include "cli/bench/bench.h"
 #include "data/formats/example_format.h"
+#include "group/group.h"
 #include "train/evaluate_examples.h"
 
 #define WARM_STEPS 2
@@ -38,8 +39,10 @@ static hark_status run_step(hark_context *context, step_work *work) {
   const int64_t accumulate = config->train.accumulate, batch = config->train.batch;
   const double weight = 1.0 / (double)(work->targets_of_batch * accumulate);
   double loss = 0;
+  const hark_share share = work->engine->sum.share;
+  HARK_TRY(hark_group_agree(context, context->group, HARK_OK)); /* all processes begin together */
   HARK_TRY(hark_engine_begin_step(context, work->engine));
-  for (int64_t i = 0; i < accumulate; i++) {
+  for (int64_t i = share.first; i < share.first + share.count; i++) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
     HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
@@ -60,6 +63,7 @@ typedef struct step_result {
   double operations, tokens;
   uint64_t allocations; /* through hark's allocator, in the measured steps */
   int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
+  double sent_bytes, waiting; /* of this process in a step, to and for others */
 } step_result;
 
 static int64_t peak_resident(void) {
@@ -74,6 +78,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   const int64_t rounds = hark_min(requested, HARK_BENCH_ROUNDS_LIMIT);
   (void)hark_bench_machine_use_bf16(machine, work->config->train.precision == HARK_PRECISION_BF16);
   for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
+  const hark_group before = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t warm_resident = peak_resident();
   const uint64_t warm_allocations = hark_context_memory(context).allocations;
   for (int64_t n = 0; n < rounds; n++) {
@@ -82,6 +87,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
     HARK_TRY(run_step(context, work));
     times[n] = hark_bench_now() - start;
   }
+  const hark_group after = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t accumulate = work->config->train.accumulate;
   const hark_bench_summary peak = hark_bench_summarise(peaks, rounds);
   *result = (step_result){
@@ -95,6 +101,8 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .resident_bytes = peak_resident() - warm_resident,
       .peak_resident_bytes = peak_resident(),
       .parameters = hark_parameters_total(&work->engine->network->parameters),
+      .sent_bytes = (double)(after.sent - before.sent) / (double)rounds,
+      .waiting = (after.seconds - before.seconds) / (double)rounds,
   };
   return HARK_OK;
 }
@@ -116,7 +124,8 @@ static const char *describe(const hark_config *config, char *out, size_t size) {
 }
 
 static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
-  const double fraction = r->operations / r->time.median / r->peak.median;
+  const int ranks = hark_group_size(context->group);
+  const double fraction = r->operations / r->time.median / (r->peak.median * ranks);
   const int threads = hark_context_threads(context);
   char name[160], what[80];
   snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64 "%s",
@@ -129,6 +138,8 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
     printf("  memory   %9.1f MiB at most, %.1f MiB more after %d warm steps; %" PRIu64 " allocations in %" PRId64 " steps\n",
            (double)r->peak_resident_bytes / (1 << 20), (double)r->resident_bytes / (1 << 20), WARM_STEPS, r->allocations, r->rounds);
     char words[HARK_BENCH_SCALING_BYTES];
+    if (context->group != NULL)
+      printf("  ranks    %9d; rank 0 sends %.1f MB a step and waits for others %.1f ms\n", ranks, r->sent_bytes * 1e-6, r->waiting * 1e3);
     printf("  machine  %.1f GFLOP/s; %d threads; %s\n", r->peak.median * 1e-9, threads,
            hark_bench_scaling_words(context, r->scaling, words));
     return HARK_OK;
@@ -140,8 +151,12 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
                              "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes,
                              "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
                              (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
-  if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
-  return hark_bench_print_json(context, object);
+  const bool complete = object != NULL && json_object_set_new(object, "ranks", json_integer(ranks)) == 0 &&
+                        json_object_set_new(object, "sent_bytes", json_real(r->sent_bytes)) == 0 &&
+                        json_object_set_new(object, "waiting_ms", json_real(r->waiting * 1e3)) == 0;
+  if (complete) return hark_bench_print_json(context, object);
+  json_decref(object);
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
 }
 
 static int32_t random_below(uint64_t i, int32_t count) {
