@@ -237,24 +237,25 @@ static hark_status report(const hark_invocation *call, hark_status status, const
 
 /* ---- several processes ---- */
 
-/* Where rank 1 reports that rank 0 does not answer; -1: nowhere. */
+/* Where another rank than the first one reports a lost connection; -1: nowhere. */
 static int emergency = -1;
 
-static void be_silent(bool reports) {
+static void be_silent(void) {
   const int nowhere = open("/dev/null", O_WRONLY);
   if (nowhere < 0) return;
-  if (reports) emergency = dup(STDERR_FILENO);
+  emergency = dup(STDERR_FILENO);
   (void)dup2(nowhere, STDOUT_FILENO);
   (void)dup2(nowhere, STDERR_FILENO);
   (void)close(nowhere);
 }
 
-/* Processes of one machine that are not kept on cores of their own divide its cores, unless the user has decided. */
+/* The processes of a machine divide its cores, unless OMP_NUM_THREADS is set or the launcher has given each its own. */
 static void divide_cores(hark_context *context) {
-  const int here = hark_group_local_size(), cores = hark_usable_threads(context);
-  char number[16];
-  if (here < 2 || cores < here || getenv("OMP_NUM_THREADS") != NULL) return;
-  (void)snprintf(number, sizeof number, "%d", cores / here);
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const int here = hark_group_local_size();
+  char number[24];
+  if (here < 2 || cores < 1 || getenv("OMP_NUM_THREADS") != NULL || hark_group_has_own_cores()) return;
+  (void)snprintf(number, sizeof number, "%d", (int)hark_max(1, hark_min(hark_usable_threads(context), cores / here)));
   (void)setenv("OMP_NUM_THREADS", number, 1);
 }
 
@@ -262,20 +263,29 @@ static void divide_cores(hark_context *context) {
 static hark_status join_group(hark_invocation *call) {
   if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
   divide_cores(call->context);
+  if (hark_group_launch_rank() > 0) be_silent();
   HARK_TRY(hark_group_open(call->context, &call->group));
-  if (hark_group_rank(call->group) > 0) be_silent(hark_group_rank(call->group) == 1);
+  if (hark_group_rank(call->group) > 0 && emergency < 0) be_silent();
   return HARK_OK;
+}
+
+/* A lost connection, by whoever finds it. That rank 0 does not answer is reported by one. */
+static void report_loss(const hark_invocation *call) {
+  static const char leader[] = "rank 0 did not";
+  const char *const message = hark_context_message(call->context);
+  const bool of_leader = strncmp(message, leader, sizeof leader - 1) == 0;
+  if (call->group->over != HARK_CANCELLED || emergency < 0 || (of_leader && hark_group_rank(call->group) != 1)) return;
+  (void)dprintf(emergency, "hark %s: %s\n", call->command->name, message);
 }
 
 /* The common end of all processes. The message of a process whose options have problems is the first of these. */
 static hark_status agree_at_the_end(hark_invocation *call, hark_status status) {
   const bool problems = call->options != NULL && hark_options_problem_count(call->options) > 0;
   if (call->group == NULL) return status;
-  if (status != HARK_OK && problems && status == HARK_BAD_CONFIGURATION)
-    status = hark_fail(call->context, status, "%s", hark_options_problem(call->options, 0));
+  if (problems && status == HARK_BAD_CONFIGURATION) status = hark_fail(call->context, status, "%s", hark_options_problem(call->options, 0));
   status = hark_group_agree(call->context, call->group, status);
-  if (call->group->over == HARK_CANCELLED && emergency >= 0)
-    (void)dprintf(emergency, "hark %s: %s\n", call->command->name, hark_context_message(call->context));
+  hark_group_release(call->context, call->group);
+  report_loss(call);
   return status;
 }
 

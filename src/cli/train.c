@@ -1,4 +1,5 @@
 /* train.c - hark train: a run from a configuration, with its progress on stderr. */
+#include <hark/version.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -605,6 +606,22 @@ static hark_status stop_before_run(hark_invocation *call, const hark_run *run) {
 
 /* ---- several processes ---- */
 
+/* Other instruction sets, and other builds, have other bits. */
+static hark_status compare_machines(hark_invocation *call) {
+#ifdef HARK_WITH_ONEDNN
+  static const char products[] = ", oneDNN";
+#else
+  static const char products[] = "";
+#endif
+  char own[64] = "", first[64];
+  (void)snprintf(own, sizeof own, "hark %s, %s%s", hark_version(), hark_context_instruction_set(call->context), products);
+  memcpy(first, own, sizeof first);
+  HARK_TRY(hark_group_broadcast(call->context, call->group, first, sizeof first));
+  if (strcmp(own, first) == 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                   "%s computes other bits than rank 0 with %s; HARK_ARCH selects an instruction set", own, first);
+}
+
 /* All processes must have the same options; their threads may differ. */
 static hark_status compare_options(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
@@ -620,7 +637,8 @@ static hark_status compare_options(hark_invocation *call) {
   HARK_TRY(hark_group_agree(call->context, call->group, status));
   HARK_TRY(hark_group_broadcast(call->context, call->group, &first, sizeof first));
   status = first == own ? HARK_OK : hark_fail(call->context, HARK_BAD_CONFIGURATION, "the options are not those of rank 0");
-  return hark_group_agree(call->context, call->group, status);
+  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  return hark_group_agree(call->context, call->group, compare_machines(call));
 }
 
 /* Makes the context one of the group. */
@@ -656,8 +674,9 @@ static hark_status train_along(hark_invocation *call, const hark_config *config,
 static hark_status train_at(hark_invocation *call, const hark_config *config, char *path, bool claims, hark_status status) {
   hark_run folder = {.lock = -1};
   const bool leads = hark_group_rank(call->group) == 0;
-  if (leads && status == HARK_OK) status = hark_run_open(call->context, path, config->run.resume, &folder);
-  if (status != HARK_OK && claims && leads) (void)rmdir(path);
+  const bool opens = leads && status == HARK_OK;
+  if (opens) status = hark_run_open(call->context, path, config->run.resume, &folder);
+  if (opens && status != HARK_OK && claims) (void)rmdir(path);
   status = share_path(call, status, path);
   if (!leads) return status == HARK_OK ? train_along(call, config, path) : status;
   if (folder.lock < 0) return status;

@@ -129,18 +129,31 @@ static hark_status exchange(hark_context *context, hark_group *group, const hark
   return status;
 }
 
+hark_status hark_group_reserve(hark_context *context, hark_group *group, int64_t pieces) {
+  const size_t bytes = (size_t)pieces * sizeof(piece);
+  if (group == NULL || bytes <= group->room_bytes) return HARK_OK;
+  hark_group_release(context, group);
+  HARK_TRY(hark_allocate(context, bytes, &group->room));
+  group->room_bytes = bytes;
+  return HARK_OK;
+}
+
+void hark_group_release(hark_context *context, hark_group *group) {
+  if (group == NULL) return;
+  hark_release(context, group->room, group->room_bytes);
+  group->room = NULL;
+  group->room_bytes = 0;
+}
+
 hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count) {
   piece few[FEW_PIECES]; /* so that agreeing about a lack of memory needs none */
   int64_t total = 0;
-  void *memory = NULL;
   if (group == NULL) return HARK_OK;
   if (group->over != HARK_OK) return hark_fail(context, group->over, "%s", group->message);
   for (int i = 0; i < count; i++) total += pieces_of(&messages[i]);
   if (total <= FEW_PIECES) return exchange(context, group, messages, count, few, total);
-  HARK_TRY(hark_allocate(context, (size_t)total * sizeof(piece), &memory));
-  const hark_status status = exchange(context, group, messages, count, memory, total);
-  hark_release(context, memory, (size_t)total * sizeof(piece));
-  return status;
+  HARK_TRY(hark_group_reserve(context, group, total));
+  return exchange(context, group, messages, count, group->room, total);
 }
 
 /* From rank 0 over a binary tree: who has the bytes passes them to the rank at half the distance. */
@@ -156,22 +169,15 @@ hark_status hark_group_broadcast(hark_context *context, hark_group *group, void 
   return HARK_OK;
 }
 
-/* Rank 0 collects, and all get what it has. */
+/* Rank 0 collects from one after the other, and all get what it has. */
 hark_status hark_group_gather(hark_context *context, hark_group *group, const void *mine, size_t bytes, void *all) {
   const int rank = hark_group_rank(group), size = hark_group_size(group);
   memmove((char *)all + (size_t)rank * bytes, mine, bytes);
-  if (size == 1) return HARK_OK;
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, (size_t)size * sizeof(hark_message), &memory));
-  hark_message *const messages = memory;
-  int count = 0;
-  for (int peer = 0; peer < size; peer++)
-    if (rank == 0 ? peer != 0 : peer == 0)
-      messages[count++] = (hark_message){(char *)all + (size_t)(rank == 0 ? peer : rank) * bytes, bytes, peer, rank != 0};
-  hark_status status = hark_group_exchange(context, group, messages, count);
-  if (status == HARK_OK) status = hark_group_broadcast(context, group, all, (size_t)size * bytes);
-  hark_release(context, memory, (size_t)size * sizeof(hark_message));
-  return status;
+  for (int peer = 1; peer < size; peer++) {
+    const hark_message message = {(char *)all + (size_t)peer * bytes, bytes, rank == 0 ? peer : 0, rank != 0};
+    if (rank == 0 || rank == peer) HARK_TRY(hark_group_exchange(context, group, &message, 1));
+  }
+  return hark_group_broadcast(context, group, all, (size_t)size * bytes);
 }
 
 /* ---- one status for all ---- */

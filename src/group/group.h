@@ -14,9 +14,12 @@
 
 typedef struct hark_group {
   hark_transport *transport;
-  double limit;     /* seconds without a message from a process that owes one */
-  double seconds;   /* spent waiting so far */
-  uint64_t sent;    /* bytes so far, by this process */
+  double limit;   /* seconds without a message from a process that owes one */
+  double seconds; /* spent waiting so far */
+  uint64_t sent;  /* bytes so far, by this process */
+  int local;      /* processes on this machine, as far as known; 0: unknown */
+  void *room;     /* for messages on their way */
+  size_t room_bytes;
   hark_status over; /* HARK_OK: it is not */
   char message[512];
 } hark_group;
@@ -33,13 +36,20 @@ typedef struct hark_share {
 } hark_share;
 hark_share hark_group_share(int64_t total, int rank, int size);
 
+/* Memory for exchanges of up to `pieces` messages, so that these allocate nothing: a process that fails in the middle of an exchange cannot
+ * explain it to the others. A message longer than HARK_TRANSPORT_PIECE counts as several. */
+HARK_MUST_CHECK hark_status hark_group_reserve(hark_context *context, hark_group *group, int64_t pieces);
+/* Frees it. */
+void hark_group_release(hark_context *context, hark_group *group);
+
 typedef struct hark_message {
   void *data; /* only read where it is sent */
   size_t bytes;
   int peer;
   bool sends;
 } hark_message;
-/* Sends and receives all of them at once. Messages between two processes are matched in the order of the list. */
+/* Sends and receives all of them at once. Messages between two processes are matched in the order of the list. More than 16 of them need
+ * memory (hark_group_reserve). */
 HARK_MUST_CHECK hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count);
 
 /* Rank 0's bytes for all. */

@@ -16,26 +16,39 @@
 #define HARK_MODULE_FOLDER "../lib/hark" /* from that of the program */
 #endif
 
-/* A positive number in a variable of the environment; 0: none. */
-static int number_of(const char *variable) {
+/* A number in a variable of the environment ("4(x2)" of Slurm is 4); -1: there is none. */
+static long number_of(const char *variable) {
   const char *const text = getenv(variable);
-  const long number = text != NULL ? strtol(text, NULL, 10) : 0;
-  return number > 0 && number <= HARK_GROUP_MOST ? (int)number : 0;
+  char *end = NULL;
+  const long number = text != NULL ? strtol(text, &end, 10) : -1;
+  return text != NULL && end != text ? number : -1;
 }
 
+/* The first of three variables that has a number. */
+static long first_of(const char *const variables[3], long other) {
+  for (size_t i = 0; i < 3; i++)
+    if (number_of(variables[i]) >= 0) return number_of(variables[i]);
+  return other;
+}
+
+/* A job's script of Slurm is no step of several tasks. */
 bool hark_group_launched(void) {
-  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    if (number_of(sizes[i]) > 0) return true;
-  return number_of("SLURM_STEP_NUM_TASKS") > 1 && getenv("SLURM_PROCID") != NULL; /* srun; a job's script has no step of several tasks */
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+  const char *const module = getenv("HARK_MPI_MODULE");
+  return (module == NULL || strcmp(module, "none") != 0) && first_of(sizes, 1) > 1;
+}
+
+int hark_group_launch_rank(void) {
+  static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+  return (int)first_of(ranks, 0);
 }
 
 int hark_group_local_size(void) {
-  static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    if (number_of(sizes[i]) > 0) return number_of(sizes[i]);
-  return hark_max(1, number_of("SLURM_TASKS_PER_NODE"));
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
+  return (int)hark_max(1, first_of(sizes, 1));
 }
+
+bool hark_group_has_own_cores(void) { return getenv("SLURM_CPUS_PER_TASK") != NULL; }
 
 /* The folder of the program, with a slash at its end; "" if unknown. */
 static void find_own_folder(char *out) {
@@ -86,6 +99,15 @@ static hark_status open_record(hark_context *context, const hark_transport_modul
   return *record != NULL ? HARK_OK : hark_fail(context, HARK_NO_BACKEND, "the module for MPI is of another version of hark");
 }
 
+static hark_status join(hark_context *context, const hark_transport_module_record *record, hark_group *group) {
+  hark_transport *const transport = group->transport;
+  if (record->open(transport) != 0) return hark_fail(context, HARK_CANCELLED, "%s: %.300s", record->name, transport->message);
+  if (transport->size <= HARK_GROUP_MOST) return HARK_OK;
+  const int size = transport->size;
+  transport->close(transport);
+  return hark_fail(context, HARK_UNSUPPORTED, "%d processes were started, at most %d can work together", size, HARK_GROUP_MOST);
+}
+
 hark_status hark_group_open(hark_context *context, hark_group **out) {
   const hark_transport_module_record *record = NULL;
   void *memory = NULL;
@@ -96,13 +118,12 @@ hark_status hark_group_open(hark_context *context, hark_group **out) {
   hark_group *const group = memory;
   group->transport = (hark_transport *)(group + 1);
   group->limit = HARK_GROUP_LIMIT_SECONDS; /* until the options are known */
-  if (record->open(group->transport) == 0 && group->transport->size <= HARK_GROUP_MOST) {
+  group->local = hark_group_local_size();
+  const hark_status status = join(context, record, group);
+  if (status == HARK_OK)
     *out = group;
-    return HARK_OK;
-  }
-  const hark_status status = hark_fail(context, HARK_CANCELLED, "%s: %.300s", record->name,
-                                       group->transport->message[0] != '\0' ? group->transport->message : "too many processes");
-  hark_release(context, memory, sizeof(hark_group) + sizeof(hark_transport));
+  else
+    hark_release(context, memory, sizeof(hark_group) + sizeof(hark_transport));
   return status;
 }
 

@@ -103,7 +103,7 @@ HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, cons
 /* Forgets the gradients of the previous step; with train.precision bf16 rounds the weights for this one. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 
-/* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step select the dropout's random numbers.
+/* Computes the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step select the dropout's random numbers.
  * *loss is that of an evaluation, without the other terms of engine->parts. */
 HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs,
                                                     const int32_t *targets, int64_t rows, uint64_t first_sample, uint32_t micro_step,

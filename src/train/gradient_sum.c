@@ -30,6 +30,68 @@ static hark_sum_blocks blocks_of(hark_share share, int *most) {
   return blocks;
 }
 
+/* ---- the processes of a group ---- */
+
+/* The gradients are exchanged in pieces: round r has pieces r size .. r size + size - 1, one for each process to join. */
+#define MOST_PIECE ((int64_t)1 << 18)
+#define LEAST_PIECE 1024
+#define ROOM_NUMBERS ((int64_t)1 << 24) /* of all pieces that a process holds, unless they are the least */
+#define PIECE_MULTIPLE 16               /* numbers of a cache line */
+
+/* The subtrees of all processes, in order. */
+typedef struct all_blocks {
+  hark_sum_block *list; /* [count] */
+  int *first;           /* [size + 1]: of each process */
+  int count, size;
+} all_blocks;
+
+/* A step's exchange. */
+typedef struct exchange {
+  hark_context *context;
+  hark_group *group;
+  hark_gradient_sum *sum;
+  int64_t numbers; /* of a piece */
+  all_blocks blocks;
+  int own;                /* subtrees of this process */
+  float *sent;            /* [own, size, numbers]: what other processes join */
+  float *received;        /* [blocks.count, numbers]: what this one joins */
+  hark_message *messages; /* room for those of a round */
+} exchange;
+
+/* Lists the subtrees of all processes, or without `out` counts them; *most: of one process. */
+static int list_blocks(const hark_gradient_sum *sum, int size, all_blocks *out, int *most) {
+  int count = 0, unused;
+  *most = 0;
+  for (int rank = 0; rank < size; rank++) {
+    const hark_sum_blocks blocks = blocks_of(hark_group_share(sum->parts, rank, size), &unused);
+    if (out != NULL) out->first[rank] = count;
+    if (out != NULL) memcpy(out->list + count, blocks.list, (size_t)blocks.count * sizeof *blocks.list);
+    count += blocks.count;
+    *most = blocks.count > *most ? blocks.count : *most;
+  }
+  if (out != NULL) out->first[size] = count;
+  return count;
+}
+
+static int64_t messages_of(const hark_gradient_sum *sum, int count, int size) { return (int64_t)sum->most_own * size + count + 2 * size; }
+
+static size_t exchange_bytes(const hark_gradient_sum *sum, int count, int size) {
+  return (size_t)((int64_t)sum->most_own * size + count) * (size_t)sum->piece * sizeof(float) + (size_t)count * sizeof(hark_sum_block) +
+         (size_t)messages_of(sum, count, size) * sizeof(hark_message) + (size_t)(size + 1) * sizeof(int);
+}
+
+/* Sizes and memory of the exchange, the same for all processes. */
+static hark_status plan_exchange(hark_context *context, hark_gradient_sum *sum, int size, bool memory) {
+  const int count = list_blocks(sum, size, NULL, &sum->most_own);
+  const int64_t places = (int64_t)sum->most_own * size + count, share = hark_ceil_div(sum->gradients.shape[0], size);
+  const int64_t piece = hark_min(hark_min(MOST_PIECE, share), hark_max(LEAST_PIECE, ROOM_NUMBERS / places));
+  sum->piece = hark_ceil_div(piece, PIECE_MULTIPLE) * PIECE_MULTIPLE;
+  sum->memory_bytes = exchange_bytes(sum, count, size);
+  if (!memory) return HARK_OK;
+  HARK_TRY(hark_group_reserve(context, context->group, messages_of(sum, count, size)));
+  return hark_allocate(context, sum->memory_bytes, &sum->memory);
+}
+
 hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t parts, bool memory,
                                      hark_gradient_sum *out) {
   const int size = hark_group_size(context->group);
@@ -44,17 +106,19 @@ hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *g
   (void)blocks_of(out->share, &needed);
   for (; out->saved_count < needed; out->saved_count++)
     HARK_TRY(hark_tensor_make(context, memory, gradients->type, 1, gradients->shape, &out->saved[out->saved_count]));
-  return HARK_OK;
+  return size > 1 ? plan_exchange(context, out, size, memory) : HARK_OK;
 }
 
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum) {
+  if (sum->memory != NULL) hark_release(context, sum->memory, sum->memory_bytes);
+  sum->memory = NULL;
   for (int i = 0; i < HARK_GRADIENT_SUM_DEPTH; i++) hark_tensor_destroy(context, &sum->saved[i]);
 }
 
 static size_t bytes_of(const hark_tensor *tensor) { return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type); }
 
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum) {
-  return sum->saved_count > 0 ? (size_t)sum->saved_count * bytes_of(&sum->gradients) : 0;
+  return (sum->saved_count > 0 ? (size_t)sum->saved_count * bytes_of(&sum->gradients) : 0) + sum->memory_bytes;
 }
 
 void hark_gradient_sum_begin(hark_gradient_sum *sum) {
@@ -84,35 +148,13 @@ hark_status hark_gradient_sum_close(hark_context *context, hark_gradient_sum *su
   return HARK_OK;
 }
 
-/* ---- the processes of a group ---- */
+/* ---- exchange ---- */
 
-/* Numbers of a piece: round r has pieces r size .. r size + size - 1, one for each process to join. */
-#define PIECE ((int64_t)1 << 18)
-
-/* The subtrees of all processes, in order. */
-typedef struct all_blocks {
-  hark_sum_block *list; /* [count] */
-  int *first;           /* [size + 1]: of each process */
-  int count, size;
-} all_blocks;
-
-/* A step's exchange. */
-typedef struct exchange {
-  hark_context *context;
-  hark_group *group;
-  hark_gradient_sum *sum;
-  all_blocks blocks;
-  int own;                /* subtrees of this process */
-  float *sent;            /* [own, size, PIECE]: what other processes join */
-  float *received;        /* [blocks.count, PIECE]: what this one joins */
-  hark_message *messages; /* room for those of a round */
-} exchange;
-
-static int64_t first_of(int64_t round, int piece, int size) { return (round * size + piece) * PIECE; }
+static int64_t first_of(const exchange *x, int64_t round, int piece) { return (round * x->blocks.size + piece) * x->numbers; }
 
 static int64_t numbers_of(const exchange *x, int64_t round, int piece) {
-  const int64_t left = x->sum->gradients.shape[0] - first_of(round, piece, x->blocks.size);
-  return left < 0 ? 0 : hark_min(left, PIECE);
+  const int64_t left = x->sum->gradients.shape[0] - first_of(x, round, piece);
+  return left < 0 ? 0 : hark_min(left, x->numbers);
 }
 
 static const hark_tensor *buffer_of(const hark_gradient_sum *sum, int block) {
@@ -131,12 +173,13 @@ static hark_status send_subtrees(const exchange *x, int64_t round) {
   for (int peer = 0; peer < size; peer++) {
     const int64_t numbers = numbers_of(x, round, peer), own = numbers_of(x, round, rank);
     for (int block = 0; block < x->own && numbers > 0; block++) {
-      float *const to = peer == rank ? x->received + (x->blocks.first[rank] + block) * PIECE : x->sent + (block * size + peer) * PIECE;
-      HARK_TRY(read_numbers(x, block, first_of(round, peer, size), numbers, to));
+      float *const to =
+          peer == rank ? x->received + (x->blocks.first[rank] + block) * x->numbers : x->sent + (block * size + peer) * x->numbers;
+      HARK_TRY(read_numbers(x, block, first_of(x, round, peer), numbers, to));
       if (peer != rank) x->messages[count++] = (hark_message){to, (size_t)numbers * sizeof *to, peer, true};
     }
     for (int block = x->blocks.first[peer]; block < x->blocks.first[peer + 1] && peer != rank && own > 0; block++)
-      x->messages[count++] = (hark_message){x->received + block * PIECE, (size_t)own * sizeof(float), peer, false};
+      x->messages[count++] = (hark_message){x->received + block * x->numbers, (size_t)own * sizeof(float), peer, false};
   }
   return hark_group_exchange(x->context, x->group, x->messages, count);
 }
@@ -150,7 +193,7 @@ static void join_piece(const exchange *x, int64_t numbers) {
   hark_sum_blocks joined = {0};
   float *values[HARK_GRADIENT_SUM_DEPTH];
   for (int block = 0; block < x->blocks.count; block++) {
-    values[joined.count] = x->received + block * PIECE;
+    values[joined.count] = x->received + block * x->numbers;
     hark_sum_blocks_push(&joined, x->blocks.list[block]);
     for (; hark_sum_blocks_join(&joined); hark_sum_blocks_merge(&joined))
       add_to(values[joined.count - 2], values[joined.count - 1], numbers);
@@ -167,12 +210,12 @@ static hark_status share_pieces(const exchange *x, int64_t round) {
     const int64_t numbers = numbers_of(x, round, peer);
     if (peer == rank) continue;
     if (own > 0) x->messages[count++] = (hark_message){x->received, (size_t)own * sizeof(float), peer, true};
-    if (numbers > 0) x->messages[count++] = (hark_message){x->sent + peer * PIECE, (size_t)numbers * sizeof(float), peer, false};
+    if (numbers > 0) x->messages[count++] = (hark_message){x->sent + peer * x->numbers, (size_t)numbers * sizeof(float), peer, false};
   }
   HARK_TRY(hark_group_exchange(x->context, x->group, x->messages, count));
   for (int piece = 0; piece < size; piece++) {
-    const float *const from = piece == rank ? x->received : x->sent + piece * PIECE;
-    float *const to = (float *)x->sum->gradients.data + first_of(round, piece, size);
+    const float *const from = piece == rank ? x->received : x->sent + piece * x->numbers;
+    float *const to = (float *)x->sum->gradients.data + first_of(x, round, piece);
     const size_t bytes = (size_t)numbers_of(x, round, piece) * sizeof *to;
     if (bytes > 0) HARK_TRY(hark_backend_write(x->context, to, from, bytes));
   }
@@ -180,7 +223,7 @@ static hark_status share_pieces(const exchange *x, int64_t round) {
 }
 
 static hark_status run_rounds(const exchange *x) {
-  const int64_t rounds = hark_ceil_div(x->sum->gradients.shape[0], PIECE * x->blocks.size);
+  const int64_t rounds = hark_ceil_div(x->sum->gradients.shape[0], x->numbers * x->blocks.size);
   for (int64_t round = 0; round < rounds; round++) {
     HARK_TRY(send_subtrees(x, round));
     join_piece(x, numbers_of(x, round, hark_group_rank(x->group)));
@@ -189,35 +232,20 @@ static hark_status run_rounds(const exchange *x) {
   return HARK_OK;
 }
 
-/* Lists the subtrees of all processes, or without `out` counts them. */
-static int list_blocks(const hark_gradient_sum *sum, int size, all_blocks *out) {
-  int count = 0, unused;
-  for (int rank = 0; rank < size; rank++) {
-    const hark_sum_blocks blocks = blocks_of(hark_group_share(sum->parts, rank, size), &unused);
-    if (out != NULL) out->first[rank] = count;
-    if (out != NULL) memcpy(out->list + count, blocks.list, (size_t)blocks.count * sizeof *blocks.list);
-    count += blocks.count;
-  }
-  if (out != NULL) out->first[size] = count;
-  return count;
-}
-
 /* The sum of the subtrees of all processes, in the gradients of all. */
 static hark_status exchange_subtrees(hark_context *context, hark_gradient_sum *sum) {
-  const int size = hark_group_size(context->group), count = list_blocks(sum, size, NULL), own = sum->blocks.count;
-  const size_t floats = (size_t)(own * size + count) * (size_t)PIECE * sizeof(float), lists = (size_t)count * sizeof(hark_sum_block);
-  const size_t firsts = (size_t)(size + 1) * sizeof(int), messages = (size_t)(own * size + count + 2 * size) * sizeof(hark_message);
-  exchange x = {.context = context, .group = context->group, .sum = sum, .own = own, .blocks = {.count = count, .size = size}};
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, floats + lists + messages + firsts, &memory));
-  x.sent = memory;
-  x.received = x.sent + (int64_t)own * size * PIECE;
-  x.blocks.list = (hark_sum_block *)(x.received + count * PIECE);
-  x.messages = (hark_message *)(x.blocks.list + count);
-  x.blocks.first = (int *)(x.messages + own * size + count + 2 * size);
-  (void)list_blocks(sum, size, &x.blocks);
+  const int size = hark_group_size(context->group);
+  int most = 0;
+  exchange x = {.context = context, .group = context->group, .sum = sum, .numbers = sum->piece, .own = sum->blocks.count};
+  x.blocks.size = size;
+  x.blocks.count = list_blocks(sum, size, NULL, &most);
+  x.sent = sum->memory;
+  x.received = x.sent + (int64_t)sum->most_own * size * sum->piece;
+  x.blocks.list = (hark_sum_block *)(x.received + x.blocks.count * sum->piece);
+  x.messages = (hark_message *)(x.blocks.list + x.blocks.count);
+  x.blocks.first = (int *)(x.messages + messages_of(sum, x.blocks.count, size));
+  (void)list_blocks(sum, size, &x.blocks, &most);
   const hark_status status = run_rounds(&x);
-  hark_release(context, memory, floats + lists + messages + firsts);
   sum->blocks = (hark_sum_blocks){.list = {{0, sum->parts}}, .count = 1};
   return status;
 }

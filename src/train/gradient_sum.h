@@ -44,6 +44,11 @@ typedef struct hark_gradient_sum {
   hark_share share; /* of this process */
   hark_sum_blocks blocks;
   int64_t next; /* number of the next part */
+  /* of several processes */
+  int64_t piece; /* numbers that are exchanged at once, by and for each process */
+  int most_own;  /* the most subtrees of a process */
+  void *memory;  /* of the exchange, so that a step allocates nothing */
+  size_t memory_bytes;
 } hark_gradient_sum;
 
 /* Buffers for this process's share of the `parts` parts of a step; without `memory` they are only described. Errors: HARK_BAD_CONFIGURATION
@@ -51,7 +56,7 @@ typedef struct hark_gradient_sum {
 HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *gradients, int64_t parts, bool memory,
                                                      hark_gradient_sum *out);
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
-/* Bytes of the buffers. */
+/* Bytes of the buffers and of the exchange. */
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
 
 void hark_gradient_sum_begin(hark_gradient_sum *sum);

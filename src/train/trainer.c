@@ -152,6 +152,8 @@ static hark_status preflight(training_run *trainer) {
                     (double)needs.engine.gradients / mebibyte, (double)needs.engine.moments / mebibyte,
                     (double)(needs.engine.step + needs.engine.batch) / mebibyte, (double)needs.program / mebibyte,
                     (double)needs.checkpoint / mebibyte, needs.checkpoints);
+  if (trainer->context->group != NULL)
+    needs.more_memory *= (uint64_t)hark_max(1, trainer->context->group->local); /* of all that are here */
   return trainer->config->run.preflight ? hark_preflight_check(trainer->context, &needs) : HARK_OK;
 }
 
@@ -233,6 +235,17 @@ static hark_status refuse_material(training_run *trainer) {
 /* Every process of a group computes a share of each step and keeps all weights and moments. Rank 0 alone reads and writes the folder of the
  * run, except that the others read its vocabulary and the tokens of its text. */
 
+/* Rank 0 may learn a vocabulary and make tokens for hours; if it is killed meanwhile, the launcher ends the others. */
+static hark_status agree_patiently(training_run *trainer, hark_status status) {
+  hark_group *const group = trainer->context->group;
+  if (group == NULL) return status;
+  const double limit = group->limit;
+  if (!hark_training_leads(trainer)) group->limit = INFINITY;
+  status = hark_group_agree(trainer->context, group, status);
+  group->limit = limit;
+  return status;
+}
+
 /* Opens the data, first at rank 0, which may make vocabulary and tokens. */
 static hark_status open_material(training_run *trainer, bool resume, const resumption *begun) {
   hark_context *context = trainer->context;
@@ -240,7 +253,7 @@ static hark_status open_material(training_run *trainer, bool resume, const resum
   hark_status status = leads ? hark_material_open(context, trainer->config, trainer->run, resume, &trainer->material) : HARK_OK;
   if (status == HARK_BAD_FILE && begun->there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
-  HARK_TRY(hark_group_agree(context, context->group, status));
+  HARK_TRY(agree_patiently(trainer, status));
   if (!leads) status = hark_material_open(context, trainer->config, trainer->run, true, &trainer->material);
   return hark_group_agree(context, context->group, status);
 }
@@ -254,35 +267,39 @@ static hark_status compare_data(const training_run *trainer) {
   return hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
 }
 
-/* tensor <- that of rank 0 */
-static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor) {
-  enum { PART_BYTES = 1 << 22 };
+#define COPIED_BYTES ((size_t)1 << 22) /* at once */
+
+/* tensor <- that of rank 0, through `part` of COPIED_BYTES */
+static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor, void *part) {
   const size_t bytes = (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
-  void *part = NULL;
-  HARK_TRY(hark_allocate(context, PART_BYTES, &part));
-  hark_status status = HARK_OK;
-  for (size_t at = 0; at < bytes && status == HARK_OK; at += PART_BYTES) {
-    const size_t here = bytes - at < PART_BYTES ? bytes - at : PART_BYTES;
+  for (size_t at = 0; at < bytes; at += COPIED_BYTES) {
+    const size_t here = bytes - at < COPIED_BYTES ? bytes - at : COPIED_BYTES;
     char *const data = (char *)tensor->data + at;
-    if (hark_group_rank(context->group) == 0) status = hark_backend_read(context, part, data, here);
-    if (status == HARK_OK) status = hark_group_broadcast(context, context->group, part, here);
-    if (status == HARK_OK) status = hark_backend_write(context, data, part, here);
+    if (hark_group_rank(context->group) == 0) HARK_TRY(hark_backend_read(context, part, data, here));
+    HARK_TRY(hark_group_broadcast(context, context->group, part, here));
+    HARK_TRY(hark_backend_write(context, data, part, here));
   }
-  hark_release(context, part, PART_BYTES);
-  return status;
+  return HARK_OK;
+}
+
+static hark_status copy_tensors(hark_context *context, const hark_engine *engine, void *part) {
+  HARK_TRY(copy_tensor(context, &engine->network->parameters.weights, part));
+  HARK_TRY(copy_tensor(context, &engine->first_moment, part));
+  return copy_tensor(context, &engine->second_moment, part);
 }
 
 /* State, weights and moments of rank 0 for all. */
 static hark_status copy_state(training_run *trainer) {
   hark_context *context = trainer->context;
-  hark_engine *engine = trainer->engine;
-  const hark_tensor *const flats[] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
+  void *part = NULL;
   if (hark_group_size(context->group) == 1) return HARK_OK;
-  HARK_TRY(hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state));
-  HARK_TRY(hark_group_broadcast(context, context->group, &trainer->seconds_before, sizeof trainer->seconds_before));
-  for (size_t i = 0; i < sizeof flats / sizeof *flats; i++) HARK_TRY(copy_tensor(context, flats[i]));
-  engine->report.pivots = trainer->state.mended_pivots;
-  return HARK_OK;
+  HARK_TRY(hark_group_agree(context, context->group, hark_allocate(context, COPIED_BYTES, &part)));
+  hark_status status = hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state);
+  if (status == HARK_OK) status = hark_group_broadcast(context, context->group, &trainer->seconds_before, sizeof trainer->seconds_before);
+  if (status == HARK_OK) status = copy_tensors(context, trainer->engine, part);
+  hark_release(context, part, COPIED_BYTES);
+  trainer->engine->report.pivots = trainer->state.mended_pivots;
+  return status;
 }
 
 /* What depends on time is decided by rank 0. */
@@ -424,10 +441,9 @@ static void add_part(training_run *trainer, const step_part *part, hark_material
   if (trainer->material.packed) trainer->state.operations += part->operations;
 }
 
-/* Adds the parts of all processes in their order. Rooms are equally large; the last one of a smaller share is empty. */
-static void add_parts(training_run *trainer, const step_part *all, int64_t room, int64_t pivots, hark_material_pass *step) {
+/* Adds the parts of all processes in their order. Every process has `room` places, and the last one of a smaller share is unused. */
+static void add_parts(training_run *trainer, const step_part *all, int64_t room, hark_material_pass *step) {
   const int size = hark_group_size(trainer->context->group);
-  trainer->engine->report.pivots = pivots;
   for (int rank = 0; rank < size; rank++) {
     const hark_share share = hark_group_share(trainer->config->train.accumulate, rank, size);
     for (int64_t i = 0; i < share.count; i++) {
@@ -452,7 +468,8 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
   hark_status status = compute_share(trainer, targets > 0 ? 1.0 / (double)targets : 0, parts);
   status = hark_group_agree(context, context->group, status);
   if (status == HARK_OK) status = hark_group_gather(context, context->group, parts, own, all);
-  if (status == HARK_OK) add_parts(trainer, all, room, pivots, step);
+  trainer->engine->report.pivots = pivots;
+  if (status == HARK_OK) add_parts(trainer, all, room, step);
   hark_release(context, memory, bytes);
   HARK_TRY(status);
   *has_targets = step->real > 0;
@@ -596,6 +613,7 @@ hark_request hark_training_poll_together(training_run *trainer) {
   hark_context *context = trainer->context;
   int32_t own = (int32_t)hark_training_poll(trainer), all[HARK_GROUP_MOST];
   if (hark_group_size(context->group) == 1) return (hark_request)own;
+  if (trainer->stop_requested) own = HARK_REQUEST_STOP; /* perhaps while rank 0 made samples */
   if (hark_group_meet(context, context->group, HARK_OK, &own, sizeof own, all) != HARK_OK) return HARK_REQUEST_STOP;
   for (int rank = 0; rank < hark_group_size(context->group); rank++) own = all[rank] > own ? all[rank] : own;
   heed(trainer, (hark_request)own);
@@ -692,7 +710,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   const double before = hark_training_now(trainer);
   validation_result result;
   trainer->statistics = (hark_ahca_statistics){0};
-  HARK_TRY(hark_training_validate(trainer, &result));
+  HARK_TRY(hark_group_agree(trainer->context, trainer->context->group, hark_training_validate(trainer, &result)));
   set_aside(trainer, hark_training_now(trainer) - before);
   if (!result.complete) return HARK_OK;
   trainer->pace.evaluation = hark_training_now(trainer) - before;

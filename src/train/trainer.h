@@ -33,8 +33,8 @@ typedef struct hark_train_hooks {
   /* Optional: called before `ready` if train.plans_once: the steps that were planned, with their warm-up. From then on train.steps and
    * train.warmup with these values make the same run. `evaluates`: false if evaluations take too long, and none are made. */
   void (*planned)(void *user, int64_t steps, int64_t warmup, bool evaluates);
-  /* Optional: called after every micro-batch with the accumulated gradients in the engine, before they are used, for inspection. Step (from
-   * 1) and micro-batch (from 0) are the current ones. */
+  /* Optional: called after every micro-batch of this process, for inspection: the gradients in the engine are those of the last subtree
+   * (gradient_sum.h), with one micro-batch those of the step. Step (from 1) and micro-batch (from 0) are the current ones. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
   double peak_operations;      /* per second, of this machine with these threads; 0: unknown */
   double (*clock)(void *user); /* monotonic seconds that measure and limit a run's time; NULL: the machine's clock */

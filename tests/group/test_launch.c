@@ -87,7 +87,9 @@ static void errors_are_printed_once(void **state) {
   assert_error(LAUNCH("3"), "train --out c" OPTIONS " --accumulate=2", 2, "train.accumulate is 2");
   assert_error("", "train --out e --ranks=2" OPTIONS, 2,
                "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
-  assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out f" OPTIONS, 8, "./nowhere.so");
+  assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("2"), "train --out f" OPTIONS, 8, "./nowhere.so");
+  run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
+  run(LAUNCH("2"), "sweep plan.yaml", 2);
   /* another rank has other options, other data */
   assert_error(LAUNCH("2"),
                "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS

@@ -157,6 +157,7 @@ static hark_status sum_together(hark_context *context, hark_group *group, void *
                          (double)expected);
   }
   hark_gradient_sum_destroy(context, &sum);
+  hark_group_release(context, group);
   hark_tensor_destroy(context, &gradients);
   free(numbers);
   return status;

@@ -20,6 +20,7 @@
 #include "cli/sweep/sweep_share.h"
 #include "cli/sweep/sweep_table.h"
 #include "core/line.h"
+#include "group/launch.h"
 #include "json/jsonl.h"
 
 #define PICTURE_HEIGHT 560 /* without its key, which is below */
@@ -371,7 +372,7 @@ static bool is_stopped(sweep *s, int exit_code, bool before) {
   }
   if (!requested || before) return before;
   s->call->exit_code = exit_code;
-  hark_sweep_signal_all(exit_code - HARK_EXIT_SIGNAL);
+  hark_sweep_end_all(exit_code - HARK_EXIT_SIGNAL);
   return true;
 }
 
@@ -721,6 +722,9 @@ static hark_status run(hark_invocation *call) {
   const int count = hark_options_argument_count(call->options);
   void *memory = NULL;
   sweep_course course = {0};
+  if (hark_group_launched())
+    return hark_fail(call->context, HARK_UNSUPPORTED,
+                     "a launcher has started several processes, and a sweep is one: --jobs trains several runs at once on this machine");
   HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
   sweep *const sweeps = memory;
   for (int i = 0; i < count; i++)

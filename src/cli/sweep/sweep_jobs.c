@@ -130,7 +130,7 @@ static void end_all(hark_context *context, hark_sweep_jobs *jobs) {
   char message[HARK_MESSAGE_BYTES];
   hark_sweep_ended ended;
   memcpy(message, context->message, sizeof message);
-  if (jobs->running > 0 && hark_sweep_signal() == 0) hark_sweep_signal_all(SIGTERM);
+  if (jobs->running > 0 && hark_sweep_signal() == 0) hark_sweep_end_all(SIGTERM);
   while (jobs->running > 0) (void)!next(context, jobs, &ended);
   memcpy(context->message, message, sizeof message);
 }

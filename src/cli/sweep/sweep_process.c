@@ -20,6 +20,7 @@
 
 static volatile sig_atomic_t stop_signal;
 static volatile pid_t running[HARK_SWEEP_JOBS]; /* 0: none */
+static volatile sig_atomic_t ended_by_us;       /* the runs have had a signal of the sweep: a second one would end them unsaved */
 
 void hark_sweep_signal_all(int number) {
   for (int place = 0; place < HARK_SWEEP_JOBS; place++) {
@@ -28,10 +29,16 @@ void hark_sweep_signal_all(int number) {
   }
 }
 
+void hark_sweep_end_all(int number) {
+  ended_by_us = 1;
+  hark_sweep_signal_all(number);
+}
+
 static void on_signal(int number) {
   const int error = errno;
+  const bool first = stop_signal == 0 && ended_by_us != 0; /* it asks for what the runs are doing already */
   stop_signal = number;
-  hark_sweep_signal_all(number);
+  if (!first) hark_sweep_signal_all(number);
   errno = error;
 }
 

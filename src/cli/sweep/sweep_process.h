@@ -30,6 +30,8 @@ void hark_sweep_catch_signals(void);
 int hark_sweep_signal(void);
 /* Sends a signal to all processes. */
 void hark_sweep_signal_all(int number);
+/* The same by the sweep itself: a signal that the sweep receives after it is not passed on, as it would be the second one to the runs. */
+void hark_sweep_end_all(int number);
 
 /* Starts a process at a free place. *output is the pipe's end that the caller reads and closes; -1: none. *started is false if a signal to
  * end has arrived before. Errors: HARK_IO_ERROR. */

@@ -100,6 +100,7 @@ static void *live(void *user) {
   hark_context *context = small_run_context(1);
   self->status = self->rank(context, &self->group, self->user);
   (void)snprintf(self->message, sizeof self->message, "%s", self->status == HARK_OK ? "" : hark_context_message(context));
+  hark_group_release(context, &self->group);
   test_setup_close(context);
   return NULL;
 }
