@@ -269,13 +269,10 @@ static hark_status join_group(hark_invocation *call) {
   return HARK_OK;
 }
 
-/* A lost connection, by whoever finds it. That rank 0 does not answer is reported by one. */
+/* A lost connection, by whoever finds it first and ends all (hark_group_set_limit). */
 static void report_loss(const hark_invocation *call) {
-  static const char leader[] = "rank 0 did not";
-  const char *const message = hark_context_message(call->context);
-  const bool of_leader = strncmp(message, leader, sizeof leader - 1) == 0;
-  if (call->group->over != HARK_CANCELLED || emergency < 0 || (of_leader && hark_group_rank(call->group) != 1)) return;
-  (void)dprintf(emergency, "hark %s: %s\n", call->command->name, message);
+  if (call->group->over != HARK_CANCELLED || emergency < 0) return;
+  (void)dprintf(emergency, "hark %s: %s\n", call->command->name, hark_context_message(call->context));
 }
 
 /* The common end of all processes. The message of a process whose options have problems is the first of these. */

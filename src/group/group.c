@@ -14,11 +14,12 @@
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
 
-#define LATER_FACTOR 1.5
+#define LATER_FACTOR 0.5
 #define LATER_SECONDS 5
 
 void hark_group_set_limit(hark_group *group, double seconds) {
-  if (group != NULL) group->limit = hark_group_rank(group) == 0 ? seconds : LATER_FACTOR * seconds + LATER_SECONDS;
+  const int later = hark_group_rank(group) < 2 ? hark_group_rank(group) : 2;
+  if (group != NULL) group->limit = seconds + later * (LATER_FACTOR * seconds + LATER_SECONDS);
 }
 
 hark_share hark_group_share(int64_t total, int rank, int size) {

@@ -27,7 +27,8 @@ typedef struct hark_group {
 static inline int hark_group_rank(const hark_group *group) { return group != NULL ? group->transport->rank : 0; }
 static inline int hark_group_size(const hark_group *group) { return group != NULL ? group->transport->size : 1; }
 
-/* Sets the limit. Other processes wait longer than rank 0, which waits for every one and reports who does not answer. */
+/* Sets the limit. Rank 1 waits longer than rank 0, which waits for every one and reports who does not answer, and the others wait longer
+ * than rank 1, which reports it if rank 0 does not. */
 void hark_group_set_limit(hark_group *group, double seconds);
 
 /* The part [first, first + count) of `total` things that a process computes: their numbers differ by at most one. */
