@@ -35,11 +35,11 @@ static hark_status train_as_rank(hark_context *context, hark_group *group, void 
   stopper s = {.c = c, .rank = hark_group_rank(group)};
   const hark_train_hooks hooks = {.user = &s, .request = stop_later};
   context->group = group;
-  if (s.rank == 0) return small_run_train(context, &c->small, c->path, &hooks, NULL);
+  if (s.rank == 0) return hark_group_agree(context, group, small_run_train(context, &c->small, c->path, &hooks, NULL));
   hark_run run = {.lock = -1};
   hark_train_result result;
   (void)snprintf(run.path, sizeof run.path, "%s", c->path);
-  return hark_train(context, &c->small.config, &run, &hooks, &result);
+  return hark_group_agree(context, group, hark_train(context, &c->small.config, &run, &hooks, &result)); /* as the command does */
 }
 
 static void open_case(training_case *c, bool examples) {
@@ -168,10 +168,66 @@ static void another_text_is_found(void **state) {
   test_folder_remove(folder);
 }
 
+/* ---- no memory at one rank ---- */
+
+typedef struct memory_case {
+  training_case training;
+  int rank;    /* whose allocation fails */
+  long number; /* which one; 0: none */
+  long made;   /* allocations of that rank */
+} memory_case;
+
+static hark_status train_with_little_memory(hark_context *context, hark_group *group, void *user) {
+  memory_case *const c = user;
+  test_memory memory = {.fail_at = 0};
+  hark_context *own = NULL;
+  if (hark_group_rank(group) != c->rank) return train_as_rank(context, group, &c->training);
+  HARK_TRY(test_memory_create(&memory, "cpu", &own));
+  memory.fail_at = c->number > 0 ? memory.allocations + c->number : 0;
+  const long before = memory.allocations;
+  const hark_status status = train_as_rank(own, group, &c->training);
+  c->made = memory.allocations - before;
+  memory.fail_at = 0;
+  const hark_status same = status == HARK_OK ? HARK_OK : hark_fail(context, status, "%s", hark_context_message(own));
+  hark_group_release(own, group);
+  test_memory_context_end(own, &memory);
+  return same;
+}
+
+/* One allocation fails somewhere in the run of a rank: all ranks end, with this error. */
+static void no_memory_at_one_rank(void **state) {
+  (void)state;
+  enum { RANKS = 3, PLACES = 40 };
+  memory_case c = {.number = 0};
+  test_folder_make(folder);
+  open_case(&c.training, false);
+  c.training.small.config.train.steps = 2;
+  for (c.rank = 0; c.rank < 2; c.rank++) {
+    long all = PLACES;
+    for (int place = 0; place <= PLACES; place++) {
+      hark_status statuses[TEST_MOST_RANKS];
+      char messages[TEST_MOST_RANKS][512], name[32];
+      (void)snprintf(name, sizeof name, "memory-%d-%d", c.rank, place);
+      name_run(&c.training, name);
+      c.number = place == 0 ? 0 : 1 + (place - 1) * (all - 1) / (PLACES - 1);
+      test_group_run(RANKS, 60, train_with_little_memory, &c, statuses, messages);
+      if (place == 0) all = c.made;
+      for (int rank = 0; rank < RANKS; rank++)
+        if (statuses[rank] != (place == 0 ? HARK_OK : HARK_OUT_OF_MEMORY))
+          fail_msg("allocation %ld of %ld at rank %d: rank %d has status %d, %s", c.number, all, c.rank, rank, (int)statuses[rank],
+                   messages[rank]);
+    }
+    assert_true(all > PLACES);
+  }
+  small_run_close(&c.training.small);
+  test_folder_remove(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows_of_a_text),     cmocka_unit_test(examples), cmocka_unit_test(resumed_by_others), cmocka_unit_test(refused),
-      cmocka_unit_test(another_text_is_found),
+      cmocka_unit_test(windows_of_a_text),     cmocka_unit_test(examples),
+      cmocka_unit_test(resumed_by_others),     cmocka_unit_test(refused),
+      cmocka_unit_test(another_text_is_found), cmocka_unit_test(no_memory_at_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
