@@ -293,8 +293,8 @@ static hark_status copy_state(training_run *trainer) {
   hark_context *context = trainer->context;
   void *part = NULL;
   if (hark_group_size(context->group) == 1) return HARK_OK;
-  HARK_TRY(hark_group_agree(context, context->group, hark_allocate(context, COPIED_BYTES, &part)));
-  hark_status status = hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state);
+  hark_status status = hark_group_agree(context, context->group, hark_allocate(context, COPIED_BYTES, &part));
+  if (status == HARK_OK) status = hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state);
   if (status == HARK_OK) status = hark_group_broadcast(context, context->group, &trainer->seconds_before, sizeof trainer->seconds_before);
   if (status == HARK_OK) status = copy_tensors(context, trainer->engine, part);
   hark_release(context, part, COPIED_BYTES);

@@ -197,7 +197,7 @@ static hark_status train_with_little_memory(hark_context *context, hark_group *g
 /* One allocation fails somewhere in the run of a rank: all ranks end, with this error. */
 static void no_memory_at_one_rank(void **state) {
   (void)state;
-  enum { RANKS = 3, PLACES = 40 };
+  enum { RANKS = 3, PLACES = 100 };
   memory_case c = {.number = 0};
   test_folder_make(folder);
   open_case(&c.training, false);
