@@ -73,7 +73,7 @@ static int list_blocks(const hark_gradient_sum *sum, int size, all_blocks *out, 
   return count;
 }
 
-static int64_t messages_of(const hark_gradient_sum *sum, int count, int size) { return (int64_t)sum->most_own * size + count + 2 * size; }
+static int64_t messages_of(const hark_gradient_sum *sum, int64_t count, int64_t size) { return (sum->most_own + 2) * size + count; }
 
 static size_t exchange_bytes(const hark_gradient_sum *sum, int count, int size) {
   return (size_t)((int64_t)sum->most_own * size + count) * (size_t)sum->piece * sizeof(float) + (size_t)count * sizeof(hark_sum_block) +

@@ -197,7 +197,7 @@ static hark_status train_with_little_memory(hark_context *context, hark_group *g
 /* One allocation fails somewhere in the run of a rank: all ranks end, with this error. */
 static void no_memory_at_one_rank(void **state) {
   (void)state;
-  enum { RANKS = 3, PLACES = 100 };
+  enum { RANKS = 3, PLACES = 50 };
   memory_case c = {.number = 0};
   test_folder_make(folder);
   open_case(&c.training, false);
@@ -212,8 +212,9 @@ static void no_memory_at_one_rank(void **state) {
       c.number = place == 0 ? 0 : 1 + (place - 1) * (all - 1) / (PLACES - 1);
       test_group_run(RANKS, 60, train_with_little_memory, &c, statuses, messages);
       if (place == 0) all = c.made;
+      const bool reached = place > 0 && c.made >= c.number; /* the last one may not be: files of the cache may be read in other pieces */
       for (int rank = 0; rank < RANKS; rank++)
-        if (statuses[rank] != (place == 0 ? HARK_OK : HARK_OUT_OF_MEMORY))
+        if (statuses[rank] != (reached ? HARK_OUT_OF_MEMORY : HARK_OK))
           fail_msg("allocation %ld of %ld at rank %d: rank %d has status %d, %s", c.number, all, c.rank, rank, (int)statuses[rank],
                    messages[rank]);
     }
