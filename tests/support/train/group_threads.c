@@ -24,6 +24,7 @@ typedef struct mailbox {
 typedef struct post_office {
   pthread_mutex_t lock;
   mailbox boxes[TEST_MOST_RANKS][TEST_MOST_RANKS];
+  long begun[TEST_MOST_RANKS][TEST_MOST_RANKS], ended[TEST_MOST_RANKS][TEST_MOST_RANKS]; /* receptions, of the receiver's thread alone */
 } post_office;
 
 /* In the bytes of a request. */
@@ -31,6 +32,7 @@ typedef struct pending {
   void *data; /* NULL: sent, which is done at once */
   size_t bytes;
   int from;
+  long number; /* the receptions from a rank end in the order in which they began */
 } pending;
 
 static void keep(hark_transport_request *request, const pending *state) { memcpy(request->state.bytes, state, sizeof *state); }
@@ -54,8 +56,9 @@ static int send_letter(hark_transport *transport, int to, int tag, const void *d
 
 static int receive_letter(hark_transport *transport, int from, int tag, void *data, size_t bytes, hark_transport_request *request) {
   static char nothing;
-  (void)transport, (void)tag;
-  keep(request, &(pending){bytes > 0 ? data : &nothing, bytes, from});
+  post_office *const office = transport->state;
+  (void)tag;
+  keep(request, &(pending){bytes > 0 ? data : &nothing, bytes, from, office->begun[from][transport->rank]++});
   return 0;
 }
 
@@ -74,8 +77,10 @@ static int test_letter(hark_transport *transport, hark_transport_request *reques
   memcpy(&state, request->state.bytes, sizeof state);
   *done = state.data == NULL;
   if (*done) return 0;
-  letter *const found = take(transport->state, state.from, transport->rank);
+  post_office *const office = transport->state;
+  letter *const found = office->ended[state.from][transport->rank] == state.number ? take(office, state.from, transport->rank) : NULL;
   if (found == NULL) return 0;
+  office->ended[state.from][transport->rank]++;
   *done = true;
   const bool same = found->bytes == state.bytes;
   if (same)
