@@ -40,12 +40,6 @@ double hark_training_now(const training_run *trainer) {
   return trainer->hooks->clock != NULL ? trainer->hooks->clock(trainer->hooks->user) : hark_machine_seconds();
 }
 
-double hark_training_common_now(const training_run *trainer) {
-  double now = hark_training_now(trainer);
-  if (hark_group_broadcast(trainer->context, trainer->context->group, &now, sizeof now) != HARK_OK) now = INFINITY; /* all time is over */
-  return now;
-}
-
 static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL && hark_training_leads(trainer)) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
@@ -235,17 +229,6 @@ static hark_status refuse_material(training_run *trainer) {
 /* Every process of a group computes a share of each step and keeps all weights and moments. Rank 0 alone reads and writes the folder of the
  * run, except that the others read its vocabulary and the tokens of its text. */
 
-/* Rank 0 may learn a vocabulary and make tokens for hours; if it is killed meanwhile, the launcher ends the others. */
-static hark_status agree_patiently(training_run *trainer, hark_status status) {
-  hark_group *const group = trainer->context->group;
-  if (group == NULL) return status;
-  const double limit = group->limit;
-  if (!hark_training_leads(trainer)) group->limit = INFINITY;
-  status = hark_group_agree(trainer->context, group, status);
-  group->limit = limit;
-  return status;
-}
-
 /* Opens the data, first at rank 0, which may make vocabulary and tokens. */
 static hark_status open_material(training_run *trainer, bool resume, const resumption *begun) {
   hark_context *context = trainer->context;
@@ -253,79 +236,9 @@ static hark_status open_material(training_run *trainer, bool resume, const resum
   hark_status status = leads ? hark_material_open(context, trainer->config, trainer->run, resume, &trainer->material) : HARK_OK;
   if (status == HARK_BAD_FILE && begun->there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
-  HARK_TRY(agree_patiently(trainer, status));
+  HARK_TRY(hark_training_agree_patiently(trainer, status));
   if (!leads) status = hark_material_open(context, trainer->config, trainer->run, true, &trainer->material);
   return hark_group_agree(context, context->group, status);
-}
-
-/* All processes must train on the same data. */
-static hark_status compare_data(const training_run *trainer) {
-  hark_context *context = trainer->context;
-  uint64_t first = trainer->material.checksum;
-  HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
-  if (first == trainer->material.checksum) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
-}
-
-#define COPIED_BYTES ((size_t)1 << 22) /* at once */
-
-/* tensor <- that of rank 0, through `part` of COPIED_BYTES */
-static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor, void *part) {
-  const size_t bytes = (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
-  for (size_t at = 0; at < bytes; at += COPIED_BYTES) {
-    const size_t here = bytes - at < COPIED_BYTES ? bytes - at : COPIED_BYTES;
-    char *const data = (char *)tensor->data + at;
-    if (hark_group_rank(context->group) == 0) HARK_TRY(hark_backend_read(context, part, data, here));
-    HARK_TRY(hark_group_broadcast(context, context->group, part, here));
-    HARK_TRY(hark_backend_write(context, data, part, here));
-  }
-  return HARK_OK;
-}
-
-static hark_status copy_tensors(hark_context *context, const hark_engine *engine, void *part) {
-  HARK_TRY(copy_tensor(context, &engine->network->parameters.weights, part));
-  HARK_TRY(copy_tensor(context, &engine->first_moment, part));
-  return copy_tensor(context, &engine->second_moment, part);
-}
-
-/* State, weights and moments of rank 0 for all. */
-static hark_status copy_state(training_run *trainer) {
-  hark_context *context = trainer->context;
-  void *part = NULL;
-  if (hark_group_size(context->group) == 1) return HARK_OK;
-  hark_status status = hark_group_agree(context, context->group, hark_allocate(context, COPIED_BYTES, &part));
-  if (status == HARK_OK) status = hark_group_broadcast(context, context->group, &trainer->state, sizeof trainer->state);
-  if (status == HARK_OK) status = hark_group_broadcast(context, context->group, &trainer->seconds_before, sizeof trainer->seconds_before);
-  if (status == HARK_OK) status = copy_tensors(context, trainer->engine, part);
-  hark_release(context, part, COPIED_BYTES);
-  trainer->engine->report.pivots = trainer->state.mended_pivots;
-  return status;
-}
-
-/* What depends on time is decided by rank 0. */
-typedef struct timely_decision {
-  int64_t steps;
-  hark_schedule_plan plan;
-  bool corrected, time_is_up;
-} timely_decision;
-
-/* Corrects a planned length, and finds out whether the time is up, for all processes. */
-static hark_status decide_by_time(training_run *trainer, bool *time_is_up) {
-  timely_decision d = {.corrected = false};
-  hark_context *context = trainer->context;
-  *time_is_up = false;
-  if (trainer->config->train.max_time <= 0) return HARK_OK;
-  if (hark_training_leads(trainer)) {
-    const bool corrected = hark_training_correct_length(trainer);
-    d = (timely_decision){trainer->steps, trainer->state.plan, corrected, false};
-    d.time_is_up = trainer->state.step < trainer->steps && hark_training_time_is_up(trainer);
-  }
-  HARK_TRY(hark_group_broadcast(context, context->group, &d, sizeof d));
-  *time_is_up = d.time_is_up;
-  if (!d.corrected) return HARK_OK;
-  trainer->steps = d.steps;
-  trainer->engine->plan = trainer->state.plan = d.plan;
-  return record_plan(trainer);
 }
 
 /* ---- the beginning ---- */
@@ -384,12 +297,12 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_group_agree(context, context->group, status));
   HARK_TRY(hark_group_broadcast(context, context->group, &begun, sizeof begun));
   HARK_TRY(open_material(trainer, resume, &begun));
-  HARK_TRY(hark_group_agree(context, context->group, compare_data(trainer)));
+  HARK_TRY(hark_group_agree(context, context->group, hark_training_compare_data(trainer)));
   HARK_TRY(hark_group_agree(context, context->group, make_engine(trainer, &begun)));
   if (leads && !begun.there && resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
   if (leads) status = begun.there ? load_checkpoint(trainer, &begun) : begin_weights(trainer);
   HARK_TRY(hark_group_agree(context, context->group, status));
-  HARK_TRY(copy_state(trainer));
+  HARK_TRY(hark_training_copy_state(trainer));
   HARK_TRY(hark_training_settle_plan(trainer, begun.there));
   HARK_TRY(open_metrics(trainer));
   say_material(trainer);
@@ -597,27 +510,15 @@ static void update_progress(training_run *trainer) {
   show(trainer);
 }
 
-static void heed(training_run *trainer, hark_request request) {
+void hark_training_heed(training_run *trainer, hark_request request) {
   if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_requested = true;
   if (request == HARK_REQUEST_STOP) trainer->stop_requested = true;
 }
 
 hark_request hark_training_poll(training_run *trainer) {
   const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
-  heed(trainer, request);
+  hark_training_heed(trainer, request);
   return request;
-}
-
-/* The request to any of the processes. A group that is over stops; its error is found at the next place where the processes agree. */
-hark_request hark_training_poll_together(training_run *trainer) {
-  hark_context *context = trainer->context;
-  int32_t own = (int32_t)hark_training_poll(trainer), all[HARK_GROUP_MOST];
-  if (hark_group_size(context->group) == 1) return (hark_request)own;
-  if (trainer->stop_requested) own = HARK_REQUEST_STOP; /* perhaps while rank 0 made samples */
-  if (hark_group_meet(context, context->group, HARK_OK, &own, sizeof own, all) != HARK_OK) return HARK_REQUEST_STOP;
-  for (int rank = 0; rank < hark_group_size(context->group); rank++) own = all[rank] > own ? all[rank] : own;
-  heed(trainer, (hark_request)own);
-  return (hark_request)own;
 }
 
 static bool show_evaluation(void *user, double part) {
@@ -814,12 +715,13 @@ static hark_status get_ready(training_run *trainer) {
 static hark_status follow_up(training_run *trainer, hark_stop_reason *reason, bool *saved) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
-  bool time_is_up = false;
+  bool corrected = false, time_is_up = false;
   if (trainer->line_tokens > 0) measure_speed(trainer);
   if (hark_training_poll_together(trainer) == HARK_REQUEST_STOP)
     *reason = HARK_STOP_REQUEST;
   else
-    HARK_TRY(decide_by_time(trainer, &time_is_up));
+    HARK_TRY(hark_training_decide_by_time(trainer, &corrected, &time_is_up));
+  if (corrected) HARK_TRY(record_plan(trainer));
   if (time_is_up) *reason = HARK_STOP_TIME;
   const bool finished = state->step == trainer->steps;
   if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));

@@ -54,14 +54,28 @@ void hark_training_say(const training_run *trainer, const char *format, ...) HAR
 double hark_training_now(const training_run *trainer);
 /* Reads and remembers the requests of the program, also during an evaluation, which only a stop ends. */
 hark_request hark_training_poll(training_run *trainer);
-/* The same for all processes of a group, at the same place: the request to any of them. */
-hark_request hark_training_poll_together(training_run *trainer);
-/* hark_training_now() of rank 0, for all at the same place. */
-double hark_training_common_now(const training_run *trainer);
+/* Remembers a request. */
+void hark_training_heed(training_run *trainer, hark_request request);
 HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, validation_result *out);
 /* The text of a checkpoint of `run`, if the run makes samples. */
 HARK_MUST_CHECK hark_status hark_training_sample(training_run *trainer, const hark_run *run, int64_t step);
 bool hark_training_evaluation_is_due(const training_run *trainer);
+
+/* ---- trainer_group.c: called by all processes of a group at the same place ---- */
+
+/* hark_group_agree() without a limit of time at other ranks than 0, which may learn a vocabulary and make tokens for hours; if it is killed
+ * meanwhile, the launcher ends the others. */
+HARK_MUST_CHECK hark_status hark_training_agree_patiently(training_run *trainer, hark_status status);
+/* Refuses data that are not those of rank 0. */
+HARK_MUST_CHECK hark_status hark_training_compare_data(const training_run *trainer);
+/* State, weights and moments of rank 0 for all. */
+HARK_MUST_CHECK hark_status hark_training_copy_state(training_run *trainer);
+/* The request to any of the processes. A group that is over stops; its error is found at the next place where the processes agree. */
+hark_request hark_training_poll_together(training_run *trainer);
+/* hark_training_now() of rank 0. */
+double hark_training_common_now(const training_run *trainer);
+/* Corrects a planned length, and finds out whether the time is up, by the clock of rank 0. */
+HARK_MUST_CHECK hark_status hark_training_decide_by_time(training_run *trainer, bool *corrected, bool *time_is_up);
 
 /* ---- trainer_length.c ---- */
 
