@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -259,14 +260,21 @@ static void divide_cores(hark_context *context) {
   (void)setenv("OMP_NUM_THREADS", number, 1);
 }
 
+/* Launchers end all processes when one of them fails: without a group to agree, the silent ones let the first one report first. */
+static void end_later(void) {
+  const struct timespec time = {.tv_sec = 10};
+  if (emergency >= 0) (void)nanosleep(&time, NULL); /* a signal of the launcher ends it */
+}
+
 /* Joins the processes that a launcher started together with this one. Only the first one prints from here on. */
 static hark_status join_group(hark_invocation *call) {
   if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
   divide_cores(call->context);
   if (hark_group_launch_rank() > 0) be_silent();
-  HARK_TRY(hark_group_open(call->context, &call->group));
+  const hark_status status = hark_group_open(call->context, &call->group);
+  if (status != HARK_OK) end_later();
   if (hark_group_rank(call->group) > 0 && emergency < 0) be_silent();
-  return HARK_OK;
+  return status;
 }
 
 /* A lost connection, by whoever finds it first and ends all (hark_group_set_limit). */

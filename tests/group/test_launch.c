@@ -1,10 +1,13 @@
 /* test_launch.c - hark train under a launcher: real processes, the same bits as one, errors printed once, and ranks that are killed. */
-#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "group/mpirun.h"
+#include "io/files.h"
 #include "support/command.h"
 #include "support/train/small_run.h"
 
@@ -88,6 +91,11 @@ static void errors_are_printed_once(void **state) {
   assert_error("", "train --out e --ranks=2" OPTIONS, 2,
                "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
   assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("2"), "train --out f" OPTIONS, 8, "./nowhere.so");
+  /* also where rank 0 is the last one to fail */
+  assert_error("",
+               "version >/dev/null; HARK_MPI_MODULE=./nowhere.so " LAUNCH("2") "sh -c 'sleep $((3 - 3 * $OMPI_COMM_WORLD_RANK$PMI_RANK));"
+                                                                               " exec " HARK_COMMAND " train --out f" OPTIONS "'",
+               8, "./nowhere.so");
   run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
   run(LAUNCH("2"), "sweep plan.yaml", 2);
   /* another rank has other options, other data */
@@ -95,6 +103,17 @@ static void errors_are_printed_once(void **state) {
                "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS
                                                   " --seed=$OMPI_COMM_WORLD_RANK$PMI_RANK'",
                2, "rank 1: the options are not those of rank 0");
+}
+
+/* A launcher may end before its last process does, whose file is still being written to the disk. */
+static void wait_until_unlocked(const char *name) {
+  const struct timespec time = {.tv_nsec = 50000000};
+  char path[TEST_PATH_BYTES + 64];
+  (void)snprintf(path, sizeof path, "%s/%s/" HARK_LOCK_NAME, folder, name);
+  const int opened = open(path, O_RDONLY);
+  assert_true(opened >= 0);
+  while (flock(opened, LOCK_SH | LOCK_NB) != 0) (void)nanosleep(&time, NULL);
+  assert_return_code(close(opened), 0);
 }
 
 /* A rank is killed while the others train: all end, and the run is continued by fewer. */
@@ -113,11 +132,12 @@ static void a_killed_rank_ends_all(void **state) {
   test_command_run(folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh rank.sh", &output);
   if (output.code == 0) print_message("the run was over before a rank was killed\n");
   test_output_free(&output);
+  wait_until_unlocked("parts");
   run(LAUNCH("2"), "train --resume parts", 0);
   assert_same_runs("whole", "parts");
 }
 
-/* A process that is stopped (not killed) is named; it may be rank 0 too. */
+/* A process that is stopped (not killed) is named; it may be rank 0 too. It is stopped while it trains: while it saves, others wait too. */
 static void a_stopped_rank_is_named(void **state) {
   (void)state;
   skip_without_launcher();
@@ -125,9 +145,9 @@ static void a_stopped_rank_is_named(void **state) {
     char script[1024], expected[64];
     (void)snprintf(script, sizeof script,
                    "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = %d ]; then\n"
-                   "  (while [ ! -e by-%d/last ]; do sleep 0.01; done; kill -STOP $$) &\n"
+                   "  (until [ -s by-%d/metrics.jsonl ]; do sleep 0.01; done; kill -STOP $$) &\n"
                    "fi\n"
-                   "exec " HARK_COMMAND " train --out by-%d" MODEL " --steps=1000000 --checkpoint-every=50 --rank-timeout=2\n",
+                   "exec " HARK_COMMAND " train --out by-%d" MODEL " --steps=1000000 --checkpoint-every=1000000 --rank-timeout=5\n",
                    rank, rank, rank);
     (void)test_file_write(folder, "stop.sh", script, strlen(script));
     (void)snprintf(expected, sizeof expected, "hark train: rank %d did not answer rank %d", rank, rank == 0);
