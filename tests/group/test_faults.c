@@ -13,9 +13,10 @@
 #include "support/train/small_run.h"
 
 #define STEPS 12
-#define OPTIONS                                                                                                                            \
-  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=5 --evaluate-every=6 --keep=2 --dropout=0.1 --log-every=1 "         \
-  "--order=shuffled --threads=1 --data text.txt --no-preflight --steps=12 --checkpoint-every=2"
+#define MODEL                                                                                                                              \
+  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=5 --keep=2 --dropout=0.1 --log-every=1 --order=shuffled "           \
+  "--threads=1 --data text.txt --no-preflight"
+#define OPTIONS MODEL " --evaluate-every=6 --steps=12 --checkpoint-every=2"
 #define DIVIDED " --shard-optimiser"
 #define RANK "$OMPI_COMM_WORLD_RANK$PMI_RANK"
 
@@ -91,7 +92,7 @@ static bool fill_disk(const char *launch, const char *name, const char *more, in
   char words[1024];
   write_script("if [ " RANK
                " = 0 ]; then\n"
-               "  export LD_PRELOAD='%s' HARK_FAULT_ROOT=\"$PWD/%s\" HARK_FAULT_KIND=ENOSPC HARK_FAULT_AT=%d+ "
+               "  export LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=ENOSPC HARK_FAULT_AT=%d+ "
                "ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\"\n"
                "fi\n"
                "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
@@ -145,9 +146,9 @@ static void a_full_disk_ends_all_with_divided_moments(void **state) {
 static void a_second_launch_is_refused(const char *more) {
   test_output output = {0};
   write_script("mpi() { " LAUNCH("2") "\"$@\"; }\n"
-               "mpi " HARK_COMMAND " train --out busy" OPTIONS " --steps=100000000 --checkpoint-every=0 --evaluate-every=0%s >first 2>&1 &\n"
+               "mpi " HARK_COMMAND " train --out busy" MODEL " --steps=100000000 --checkpoint-every=0 --evaluate-every=0%s >first 2>&1 &\n"
                "first=$!\n"
-               "until [ -s busy/metrics.jsonl ]; do sleep 0.05; done\n"
+               "until [ -s busy/metrics.jsonl ] || ! kill -0 $first; do sleep 0.05; done\n"
                "mpi " HARK_COMMAND " train --resume busy\n"
                "code=$?\n"
                "kill -TERM $first; wait $first\n"
@@ -196,10 +197,10 @@ static void killed_at_random_moments(void **state) {
     (void)snprintf(name, sizeof name, "killed-%d", kill);
     write_script("if [ " RANK
                  " = %d ]; then\n"
-                 "  (until [ -s %s/metrics.jsonl ]; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
+                 "  (until [ -s %s/%s ]; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
                  "fi\n"
                  "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
-                 rank, name, (int)random_below(&random, 150), name, kill % 4 == 3 ? "" : DIVIDED);
+                 rank, name, kill % 2 == 0 ? "metrics.jsonl" : "last", (int)random_below(&random, 150), name, kill % 4 == 3 ? "" : DIVIDED);
     (void)snprintf(words, sizeof words, "version >/dev/null; %s sh script.sh", launches[size - 2]);
     test_command_run(folder, launches[size - 2], words, &output);
     killed += output.code != 0;
@@ -208,6 +209,7 @@ static void killed_at_random_moments(void **state) {
     finish_and_compare(launches[(kill + 1) % 3], name, kill % 2 == 0 ? DIVIDED : " --no-shard-optimiser");
   }
   print_message("%d of %d runs were killed before their end, %d after a checkpoint\n", killed, planned, kept);
+  assert_true(killed > 0);
 }
 
 int main(void) {
