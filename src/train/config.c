@@ -184,6 +184,8 @@ static const hark_option options[] = {
     {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
     {"run.ranks", "ranks", HARK_OPTION_INT, AT(run.ranks), "0", "[0, 1024]", TRAIN, NULL,
      "number of processes that a launcher (mpirun) must have started; another number is an error; 0: any", NULL},
+    {"run.sequence_ranks", "sequence-ranks", HARK_OPTION_INT, AT(run.sequence_ranks), "1", "[1, 1024]", TRAIN, NULL,
+     "processes that share the tokens of every window, each a part of them; the number of all processes is a multiple", NULL},
     {"run.rank_timeout", "rank-timeout", HARK_OPTION_DURATION, AT(run.rank_timeout), "10m", "[1, inf)", TRAIN, "TIME",
      "time after which a process that does not answer ends the run of all", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},

@@ -106,6 +106,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
     call->context->group = call->group;
+    HARK_TRY(hark_group_divide(call->context, config->run.sequence_ranks, &call->sequence));
     const bool requested = hark_command_is_given(call, "train.steps");
     if (settings->rounds == 0) settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
