@@ -19,19 +19,31 @@ static char folder[TEST_PATH_BYTES];
 typedef struct spread_case {
   small_run small;
   char path[TEST_PATH_BYTES + 64];
+  int stop_step; /* rank 0 is asked to stop then; 0: never */
 } spread_case;
+
+typedef struct stopper {
+  int steps, stop_step;
+} stopper;
+
+/* Called after every step. */
+static hark_request stop_later(void *user) {
+  stopper *const s = user;
+  return ++s->steps == s->stop_step ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
+}
 
 static hark_status train_as_rank(hark_context *context, hark_group *group, void *user) {
   const spread_case *const c = user;
-  static const hark_train_hooks none = {0};
+  stopper s = {.stop_step = hark_group_rank(group) == 0 ? c->stop_step : 0};
+  const hark_train_hooks hooks = {.user = &s, .request = stop_later};
   hark_group_part part;
   hark_train_result result;
   hark_run run = {.lock = -1};
   context->group = group;
   hark_status status = hark_group_divide(context, c->small.config.run.sequence_ranks, &part);
-  if (status == HARK_OK && hark_group_rank(group) == 0) status = small_run_train(context, &c->small, c->path, &none, &result);
+  if (status == HARK_OK && hark_group_rank(group) == 0) status = small_run_train(context, &c->small, c->path, &hooks, &result);
   (void)snprintf(run.path, sizeof run.path, "%s", c->path);
-  if (status == HARK_OK && hark_group_rank(group) > 0) status = hark_train(context, &c->small.config, &run, &none, &result);
+  if (status == HARK_OK && hark_group_rank(group) > 0) status = hark_train(context, &c->small.config, &run, &hooks, &result);
   status = hark_group_agree(context, group, status); /* as the command does */
   if (context->sequence != NULL) hark_group_release(context, &part.group);
   context->sequence = NULL;
@@ -164,9 +176,9 @@ static void resumed_by_others(void **state) {
   memcpy(whole, c.path, sizeof whole);
   test_group_run(1, 60, train_as_rank, &c, NULL, NULL);
   name_run(&c, "parts", 0, 3);
-  c.small.config.train.steps = FEW / 2;
+  c.stop_step = FEW / 2;
   test_group_run(3, 60, train_as_rank, &c, NULL, NULL);
-  c.small.config.train.steps = FEW;
+  c.stop_step = 0;
   c.small.config.run.sequence_ranks = 2;
   test_group_run(4, 60, train_as_rank, &c, NULL, NULL);
   assert_true(last_number(whole, "\"tokens\": ") == last_number(c.path, "\"tokens\": "));
