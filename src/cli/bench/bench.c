@@ -15,7 +15,7 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "measurements of a case; 0: as many as fit into --seconds, at least 7; step: 10", NULL},
+     "measurements of a case; 0: as many as fit into --seconds, at least 7 (step: 10)", NULL},
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
