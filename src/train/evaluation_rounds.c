@@ -17,6 +17,7 @@ static hark_status measure(hark_engine *engine, const hark_evaluation_rounds *ro
   *out = (hark_batch_sums){0};
   if (rounds->more > 0) memset(rounds->more_batch, 0, (size_t)rounds->more * sizeof *rounds->more_batch);
   const hark_status status = batch < rounds->batches ? rounds->measure(rounds->user, batch, out) : HARK_OK;
+  if (hark_group_rank(engine->sequence.group) > 0) *out = (hark_batch_sums){.loss = out->loss}; /* of its rows; all else is counted once */
   out->pivots = engine->report.pivots - pivots;
   engine->report.pivots = pivots;
   return status;
@@ -24,9 +25,10 @@ static hark_status measure(hark_engine *engine, const hark_evaluation_rounds *ro
 
 _Static_assert(sizeof(hark_batch_sums) <= HARK_GROUP_NOTE_BYTES, "the sums of a batch are a note");
 
-/* The processes that share the batches, and room for the further sums of all: [size, more]. */
+/* The processes that share the batches, and room for the further sums of all: [size, more]. A batch is of one process, or of all those
+ * that share its sequences. */
 typedef struct sharing {
-  int size;
+  int size, together; /* processes; batches at once */
   double *more;
 } sharing;
 
@@ -34,13 +36,13 @@ static void add_more(const hark_evaluation_rounds *rounds, const double *batch) 
   for (int64_t i = 0; i < rounds->more; i++) rounds->more_sums[i] += batch[i];
 }
 
-/* The batches [first, first + size), one by each process. */
+/* The batches [first, first + together). */
 static hark_status run_round(hark_context *context, hark_engine *engine, const hark_evaluation_rounds *rounds, int64_t first,
                              const sharing *shared, hark_batch_sums *sums) {
   hark_batch_sums own, all[HARK_GROUP_MOST];
   const size_t bytes = (size_t)rounds->more * sizeof(double);
   const double *more = rounds->more_batch;
-  hark_status status = measure(engine, rounds, first + (shared->size > 1 ? hark_group_rank(context->group) : 0), &own);
+  hark_status status = measure(engine, rounds, first + (shared->size > 1 ? hark_group_rank(context->group) % shared->together : 0), &own);
   all[0] = own;
   if (shared->size > 1) status = hark_group_meet(context, context->group, status, &own, sizeof own, all);
   HARK_TRY(status);
@@ -48,7 +50,8 @@ static hark_status run_round(hark_context *context, hark_engine *engine, const h
     HARK_TRY(hark_group_gather(context, context->group, more, bytes, shared->more));
     more = shared->more;
   }
-  for (int i = 0; i < shared->size && first + i < rounds->batches; i++) {
+  for (int i = 0; i < shared->size; i++) {
+    if (first + i % shared->together >= rounds->batches) continue;
     add(engine, &all[i], sums);
     add_more(rounds, more + i * rounds->more);
   }
@@ -76,7 +79,7 @@ static hark_status add_counts(hark_context *context, const hark_evaluation_round
 static hark_status run_rounds(hark_context *context, hark_engine *engine, const hark_evaluation_rounds *rounds, const sharing *shared,
                               hark_batch_sums *sums, bool *complete) {
   for (int64_t first = 0, done; first < rounds->batches; first = done) {
-    done = hark_min(first + shared->size, rounds->batches);
+    done = hark_min(first + shared->together, rounds->batches);
     HARK_TRY(run_round(context, engine, rounds, first, shared, sums));
     if (rounds->progress == NULL || rounds->progress(rounds->progress_user, (double)done / (double)rounds->batches)) continue;
     *complete = done == rounds->batches;
@@ -88,6 +91,7 @@ static hark_status run_rounds(hark_context *context, hark_engine *engine, const 
 hark_status hark_evaluate_rounds(hark_context *context, hark_engine *engine, const hark_evaluation_rounds *rounds, hark_batch_sums *sums,
                                  bool *complete) {
   sharing shared = {.size = engine->statistics == NULL ? hark_group_size(context->group) : 1};
+  shared.together = shared.size / hark_group_size(engine->sequence.group);
   const size_t bytes = shared.size > 1 ? (size_t)(rounds->more * shared.size) * sizeof(double) : 0;
   void *memory = NULL;
   *sums = (hark_batch_sums){0};
