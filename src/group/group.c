@@ -126,6 +126,12 @@ static void end(hark_group *group, hark_status status, const char *message) {
   }
 }
 
+void hark_group_give_up(hark_context *context, hark_group *group) {
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
+  end(group, HARK_CANCELLED, message);
+}
+
 static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces,
                             int64_t total) {
   hark_status status = start_all(context, group, messages, count, pieces);

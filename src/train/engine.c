@@ -546,6 +546,12 @@ static hark_status read_parts(hark_context *context, hark_engine *engine, double
   return alone ? HARK_OK : read_loss(context, engine, engine->total, &engine->parts.objective);
 }
 
+/* Within a pass over a spread sequence the other processes wait for the rows of this one, and not for its error. */
+static hark_status end_of_pass(hark_context *context, const hark_engine *engine, hark_status status) {
+  if (status != HARK_OK && sequence_of(engine) != NULL) hark_group_give_up(context, engine->sequence.group);
+  return status;
+}
+
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
@@ -553,7 +559,7 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
   HARK_TRY(write_windows(context, engine, &engine->targets, targets, rows, length));
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
-  HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
+  HARK_TRY(end_of_pass(context, engine, training_pass(context, engine, rows, first_sample, micro_step, weight, &value)));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
   HARK_TRY(read_loss(context, engine, value, loss));
   return read_parts(context, engine, *loss);
@@ -561,7 +567,8 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
 
 hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
-  return prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length);
+  return end_of_pass(context, engine,
+                     prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length));
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {

@@ -60,6 +60,15 @@ static void processes_train_the_same_run(void **state) {
   assert_same_runs("alone", "divided");
 }
 
+/* Two pairs, each of which has windows together; continued by one process. */
+static void processes_divide_windows(void **state) {
+  (void)state;
+  skip_without_launcher();
+  run(LAUNCH("4"), "train --out divided --sequence-ranks=2" OPTIONS " --context=40", 0);
+  run("", "verify divided", 0);
+  run("", "train --resume divided --sequence-ranks=1 --steps=50", 0);
+}
+
 /* A time decides how many steps there are: for all processes the same number. */
 static void processes_have_one_time(void **state) {
   (void)state;
@@ -113,6 +122,8 @@ static void errors_are_printed_once(void **state) {
   assert_error(LAUNCH("3"), "train --out a --widdth=3" OPTIONS, 2, "--widdth: unknown flag");
   assert_error(LAUNCH("3"), "train --out b --ranks=4" OPTIONS, 2, "run.ranks is 4, and 3 processes were started");
   assert_error(LAUNCH("3"), "train --out c" OPTIONS " --accumulate=2", 2, "train.accumulate is 2");
+  assert_error(LAUNCH("3"), "train --out d --sequence-ranks=2" OPTIONS, 2,
+               "run.sequence_ranks is 2, and 3 processes were started, expected a multiple");
   assert_error("", "train --out e --ranks=2" OPTIONS, 2,
                "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
   assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("2"), "train --out f" OPTIONS, 8, "./nowhere.so");
@@ -186,6 +197,7 @@ static void a_stopped_rank_is_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
+      cmocka_unit_test_setup_teardown(processes_divide_windows, begin, end),
       cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
       cmocka_unit_test_setup_teardown(estimates_count_divided_moments, begin, end),
       cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
