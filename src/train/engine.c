@@ -375,6 +375,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
     HARK_TRY(hark_tensor_make(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
   }
   HARK_TRY(hark_tape_create(context, &engine->tape));
+  const hark_tape_watch watch = hark_gradient_sum_watch(&engine->sum);
+  hark_tape_set_watch(engine->tape, &watch);
   HARK_TRY(measure_step(context, engine));
   return memory ? hark_tape_reserve(engine->tape) : HARK_OK;
 }
