@@ -1,8 +1,8 @@
 /* watch.h - reports when the gradients of leaves are final, while the backward still runs.
  *
  * A leaf is used only by nodes that are recorded after it was made. So nothing is added to its gradient once the backward has visited all
- * nodes from that place on, whatever these do inside: operators, segments that are built again, slices of rows. Where several leaves share a
- * gradient (tied embeddings), the first of them counts. Internal to the library.
+ * nodes from that place on, whatever these do inside: operators, segments that are built again, slices of rows. Where several leaves share
+ * a gradient (tied embeddings), the first of them counts. Internal to the library.
  */
 #ifndef HARK_AUTOGRAD_WATCH_H
 #define HARK_AUTOGRAD_WATCH_H

@@ -18,8 +18,8 @@
 struct hark_gradient_sum;
 typedef struct hark_gradient_exchange hark_gradient_exchange;
 
-/* Memory for the exchange of a sum whose share and buffers are described, or without `memory` its size alone. The exchange is the background
- * of context->group until it is destroyed. Errors: HARK_OUT_OF_MEMORY. */
+/* Memory for the exchange of a sum whose share and buffers are described, or without `memory` its size alone. The exchange is the
+ * background of context->group until it is destroyed. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_gradient_exchange_create(hark_context *context, struct hark_gradient_sum *sum, bool memory,
                                                           hark_gradient_exchange **out, size_t *bytes);
 void hark_gradient_exchange_destroy(hark_context *context, hark_gradient_exchange **exchange);

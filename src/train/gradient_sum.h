@@ -61,8 +61,8 @@ HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, cons
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
 /* Bytes of the buffers and of the exchange. */
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
-/* What the tape that computes the parts reports to the sum, which must not move (hark_tape_set_watch()). Before the first step this tape must
- * have recorded a part, perhaps in a shape-only run, which determines the order of the exchange. With one process it is empty. */
+/* What the tape that computes the parts reports to the sum, which must not move (hark_tape_set_watch()). Before the first step this tape
+ * must have recorded a part, perhaps in a shape-only run, which determines the order of the exchange. With one process it is empty. */
 hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum);
 
 void hark_gradient_sum_begin(hark_gradient_sum *sum);
