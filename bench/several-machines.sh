@@ -14,7 +14,7 @@
 # hide an exchange; t: the part of the exchange that is final too late to be hidden. m, u, W, h and t are measured.
 #
 # Needs Linux, root, iproute2 and Open MPI; for a delay the queueing discipline netem or else /dev/net/tun and cc (slow_link.c).
-# ACCUMULATE (12) micro-batches of BATCH (4) windows; ROUNDS (5) steps.
+# ACCUMULATE (4) micro-batches of BATCH (4) windows; ROUNDS (3) steps.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:-build}" && pwd)
@@ -23,9 +23,9 @@ build=$(cd "${1:-build}" && pwd)
 hark=$build/hark
 rate=${RATE:-1e9}
 delay=${DELAY:-0.005}
-accumulate=${ACCUMULATE:-12}
+accumulate=${ACCUMULATE:-4}
 model="--layers 4 --heads 4 --width 512 --context 256 --vocabulary 256 --positions rotary --batch ${BATCH:-4}"
-rounds=${ROUNDS:-5}
+rounds=${ROUNDS:-3}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 refuse() {
@@ -41,14 +41,18 @@ number() { sed -n "s/.*\"$1\": *\\([-0-9.eE+]*\\).*/\\1/p"; }
 # ---- one process of two threads, two of one ----
 
 # shellcheck disable=SC2086 # the model is words
-step() { "$@" bench step $model --accumulate "$accumulate" --rounds "$rounds" --json; }
+step() { # threads, command...
+  threads=$1
+  shift
+  "$@" "$hark" bench step $model --accumulate "$accumulate" --rounds "$rounds" --threads "$threads" --json
+}
 
 cost() {
   one=
   two=
   for _ in 1 2 3; do
-    one="$one $(step "$hark" --threads 2 | number step_min_ms)"
-    two="$two $(step mpirun --bind-to none --oversubscribe -n 2 "$hark" --threads 1 | number step_min_ms)"
+    one="$one $(step 2 env | number step_min_ms)"
+    two="$two $(step 1 mpirun --bind-to none --oversubscribe -n 2 | number step_min_ms)"
   done
   echo "$one /$two" | awk -F/ '{
     split($1, a, " "); split($2, b, " "); least = a[1]; least2 = b[1]
@@ -65,7 +69,10 @@ network=
 link=
 
 close_network() {
-  [ -z "$link" ] || kill "$link" 2> /dev/null || true
+  if [ -n "$link" ]; then
+    kill "$link" 2> /dev/null || true
+    wait "$link" 2> /dev/null || true
+  fi
   link=
   for name in $network; do
     ip netns del "$name" 2> /dev/null || true
@@ -104,6 +111,7 @@ open_with_netem() { # machines, rate
 }
 
 open_with_switch() { # machines, rate
+  rm -f "$scratch/ready"
   "$scratch/slow_link" hkl "$1" "$2" "$delay" > "$scratch/ready" &
   link=$!
   until [ -s "$scratch/ready" ]; do
@@ -187,7 +195,7 @@ function rounds(n,   piece) {
 function exchange(n, accumulate, width, delay) { return n > 1 ? bytes(n, accumulate) / width + 2 * delay * ceil(rounds(n) / 8) : 0 }
 function step(n, accumulate, m, u, x) { return ceil(accumulate / n) * m + u + max(late * x, x - hides * m) }
 { n = $1; parameters = $9 }
-NR == 1 { first = n; m = $4 / max(1, n / cores); u = $5; late = $8 / $7; x[1] = $7 }
+NR == 1 { m = $4 / max(1, n / cores); u = $5; late = $8 / $7 }
 NR <= 2 { width[NR] = bytes(n, accumulate) / max(1e-9, $7 - 2 * delay * ceil(rounds(n) / 8)) }
 NR == 2 {
   hides = max(0, ($7 - $8) / $4)

@@ -13,7 +13,7 @@
 #include "backend/backend.h"
 #include "group/group.h"
 
-#define HARK_EXCHANGE_ROUNDS 8 /* under way at once, at most */
+#define HARK_EXCHANGE_ROUNDS 16 /* under way at once, at most */
 
 struct hark_gradient_sum;
 typedef struct hark_gradient_exchange hark_gradient_exchange;
