@@ -33,8 +33,8 @@ static int64_t pieces_of(const hark_message *message) {
 }
 
 static hark_status failed(hark_context *context, const hark_group *group, int peer) {
-  return hark_fail(context, HARK_CANCELLED, "rank %d: the connection to rank %d failed: %.300s", group->transport->rank, peer,
-                   group->transport->message);
+  return hark_fail(context, HARK_CANCELLED, "rank %d: the connection to rank %d failed: %.300s",
+                   hark_group_name(group, group->transport->rank), hark_group_name(group, peer), group->transport->message);
 }
 
 /* A message longer than HARK_TRANSPORT_PIECE is several flights. */
@@ -50,7 +50,7 @@ static hark_status start(hark_context *context, hark_group *group, int tag, cons
     if (failure != 0) return failed(context, group, message->peer);
     data += bytes;
     left -= bytes;
-    group->sent += message->sends ? bytes : 0;
+    for (hark_group *g = group; g != NULL; g = g->whole) g->sent += message->sends ? bytes : 0;
   }
   return HARK_OK;
 }
@@ -68,11 +68,14 @@ static hark_status start_all(hark_context *context, hark_group *group, int tag, 
   return HARK_OK;
 }
 
-/* Nothing is exchanged after this. */
+/* Nothing is exchanged after this, in a part or in the whole. */
 static hark_status end(hark_context *context, hark_group *group, hark_status status) {
-  if (status == HARK_OK || status == HARK_NOT_FINITE || group->over != HARK_OK) return status;
-  group->over = status;
-  (void)snprintf(group->message, sizeof group->message, "%s", hark_context_message(context));
+  if (status == HARK_OK || status == HARK_NOT_FINITE) return status;
+  for (hark_group *g = group; g != NULL; g = g->whole) {
+    if (g->over != HARK_OK) continue;
+    g->over = status;
+    (void)snprintf(g->message, sizeof g->message, "%s", hark_context_message(context));
+  }
   return status;
 }
 
@@ -85,7 +88,7 @@ static hark_status refuse_if_over(hark_context *context, const hark_group *group
 hark_status hark_group_begin(hark_context *context, hark_group *group, int channel, const hark_message *messages, int count,
                              hark_group_flight *flights) {
   HARK_TRY(refuse_if_over(context, group));
-  return end(context, group, start_all(context, group, TAG + 1 + channel % (HARK_GROUP_CHANNELS - TAG), messages, count, flights));
+  return end(context, group, start_all(context, group, FIRST_CHANNEL + channel, messages, count, flights));
 }
 
 static hark_status land(hark_context *context, hark_group *group, hark_group_flight *flight) {
@@ -123,8 +126,8 @@ static hark_status wait(hark_context *context, hark_group *group, hark_group_pol
     before = left;
     if (idle == 0) moved = hark_machine_seconds();
     if (idle % 64 == 63 && hark_machine_seconds() - moved > group->limit)
-      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", peer, group->transport->rank,
-                       group->limit);
+      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", hark_group_name(group, peer),
+                       hark_group_name(group, group->transport->rank), group->limit);
     nap(idle);
   }
 }
@@ -133,7 +136,7 @@ hark_status hark_group_wait(hark_context *context, hark_group *group, hark_group
   const double begin = hark_machine_seconds();
   HARK_TRY(refuse_if_over(context, group));
   const hark_status status = end(context, group, wait(context, group, poll, user));
-  group->seconds += hark_machine_seconds() - begin;
+  for (hark_group *g = group; g != NULL; g = g->whole) g->seconds += hark_machine_seconds() - begin;
   return status;
 }
 

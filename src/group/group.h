@@ -35,10 +35,16 @@ typedef struct hark_group {
   int64_t begun;                    /* its rounds so far, at this process */
   hark_status over;                 /* HARK_OK: it is not */
   char message[512];
+  struct hark_group *whole; /* of a part (part.h), whose processes are `first`, `first` + `step`, ... of it; else NULL */
+  int first, step;
 } hark_group;
 
 static inline int hark_group_rank(const hark_group *group) { return group != NULL ? group->transport->rank : 0; }
 static inline int hark_group_size(const hark_group *group) { return group != NULL ? group->transport->size : 1; }
+/* The rank by which messages name a process: that of the whole. */
+static inline int hark_group_name(const hark_group *group, int rank) {
+  return group->whole != NULL ? group->first + rank * group->step : rank;
+}
 
 /* Sets the limit. Rank 1 waits longer than rank 0, which waits for every one and reports who does not answer, and the others wait longer
  * than rank 1, which reports it if rank 0 does not. */
@@ -68,7 +74,7 @@ HARK_MUST_CHECK hark_status hark_group_exchange(hark_context *context, hark_grou
 
 /* ---- without waiting ---- */
 
-#define HARK_GROUP_CHANNELS 32767
+#define HARK_GROUP_CHANNELS 32752
 
 /* A message on its way. */
 typedef struct hark_group_flight {

@@ -216,11 +216,11 @@ static bool is_sliced(const hark_context *context, const hark_network *network, 
          rows->shape[1] > context->rows.most;
 }
 
-/* The settings of a pass through a slice of `rows` rows in all. */
+/* The settings of a pass through a slice of `rows` rows in all, which may be those of a process. */
 static hark_forward forward_of_slice(const hark_forward *whole, int64_t first, int64_t rows) {
   hark_forward forward = *whole;
-  forward.slice_row = first;
-  forward.rows = rows;
+  forward.slice_row += first;
+  if (forward.rows == 0) forward.rows = rows;
   return forward;
 }
 
@@ -337,11 +337,12 @@ static hark_status embed_positions(const hark_network *network, const hark_forwa
   if (forward->packing != NULL) return embed_packed_positions(network, forward, x);
   hark_value inputs[2] = {*x};
   if (config->positions == HARK_POSITIONS_LEARNED) {
-    const hark_position_embedding_attributes attributes = {.first_position = forward->first_position};
+    const hark_position_embedding_attributes attributes = {.first_position = forward->first_position + forward->slice_row};
     HARK_TRY(hark_forward_parameter(forward, network->position_table, &inputs[1]));
     return hark_tape_apply(forward->tape, &hark_op_position_embedding, &attributes, 2, inputs, 1, x);
   }
-  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = config->rotary.base};
+  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position + forward->slice_row,
+                                                           .base = config->rotary.base};
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, x);
 }
 
@@ -361,7 +362,7 @@ static hark_status embed_types(hark_context *context, const hark_network *networ
 /* Length of the longest sequence of a pass, including earlier tokens. */
 static int64_t length_of(const hark_forward *forward, hark_value tokens) {
   if (forward->packing != NULL) return forward->packing->longest;
-  return forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
+  return forward->first_position + (forward->rows > 0 ? forward->rows : hark_tape_tensor(forward->tape, tokens)->shape[1]);
 }
 
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,

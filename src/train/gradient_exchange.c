@@ -166,8 +166,7 @@ void hark_gradient_exchange_leaf(hark_gradient_exchange *x, int64_t first, int64
     x->after[round] = node < x->after[round] ? node : x->after[round];
 }
 
-/* Orders the rounds by the place in the backward at which they are final, in the step that the engine has measured: equal for all
- * processes. By insertion: they are almost in order. */
+/* By insertion: they are almost in order. */
 static void learn_order(hark_gradient_exchange *x) {
   for (int64_t i = 1; i < x->rounds; i++) {
     const int64_t round = x->order[i];

@@ -24,8 +24,9 @@ HARK_MUST_CHECK hark_status hark_gradient_exchange_create(hark_context *context,
                                                           hark_gradient_exchange **out, size_t *bytes);
 void hark_gradient_exchange_destroy(hark_context *context, hark_gradient_exchange **exchange);
 
-/* A leaf was made whose gradient is numbers [first, first + count): nodes from `node` on add to it. Before the first step this determines
- * the order of the rounds, afterwards, in the last part of a step, when they may begin. */
+/* A leaf was made whose gradient is numbers [first, first + count): nodes from `node` on add to it. In the last part of a step this
+ * determines when rounds may begin. Before the first step it determines their order, from the largest to the smallest `node`, and must be
+ * called alike by all processes. */
 void hark_gradient_exchange_leaf(hark_gradient_exchange *exchange, int64_t first, int64_t count, int32_t node);
 
 /* A step begins. */

@@ -35,11 +35,12 @@ hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *g
   const int size = hark_group_size(context->group);
   int needed = 0;
   *out = (hark_gradient_sum){.gradients = *gradients, .parts = parts};
+  const int ranks = hark_group_size(context->sequence), needed_parts = size / ranks;
   if (parts < size)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "train.accumulate is %lld: the micro-batches of a step are shared by %d processes, expected at least %d, and "
+                     "train.accumulate is %lld: the micro-batches of a step are shared by %d processes%s, expected at least %d, and "
                      "train.batch smaller for it",
-                     (long long)parts, size, size);
+                     (long long)(parts / ranks), size, ranks > 1 ? " in groups of run.sequence_ranks" : "", needed_parts);
   out->share = hark_group_share(parts, hark_group_rank(context->group), size);
   (void)hark_sum_blocks_of(out->share, &needed);
   for (; out->saved_count < needed; out->saved_count++)
@@ -124,6 +125,9 @@ static hark_status watch_nodes(void *user, int32_t node) {
   return hark_gradient_exchange_advance(((const hark_gradient_sum *)user)->exchange, node);
 }
 
-hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum) {
-  return sum->exchange != NULL ? (hark_tape_watch){sum, watch_leaf, watch_nodes} : (hark_tape_watch){.user = NULL};
+hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum, const hark_parameters *parameters) {
+  if (sum->exchange == NULL) return (hark_tape_watch){.user = NULL};
+  for (int32_t i = 0; i < parameters->count; i++)
+    hark_gradient_exchange_leaf(sum->exchange, parameters->list[i].first, parameters->list[i].count, i);
+  return (hark_tape_watch){sum, watch_leaf, watch_nodes};
 }

@@ -18,6 +18,7 @@
 #include "autograd/watch.h"
 #include "backend/backend.h"
 #include "group/group.h"
+#include "nn/parameters.h"
 #include "train/gradient_exchange.h"
 
 #define HARK_GRADIENT_SUM_DEPTH 64
@@ -61,9 +62,9 @@ HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, cons
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
 /* Bytes of the buffers and of the exchange. */
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
-/* What the tape that computes the parts reports to the sum, which must not move (hark_tape_set_watch()). Before the first step this tape
- * must have recorded a part, perhaps in a shape-only run, which determines the order of the exchange. With one process it is empty. */
-hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum);
+/* What the tape that computes the parts reports to the sum, which must not move (hark_tape_set_watch()). With one process it is empty. The
+ * exchange begins with the parameters that were declared last, which the backward is done with first. */
+hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum, const hark_parameters *parameters);
 
 void hark_gradient_sum_begin(hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum);

@@ -210,7 +210,7 @@ static hark_status prepare_to_fail(void *user, hark_engine *engine, int64_t step
   saboteur *const s = user;
   const hark_tape_watch watch = {s, pass_leaf, fail_at_node};
   if (s->engine == NULL) {
-    s->real = hark_gradient_sum_watch(&engine->sum);
+    s->real = hark_gradient_sum_watch(&engine->sum, &engine->network->parameters);
     hark_tape_set_watch(engine->tape, &watch);
   }
   s->engine = engine;
