@@ -9,7 +9,8 @@
 #include "core/core.h"
 #include "io/machine.h"
 
-#define TAG 1              /* of messages on no channel */
+#define TAG 1 /* of messages on no channel; those of parts follow (part.c) */
+#define FIRST_CHANNEL 16
 #define PATIENT_TESTS 2000 /* without sleep: messages of a few KB arrive meanwhile */
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
