@@ -203,8 +203,7 @@ NR == 2 {
     m * 1e3, u * 1e3, width[1] * 1e-6, 1e-6 * rate / 8, late, hides
 }
 {
-  efficiency = width[1] / (rate / 8) * $2 / 8
-  predicted = step(n, accumulate, m * max(1, n / cores), u, exchange(n, accumulate, efficiency, delay))
+  predicted = step(n, accumulate, m * max(1, n / cores), u, exchange(n, accumulate, width[NR == 2 ? 2 : 1], delay))
   printf "  %d machines, %4.0f Mbit/s: sent %5.1f MB; exchange alone %6.1f ms, not hidden %6.1f ms (%3.0f %% hidden); step %7.1f ms, predicted %7.1f (%+.0f %%)%s\n",
     n, $2 * 1e-6, $6 * 1e-6, $7 * 1e3, $8 * 1e3, 100 * max(0, 1 - $8 / $7), $3 * 1e3, predicted * 1e3, 100 * (predicted / $3 - 1),
     NR <= 2 ? "; measured for the formula" : ""

@@ -179,7 +179,7 @@ static void processes_get_the_same_sum(void **state) {
 /* The same, late and out of step. */
 static void late_messages_change_nothing(void **state) {
   (void)state;
-  static const int latenesses[] = {3, 200};
+  static const int latenesses[] = {3, 20};
   for (size_t l = 0; l < 2; l++)
     for (int size = 2; size <= TEST_MOST_RANKS; size++) {
       shared_case uneven = {size + 3, 5 * 8192 * (int64_t)size + 77};
@@ -293,7 +293,7 @@ static void final_numbers_are_exchanged_early(void **state) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
       for (int64_t parts = sizes[s]; parts <= sizes[s] + 5; parts += 5) {
         early_case c = early(sizes[s], parts);
-        test_group_lateness = late ? 40 : 0;
+        test_group_lateness = late ? 10 : 0;
         test_group_run(sizes[s], 60, sum_early, &c, NULL, NULL);
         test_group_lateness = 0;
         for (int rank = 0; rank < sizes[s]; rank++)
@@ -314,7 +314,7 @@ static void a_rank_fails_in_the_middle(void **state) {
           early_case c = early(size, 2 * size + 1);
           c.failing = failing;
           c.with = errors[e];
-          test_group_lateness = late ? 40 : 0;
+          test_group_lateness = late ? 10 : 0;
           test_group_run(size, 60, sum_early, &c, statuses, messages);
           test_group_lateness = 0;
           for (int rank = 0; rank < size; rank++)

@@ -25,7 +25,7 @@ typedef struct step_work {
   int64_t tokens; /* of a micro-batch */
   int64_t step;
   double start;                /* of the last step, when all processes were ready */
-  double computing, finishing; /* seconds of this process's micro-batches, and of finishing steps, so far */
+  double computing, finishing; /* seconds of its micro-batches, and of what followed, in this process */
 } step_work;
 
 static hark_status run_pass(hark_context *context, step_work *work, uint64_t sample, uint32_t micro_step, double weight, double *loss) {
@@ -56,11 +56,11 @@ static hark_status run_step(hark_context *context, step_work *work) {
     loss += part;
   }
   const double computed = hark_bench_now();
-  work->computing += computed - work->start;
+  work->computing = computed - work->start;
   hark_step_result result;
   work->step++;
   HARK_TRY(hark_engine_finish_step(context, work->engine, work->step, config->train.learning_rate, loss, &result));
-  work->finishing += hark_bench_now() - computed;
+  work->finishing = hark_bench_now() - computed;
   if (!result.applied)
     return hark_fail(context, HARK_NOT_FINITE, "bench step: loss or gradients are not finite at step %" PRId64, work->step);
   return HARK_OK;
@@ -113,20 +113,24 @@ static hark_status measure_exchange(hark_context *context, step_work *work, doub
 static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
                            step_result *result) {
   double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
+  double computing[HARK_BENCH_ROUNDS_LIMIT], finishing[HARK_BENCH_ROUNDS_LIMIT], unhidden[HARK_BENCH_ROUNDS_LIMIT];
   const int64_t requested = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
   const int64_t rounds = hark_min(requested, HARK_BENCH_ROUNDS_LIMIT);
   (void)hark_bench_machine_use_bf16(machine, work->config->train.precision == HARK_PRECISION_BF16);
   for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
   double exchange = 0;
   HARK_TRY(measure_exchange(context, work, &exchange));
-  const double computing = work->computing, finishing = work->finishing, unhidden = work->engine->sum.seconds;
   const hark_group before = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t warm_resident = peak_resident();
   const uint64_t warm_allocations = hark_context_memory(context).allocations;
   for (int64_t n = 0; n < rounds; n++) {
     peaks[n] = hark_bench_machine_peak(context, machine);
+    const double exchanged = work->engine->sum.seconds;
     HARK_TRY(run_step(context, work));
     times[n] = hark_bench_now() - work->start;
+    computing[n] = work->computing / (double)work->engine->sum.share.count;
+    unhidden[n] = hark_group_size(context->group) > 1 ? work->engine->sum.seconds - exchanged : 0;
+    finishing[n] = work->finishing - unhidden[n];
   }
   const hark_group after = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t accumulate = work->config->train.accumulate;
@@ -145,10 +149,10 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .sent_bytes = (double)(after.sent - before.sent) / (double)rounds,
       .waiting = (after.seconds - before.seconds) / (double)rounds,
       .exchange = exchange,
-      .unhidden = hark_group_size(context->group) > 1 ? (work->engine->sum.seconds - unhidden) / (double)rounds : 0,
+      .micro_batch = hark_bench_summarise(computing, rounds).median,
+      .update = hark_bench_summarise(finishing, rounds).median,
+      .unhidden = hark_bench_summarise(unhidden, rounds).median,
   };
-  result->micro_batch = (work->computing - computing) / (double)(rounds * work->engine->sum.share.count);
-  result->update = (work->finishing - finishing) / (double)rounds - result->unhidden;
   return HARK_OK;
 }
 
