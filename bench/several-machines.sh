@@ -7,7 +7,7 @@
 #    predicts from the first number of ranks.
 # 3. What the formula predicts for 64 machines of 16 cores with links of 25 Gbit/s.
 #
-#     step(n) = most(n) m + u + max(t X(n), X(n) - h m),      X(n) = bytes(n) / W + 2 D rounds(n) / 8
+#     step(n) = most(n) m + u + max(t X(n), X(n) - h m),      X(n) = bytes(n) / W + 2 D rounds(n) / 16
 #
 # n: processes; most(n): micro-batches of the busiest one; m: seconds of a micro-batch, times the processes per core where cores are shared;
 # u: of the optimiser; bytes(n): sent by one process; W: bytes per second of a link; D: its delay; h: the part of a micro-batch that can
@@ -192,11 +192,11 @@ function rounds(n,   piece) {
   piece = min(131072, max(8192, ceil(parameters / n / 32)))
   return ceil(parameters / n / piece)
 }
-function exchange(n, accumulate, width, delay) { return n > 1 ? bytes(n, accumulate) / width + 2 * delay * ceil(rounds(n) / 8) : 0 }
+function exchange(n, accumulate, width, delay) { return n > 1 ? bytes(n, accumulate) / width + 2 * delay * ceil(rounds(n) / 16) : 0 }
 function step(n, accumulate, m, u, x) { return ceil(accumulate / n) * m + u + max(late * x, x - hides * m) }
 { n = $1; parameters = $9 }
 NR == 1 { m = $4 / max(1, n / cores); u = $5; late = $8 / $7 }
-NR <= 2 { width[NR] = bytes(n, accumulate) / max(1e-9, $7 - 2 * delay * ceil(rounds(n) / 8)) }
+NR <= 2 { width[NR] = bytes(n, accumulate) / max(1e-9, $7 - 2 * delay * ceil(rounds(n) / 16)) }
 NR == 2 {
   hides = max(0, ($7 - $8) / $4)
   printf "  one micro-batch %.1f ms, update %.1f ms; %.1f MB/s of %.1f; of the exchange %.2f ends late, a micro-batch hides %.2f of its time\n",
