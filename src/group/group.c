@@ -1,6 +1,7 @@
 /* group.c - see group.h. */
 #include "group/group.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,14 +71,23 @@ static hark_status start_all(hark_context *context, hark_group *group, int tag, 
 }
 
 /* Nothing is exchanged after this, in a part or in the whole. */
-static hark_status end(hark_context *context, hark_group *group, hark_status status) {
-  if (status == HARK_OK || status == HARK_NOT_FINITE) return status;
-  for (hark_group *g = group; g != NULL; g = g->whole) {
-    if (g->over != HARK_OK) continue;
-    g->over = status;
-    (void)snprintf(g->message, sizeof g->message, "%s", hark_context_message(context));
+static void end_with(hark_group *group, hark_status status, const char *message) {
+  for (; group != NULL; group = group->whole) {
+    if (group->over != HARK_OK) continue;
+    group->over = status;
+    (void)snprintf(group->message, sizeof group->message, "%s", message);
   }
+}
+
+static hark_status end(hark_context *context, hark_group *group, hark_status status) {
+  if (status != HARK_OK && status != HARK_NOT_FINITE) end_with(group, status, hark_context_message(context));
   return status;
+}
+
+void hark_group_give_up(hark_context *context, hark_group *group) {
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
+  end_with(group, HARK_CANCELLED, message);
 }
 
 static hark_status refuse_if_over(hark_context *context, const hark_group *group) {
@@ -295,4 +305,17 @@ hark_status hark_group_meet(hark_context *context, hark_group *group, hark_statu
 
 hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status) {
   return hark_group_meet(context, group, status, NULL, 0, NULL);
+}
+
+hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status) {
+  if (group == NULL) return status;
+  const double limit = group->limit;
+  if (hark_group_rank(group) > 0) group->limit = INFINITY;
+  status = hark_group_agree(context, group, status);
+  group->limit = limit;
+  return status;
+}
+
+void hark_group_renew(hark_group *group) {
+  if (group != NULL && group->over != HARK_CANCELLED) group->over = HARK_OK;
 }
