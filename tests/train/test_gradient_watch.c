@@ -51,9 +51,15 @@ static bool is_added_to(const watched *w, int leaf, int32_t node) {
   return false;
 }
 
+static uint32_t bits_of(float number) {
+  uint32_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
 static hark_status end_pass(watched *w) {
   for (int64_t i = 0; i < w->numbers; i++)
-    if (w->final[i] && memcmp(&w->copies[i], &w->now[i], sizeof(float)) != 0)
+    if (w->final[i] && bits_of(w->copies[i]) != bits_of(w->now[i]))
       return hark_fail(w->context, HARK_INTERNAL_ERROR, "gradient %d was reported as final and has changed", (int)i);
   w->passes++;
   return HARK_OK;
