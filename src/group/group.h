@@ -109,8 +109,8 @@ HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group 
  * group's background that any of them has begun are completed (drain). */
 HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
 
-/* Ends the group, and the whole that it is a part of, with the message of this process, which fails where the others wait for its messages and
- * no process can report an error: it aborts them. Every later call returns HARK_CANCELLED. Does nothing if the group is over. */
+/* Ends the group, and the whole that it is a part of, with the message of this process, which fails where the others wait for its messages
+ * and no process can report an error: it aborts them. Every later call returns HARK_CANCELLED. Does nothing if the group is over. */
 void hark_group_give_up(hark_context *context, hark_group *group);
 /* The same without a limit of time at other ranks than 0, for whose work they wait: if it is killed, the launcher ends the others. */
 HARK_MUST_CHECK hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status);

@@ -79,7 +79,8 @@ hark_network_config hark_engine_text_config(const hark_config *config, int32_t v
 
 /* Makes the model, the optimiser and the memory that a step needs, which a shape-only run of a step determines. Weights are zero. If
  * context->sequence is set, an engine for training computes the own rows of windows alone, and all processes of the sequence call it alike:
- * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans;
+ * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be
+ * called. Errors: those of the model and of attention plans;
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);

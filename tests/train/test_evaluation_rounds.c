@@ -1,4 +1,5 @@
-/* test_evaluation_rounds.c - the sums of an evaluation have the same bits for any number of processes, and counts are those of all at rank 0.
+/* test_evaluation_rounds.c - the sums of an evaluation have the same bits for any number of processes, and counts are those of all at rank
+ * 0.
  * Threads are in the place of processes. */
 #include <math.h>
 #include <string.h>
