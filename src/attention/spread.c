@@ -65,8 +65,9 @@ static hark_status check_division(hark_context *context, const hark_attention_pl
                        "attention: the rows of rank %d begin at %" PRId64 ", expected multiples of %" PRId64 " that do not decrease", r,
                        first[r], unit);
   if (args->query.rank != 4 || args->key.rank != 4 || args->query.shape[2] != rows || args->key.shape[2] != rows)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: query has %" PRId64 " rows and key %" PRId64 ", expected %" PRId64
-                     " of rank %d", args->query.shape[2], args->key.shape[2], rows, rank);
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "attention: query has %" PRId64 " rows and key %" PRId64 ", expected %" PRId64 " of rank %d", args->query.shape[2],
+                     args->key.shape[2], rows, rank);
   return HARK_OK;
 }
 
@@ -111,8 +112,7 @@ typedef struct post {
 
 static hark_status exchange(hark_context *context, void *user, const hark_attention_parcel *parcels, int count) {
   const post *to = user;
-  for (int i = 0; i < count; i++)
-    to->messages[i] = (hark_message){parcels[i].data, parcels[i].bytes, parcels[i].peer, parcels[i].sends};
+  for (int i = 0; i < count; i++) to->messages[i] = (hark_message){parcels[i].data, parcels[i].bytes, parcels[i].peer, parcels[i].sends};
   return hark_group_exchange(context, to->group, to->messages, count);
 }
 

@@ -64,9 +64,7 @@ hark_status hark_spread_rows_check(hark_context *context, const hark_attention_p
 
 /* ---- rows ---- */
 
-static row_range own_rows(const rows_work *work, int rank) {
-  return (row_range){work->spread->first[rank], work->spread->first[rank + 1]};
-}
+static row_range own_rows(const rows_work *work, int rank) { return (row_range){work->spread->first[rank], work->spread->first[rank + 1]}; }
 
 static row_range query_rows(const rows_work *work, int rank) {
   const row_range own = own_rows(work, rank);

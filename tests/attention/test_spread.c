@@ -128,9 +128,21 @@ static void keep_table(const hark_tensor *gradient, double **to) {
 }
 
 static void free_args(hark_attention_args *args) {
-  hark_tensor *const all[] = {&args->query, &args->key,   &args->value,      &args->out,        &args->log_sum_exp, &args->dout,
-                              &args->dquery, &args->dkey, &args->dvalue,     &args->mask,       &args->query_mask,  &args->log_kernel,
-                              &args->hierarchical_bias,   &args->dlog_kernel, &args->dhierarchical_bias};
+  hark_tensor *const all[] = {&args->query,
+                              &args->key,
+                              &args->value,
+                              &args->out,
+                              &args->log_sum_exp,
+                              &args->dout,
+                              &args->dquery,
+                              &args->dkey,
+                              &args->dvalue,
+                              &args->mask,
+                              &args->query_mask,
+                              &args->log_kernel,
+                              &args->hierarchical_bias,
+                              &args->dlog_kernel,
+                              &args->dhierarchical_bias};
   for (size_t i = 0; i < COUNT(all); i++) free(all[i]->data);
 }
 
@@ -303,6 +315,8 @@ static void test_long(void **state) {
       "hierarchical:B1,H1,L19999,D16,N16,causal,dropout=0.2,large",
       "hierarchical:B2,H2,L13000,D4,N16,kernel,hbias",
       "hierarchical:B1,H2,L9999,D4,N8,causal,shared,hshared,hiding",
+      "hierarchical:B1,H2,L12300,D4,N16,rbf,large",
+      "hierarchical:B2,H2,L9001,D4,N8,causal,rbf,large,hbias",
   };
   static const char *const machines[] = {"generic"};
   check_cases(cases, COUNT(cases), machines, COUNT(machines));
@@ -324,10 +338,8 @@ static void test_long_vectors(void **state) {
 static void test_window(void **state) {
   (void)state;
   static const char *const cases[] = {
-      "window:B1,H2,L700,S700,D8,W5",
-      "window:B2,H4,K2,L1027,S1027,D16,V7,W64,causal,accumulate",
-      "window:B1,H1,L1500,S1500,D8,W100,rbf",
-      "window:B1,H1,L1283,S1283,D8,W200,causal,dropout=0.2",
+      "window:B1,H2,L700,S700,D8,W5",         "window:B2,H4,K2,L1027,S1027,D16,V7,W64,causal,accumulate",
+      "window:B1,H1,L1500,S1500,D8,W100,rbf", "window:B1,H1,L1283,S1283,D8,W200,causal,dropout=0.2",
       "window:B3,H6,L515,S515,D8,W33,large",
   };
   static const char *const machines[] = {"generic", "avx2", "avx512"};
@@ -480,12 +492,8 @@ int main(int argc, char **argv) {
     return 0;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_short),
-      cmocka_unit_test(test_long),
-      cmocka_unit_test(test_long_vectors),
-      cmocka_unit_test(test_window),
-      cmocka_unit_test(test_bytes),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_short),  cmocka_unit_test(test_long),  cmocka_unit_test(test_long_vectors),
+      cmocka_unit_test(test_window), cmocka_unit_test(test_bytes), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -367,10 +367,8 @@ hark_tree HARK_ISA(hark_hierarchical_place_tree)(const hark_hierarchical_call *c
   hark_level *rows = &tree.level[0];
   if (hark_keys_in_place(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
   if (hark_values_in_place(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
-  if (call->backward && keys_written_in_place(call))
-    rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
-  if (call->backward && values_written_in_place(call))
-    rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
+  if (call->backward && keys_written_in_place(call)) rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
+  if (call->backward && values_written_in_place(call)) rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
   return tree;
 }
 

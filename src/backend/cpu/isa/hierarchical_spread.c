@@ -45,11 +45,11 @@ typedef struct spread_work {
   hark_attention_call run;
   const hark_attention_peers *peers;
   hark_hierarchy hierarchy;
-  int64_t trees; /* (sequence, key head)s */
+  int64_t trees;     /* (sequence, key head)s */
   int before, after; /* the next processes with rows; -1: none */
   hark_attention_sequence *sequences;
-  hark_tree *tree;   /* [trees] */
-  hark_level *own;   /* [trees]: level 0 as it was placed */
+  hark_tree *tree;    /* [trees] */
+  hark_level *own;    /* [trees]: level 0 as it was placed */
   unsigned char *far; /* [size][trees]: some row's log-sum-exp must be recomputed */
   shipment *shipments;
   hark_attention_parcel *parcels;
@@ -559,8 +559,9 @@ static hark_status take_part(spread_work *work, block *from, size_t count, size_
 static hark_status place_lists(spread_work *work, block *from) {
   char *parts[6];
   const size_t trees = (size_t)work->trees, peers = (size_t)work->peers->size;
-  const size_t sizes[] = {sizeof(hark_attention_sequence), sizeof(hark_tree), sizeof(hark_level), peers, 2 * peers * sizeof(shipment),
-                          2 * peers * sizeof(hark_attention_parcel)};
+  const size_t sizes[] = {
+      sizeof(hark_attention_sequence),          sizeof(hark_tree), sizeof(hark_level), peers, 2 * peers * sizeof(shipment),
+      2 * peers * sizeof(hark_attention_parcel)};
   const size_t counts[] = {(size_t)work->run.sequence_count, trees, trees, trees, 1, 1};
   for (int i = 0; i < 6; i++) HARK_TRY(take_part(work, from, counts[i], sizes[i], &parts[i]));
   work->sequences = (hark_attention_sequence *)(void *)parts[0];
