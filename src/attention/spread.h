@@ -34,7 +34,7 @@ void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t
 
 /* hark_attention_forward() and hark_attention_backward() of spread rows. plan: for sequences of `total` rows, which hark_attention_args may
  * not have here: tensors have the rows of this process, so have mask [1 or B, 1, 1, rows] and query_mask. workspace is not used: memory
- * comes from the context, the same for every call. saved: not used. Gradients of log_kernel and hierarchical_bias are those of a part of
+ * comes from the context, in every call. saved: not used. Gradients of log_kernel and hierarchical_bias are those of a part of
  * the work: their sum over the processes is the gradient, whose bits depend on the division. Without a group, or in a group of one process:
  * the same with all rows.
  * Errors: as those functions; HARK_UNSUPPORTED for lengths, offsets and segments, and for what hark_attention_spread_unit() refuses;

@@ -83,8 +83,8 @@ struct hark_attention_algorithm {
   /* products[h, n] = dout[h, n] . out[h, n] of `dout` and `out` [1, H, rows, dv], with the bits of the backward; products have this stride
    * over the heads. NULL: the backward needs `out` itself. */
   void (*products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products, int64_t stride);
-  /* Rows of a sequence of `total` rows are spread at multiples of this many. 0: not at all; the reason, which names the fields, is in `why`.
-   * NULL: never. */
+  /* Rows of a sequence of `total` rows are spread at multiples of this many. 0: not at all; the reason, which names the fields, is in
+   * `why`. NULL: never. */
   int64_t (*spread_unit)(const hark_attention_desc *desc, int64_t total, char *why, size_t size);
   /* NULL with spread_unit: the layer above gives neighbours' rows too (structure window; hark_attention_call.part). Otherwise:
    * Forward or backward over spread rows, with the bits of one process. `run` has the rows of this process, one sequence per item, and no

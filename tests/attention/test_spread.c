@@ -1,5 +1,5 @@
-/* test_spread.c - attention over rows that are spread over processes: the bits of one process, and the bytes that are exchanged. Threads are
- * in the place of processes (support/train/group_threads.h).
+/* test_spread.c - attention over rows that are spread over processes: the bits of one process, and the bytes that are exchanged. Threads
+ * are in the place of processes (support/train/group_threads.h).
  *
  *     test_spread                      all
  *     test_spread 'CASE' RANKS         one case (attention_case.h)
@@ -27,6 +27,7 @@ typedef struct spread_case {
   attention_results *results;
   double *tables[TEST_MOST_RANKS][2]; /* gradients of the tables, by process */
   uint64_t sent[TEST_MOST_RANKS][2];  /* forward, backward */
+  long allocations;                   /* that succeed in rank 1; -1: all */
 } spread_case;
 
 /* Rows of a contiguous array [a, b, rows, c], a rank's: [a, b, rows of the rank, c]. */
@@ -156,6 +157,17 @@ static hark_status run_both(hark_context *context, const hark_attention_plan *pl
   return HARK_OK;
 }
 
+/* An allocator that has memory for some blocks only. */
+static void *allocate_few(void *user, size_t bytes, size_t alignment) {
+  long *left = user;
+  return (*left)-- > 0 ? aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment) : NULL;
+}
+static void release_few(void *user, void *memory, size_t bytes) {
+  (void)user;
+  (void)bytes;
+  free(memory);
+}
+
 static hark_status live(hark_context *outer, hark_group *group, void *user) {
   spread_case *c = user;
   const int rank = hark_group_rank(group);
@@ -169,7 +181,13 @@ static hark_status live(hark_context *outer, hark_group *group, void *user) {
   if (args.hierarchical_bias.type != HARK_NONE) args.dhierarchical_bias = table_of(&p->array[ARRAY_HIERARCHICAL_BIAS]);
   args.accumulate &= (unsigned)~(HARK_ACCUMULATE_LOG_KERNEL | HARK_ACCUMULATE_HIERARCHICAL_BIAS);
   const hark_spread spread = {.group = group, .total = p->is.queries, .first = c->first};
+  const hark_allocator allocator = context->allocator;
+  const bool lacks = c->allocations >= 0 && rank == 1;
+  long left = c->allocations;
+  if (lacks) context->allocator = (hark_allocator){allocate_few, release_few, &left};
   const hark_status status = run_both(context, plan, &args, &spread, c->sent[rank]);
+  hark_group_release(context, group);
+  context->allocator = allocator;
   if (status == HARK_OK) {
     keep_results(c, rank, &args);
     keep_table(&args.dlog_kernel, &c->tables[rank][0]);
@@ -178,7 +196,6 @@ static hark_status live(hark_context *outer, hark_group *group, void *user) {
     (void)hark_fail(outer, status, "%s", hark_context_message(context));
   }
   free_args(&args);
-  hark_group_release(context, group);
   hark_attention_plan_destroy(context, &plan);
   hark_context_destroy(&context);
   return status;
@@ -261,7 +278,7 @@ static void check_case(const char *text, const attention_machine *machine, const
   const int64_t unit = unit_of(machine, &p);
   for (int s = 0; s < count; s++)
     for (int way = 0; way < 3; way++) {
-      spread_case c = {.machine = machine, .problem = &p};
+      spread_case c = {.machine = machine, .problem = &p, .allocations = -1};
       if (way == 0)
         hark_attention_spread_divide(unit, p.is.queries, sizes[s], c.first);
       else
@@ -442,7 +459,7 @@ static hark_status refuse(hark_context *context, hark_group *group, void *user) 
   const int size = hark_group_size(group), rank = hark_group_rank(group);
   hark_attention_plan *plan;
   assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
-  spread_case c = {.problem = p};
+  spread_case c = {.problem = p, .allocations = -1};
   for (int r = 0; r <= size; r++) c.first[r] = p->is.queries * r / size; /* no multiples of the unit */
   attention_results results;
   memset(&results, 0, sizeof results);
@@ -485,6 +502,41 @@ static void test_refusals(void **state) {
   check_refusal("dense:B1,H1,L9000,S9000,D1,threads=1", HARK_UNSUPPORTED, "structure is dense");
 }
 
+/* All ranks return the error of the one that lacks memory, whichever block it is. */
+static void check_lack(const char *text) {
+  attention_problem p;
+  attention_results one;
+  attention_problem_make(text, &p);
+  const attention_machine *machine = machine_named("generic");
+  assert_true(attention_run_on(machine, &p, &one));
+  int lacking = 0;
+  for (long n = 0, done = 0; !done; n++) {
+    spread_case c = {.machine = machine, .problem = &p, .allocations = n};
+    hark_status statuses[3];
+    attention_results results;
+    hark_attention_spread_divide(unit_of(machine, &p), p.is.queries, 3, c.first);
+    begin_results(&p, &one, &results);
+    c.results = &results;
+    test_group_run(3, LIMIT_SECONDS, live, &c, statuses, NULL);
+    for (int rank = 1; rank < 3; rank++) assert_int_equal(statuses[rank], statuses[0]);
+    done = statuses[0] == HARK_OK;
+    if (!done) assert_int_equal(statuses[0], HARK_OUT_OF_MEMORY);
+    lacking += !done;
+    for (int rank = 0; rank < 3; rank++)
+      for (int table = 0; table < 2; table++) free(c.tables[rank][table]);
+    attention_results_free(&results);
+  }
+  assert_in_range(lacking, 3, 20);
+  attention_results_free(&one);
+  attention_problem_free(&p);
+}
+
+static void test_lack_of_memory(void **state) {
+  (void)state;
+  check_lack("hierarchical:B1,H1,L12288,D4,N16,threads=1");
+  check_lack("window:B1,H1,L200,S200,D4,W9,threads=1");
+}
+
 int main(int argc, char **argv) {
   if (argc == 3) {
     const int size = (int)strtol(argv[2], NULL, 10);
@@ -492,8 +544,8 @@ int main(int argc, char **argv) {
     return 0;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_short),  cmocka_unit_test(test_long),  cmocka_unit_test(test_long_vectors),
-      cmocka_unit_test(test_window), cmocka_unit_test(test_bytes), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_short), cmocka_unit_test(test_long),     cmocka_unit_test(test_long_vectors),   cmocka_unit_test(test_window),
+      cmocka_unit_test(test_bytes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_lack_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

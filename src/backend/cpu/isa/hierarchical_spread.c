@@ -13,9 +13,11 @@
  *                 keys within 2 Nr of a boundary. Even pieces add to them first: the process after the boundary begins with one. It sends
  *                 them to the process before it, whose last piece is odd, and gets the sums back.
  *
- * Levels 1 .. HARK_WINDOW_LEVELS are not kept: a window computes them from rows, so level 0 has a halo of hark_window_reach() rows.
+ * Levels 1 .. HARK_WINDOW_LEVELS are not kept: a window computes them from rows, so level 0 has a halo of hark_window_reach() rows, of which
+ * the forward needs half.
  *
- * Bytes: 4 (d + dv + 1) 2 Nr per level, key head and neighbour, and 4 (2 d + dv + 2) tokens of level shared + 1, to every other process.
+ * Floats that a process sends in the forward, per key head: (d + dv + 1) (4 Nr + Nr levels) to each neighbour, for levels LOWEST to shared,
+ * and 2 d + dv + 2 (with more heads d + 1 for each of them) per own token of level shared + 1 to every other process.
  * Memory: trees of all (sequence, key head)s at the same time, tiles and a window per worker, one exchange's messages.
  */
 #include <stdio.h>
@@ -501,7 +503,7 @@ int64_t HARK_ISA(hark_hierarchical_spread_unit)(const hark_attention_desc *desc,
   return 0;
 }
 
-/* The highest level on which parts begin at multiples of `tokens`, but not the highest of all. */
+/* The highest level on which parts begin at multiples of `tokens`; at most the second highest of all. */
 static int shared_levels(const hark_attention_peers *peers, const hark_hierarchy *h, int64_t tokens) {
   int level = LOWEST;
   for (; level < h->levels - 2; level++)

@@ -66,9 +66,9 @@ typedef struct hark_hierarchical_call {
   float *trees;
   char *workers;
   hark_hierarchical_tables tables;
-  /* Rows that are spread over processes (hierarchical_spread.c). NULL: all are here. Otherwise this process has rows first_row .. end_row of
-   * the sequences, of levels up to `shared` the tokens of its rows and `halo` (level 0: `halo_rows`) on both sides, of the levels above all
-   * tokens. Tokens and rows have the numbers of the whole sequence. */
+  /* Rows that are spread over processes (hierarchical_spread.c). NULL: all are here. Otherwise this process has rows first_row .. end_row
+   * of the sequences, of levels up to `shared` the tokens of its rows and `halo` (level 0: `halo_rows`) on both sides, of the levels above
+   * all tokens. Tokens and rows have the numbers of the whole sequence. */
   const hark_attention_peers *peers;
   int64_t first_row, end_row, halo, halo_rows;
   int shared;
