@@ -537,6 +537,57 @@ static void test_lack_of_memory(void **state) {
   check_lack("window:B1,H1,L200,S200,D4,W9,threads=1");
 }
 
+/* ---- division, and no group ---- */
+
+static void test_division(void **state) {
+  (void)state;
+  static const int64_t units[] = {1, 64, 4096}, totals[] = {1, 63, 4096, 9000, 65536, 100000, 1 << 20};
+  for (size_t u = 0; u < COUNT(units); u++)
+    for (size_t t = 0; t < COUNT(totals); t++)
+      for (int size = 1; size <= 7; size++) {
+        int64_t first[8], longest = 0;
+        hark_attention_spread_divide(units[u], totals[t], size, first);
+        assert_int_equal(first[0], 0);
+        assert_int_equal(first[size], totals[t]);
+        for (int rank = 0; rank < size; rank++) {
+          assert_true(first[rank] <= first[rank + 1]);
+          assert_true(first[rank] == totals[t] || first[rank] % units[u] == 0);
+          longest = first[rank + 1] - first[rank] > longest ? first[rank + 1] - first[rank] : longest;
+        }
+        assert_true(8 * longest * size <= 9 * totals[t] + 8 * units[u] * size); /* an eighth more than equal parts, and a unit */
+      }
+}
+
+static void test_no_group(void **state) {
+  (void)state;
+  static const char *const cases[] = {"hierarchical:B1,H2,K1,L8200,D4,N8,causal", "window:B1,H2,L150,S150,D8,W9"};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    attention_problem p;
+    attention_results one, results;
+    attention_problem_make(cases[i], &p);
+    const attention_machine *machine = machine_named("generic");
+    assert_true(attention_run_on(machine, &p, &one));
+    begin_results(&p, &one, &results);
+    spread_case c = {.machine = machine, .problem = &p, .first = {0, p.is.queries}, .results = &results, .allocations = -1};
+    hark_context *context = attention_machine_open(machine, 2);
+    const hark_attention_desc desc = attention_problem_desc(&p, HARK_F32);
+    hark_attention_plan *plan;
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    hark_attention_args args = own_args(&c, 0);
+    const hark_spread spread = {.group = NULL, .total = p.is.queries, .first = c.first};
+    assert_int_equal(hark_attention_spread_forward(context, plan, &args, &spread), HARK_OK);
+    assert_int_equal(hark_attention_spread_backward(context, plan, &args, &spread), HARK_OK);
+    keep_results(&c, 0, &args);
+    for (size_t r = 0; r < COUNT(RESULTS); r++) attention_same_bits("no group", cases[i], RESULTS[r], &one, &results);
+    free_args(&args);
+    hark_attention_plan_destroy(context, &plan);
+    hark_context_destroy(&context);
+    attention_results_free(&one);
+    attention_results_free(&results);
+    attention_problem_free(&p);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc == 3) {
     const int size = (int)strtol(argv[2], NULL, 10);
@@ -544,8 +595,9 @@ int main(int argc, char **argv) {
     return 0;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_short), cmocka_unit_test(test_long),     cmocka_unit_test(test_long_vectors),   cmocka_unit_test(test_window),
-      cmocka_unit_test(test_bytes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_lack_of_memory),
+      cmocka_unit_test(test_short),          cmocka_unit_test(test_long),     cmocka_unit_test(test_long_vectors),
+      cmocka_unit_test(test_window),         cmocka_unit_test(test_bytes),    cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_lack_of_memory), cmocka_unit_test(test_division), cmocka_unit_test(test_no_group),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
