@@ -38,7 +38,8 @@ void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t
  * the work: their sum over the processes is the gradient, whose bits depend on the division. Without a group, or in a group of one process:
  * the same with all rows.
  * Errors: as those functions; HARK_UNSUPPORTED for lengths, offsets and segments, and for what hark_attention_spread_unit() refuses;
- * HARK_INVALID_ARGUMENT for other divisions; all processes return the error of one. */
+ * HARK_INVALID_ARGUMENT for other divisions; all processes return the error of one. Only a call that is cancelled while it computes returns
+ * HARK_CANCELLED alone: the others get numbers that mean nothing, until the processes agree the next time. */
 HARK_MUST_CHECK hark_status hark_attention_spread_forward(hark_context *context, const hark_attention_plan *plan,
                                                           const hark_attention_args *args, const hark_spread *spread);
 HARK_MUST_CHECK hark_status hark_attention_spread_backward(hark_context *context, const hark_attention_plan *plan,

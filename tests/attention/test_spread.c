@@ -266,27 +266,28 @@ static void divide_unevenly(int64_t unit, int64_t total, int size, bool holes, i
   first[size] = total;
 }
 
-/* The numbers of ranks of a case; on a machine, which are all that compute in f32 if NULL. */
-static void check_case(const char *text, const attention_machine *machine, const int *sizes, int count) {
-  attention_problem p;
-  attention_problem_make(text, &p);
+/* On a machine that may not be there. */
+static void check_problem(const attention_problem *p, const attention_machine *machine, const int *sizes, int count) {
   attention_results one;
-  if (!attention_run_on(machine, &p, &one)) {
-    attention_problem_free(&p);
-    return;
-  }
-  const int64_t unit = unit_of(machine, &p);
+  if (!attention_run_on(machine, p, &one)) return;
+  const int64_t unit = unit_of(machine, p);
   for (int s = 0; s < count; s++)
     for (int way = 0; way < 3; way++) {
-      spread_case c = {.machine = machine, .problem = &p, .allocations = -1};
+      spread_case c = {.machine = machine, .problem = p, .allocations = -1};
       if (way == 0)
-        hark_attention_spread_divide(unit, p.is.queries, sizes[s], c.first);
+        hark_attention_spread_divide(unit, p->is.queries, sizes[s], c.first);
       else
-        divide_unevenly(unit, p.is.queries, sizes[s], way == 2, c.first);
+        divide_unevenly(unit, p->is.queries, sizes[s], way == 2, c.first);
       if (sizes[s] == 1 && way > 0) continue;
       check_against(&c, sizes[s], &one);
     }
   attention_results_free(&one);
+}
+
+static void check_case(const char *text, const attention_machine *machine, const int *sizes, int count) {
+  attention_problem p;
+  attention_problem_make(text, &p);
+  check_problem(&p, machine, sizes, count);
   attention_problem_free(&p);
 }
 
@@ -350,6 +351,24 @@ static void test_long_vectors(void **state) {
   check_cases(cases, COUNT(cases), machines, COUNT(machines));
 }
 
+/* Numbers that are not finite in the rows of one process, of which all must know. */
+static void test_not_finite(void **state) {
+  (void)state;
+  static const char *const cases[] = {"hierarchical:B1,H1,L12300,D4,N16", "hierarchical:B1,H1,L12300,D4,N8,causal,rbf",
+                                      "window:B1,H1,L300,S300,D8,W20,causal"};
+  static const int sizes[] = {3};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    attention_problem p;
+    attention_problem_make(cases[i], &p);
+    const int64_t at = p.is.queries * 3 / 4 * 4;
+    p.array[ARRAY_VALUE].data[at] = NAN;
+    p.array[ARRAY_KEY].data[at + 1000] = INFINITY;
+    p.array[ARRAY_DOUT].data[at - 333] = -INFINITY;
+    check_problem(&p, machine_named("generic"), sizes, 1);
+    attention_problem_free(&p);
+  }
+}
+
 /* ---- windows of structure window ---- */
 
 static void test_window(void **state) {
@@ -366,7 +385,7 @@ static void test_window(void **state) {
 /* ---- bytes ---- */
 
 #define BYTES_RANKS 4
-#define BLOCK 16
+#define BLOCK INT64_C(16)
 #define WIDTH 64
 
 typedef struct byte_case {
@@ -597,7 +616,8 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short),          cmocka_unit_test(test_long),     cmocka_unit_test(test_long_vectors),
       cmocka_unit_test(test_window),         cmocka_unit_test(test_bytes),    cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_lack_of_memory), cmocka_unit_test(test_division), cmocka_unit_test(test_no_group),
+      cmocka_unit_test(test_lack_of_memory), cmocka_unit_test(test_division), cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_no_group),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ static inline hark_held hark_held_tokens(const hark_hierarchical_call *call, con
 /* Memory of tokens from `from` on, as memory of tokens from 0 on, of which only the former may be used. By way of a number, because the
  * result need not be a part of the same memory. */
 static inline float *hark_memory_from(float *memory, int64_t from, int64_t width) {
-  return (float *)((uintptr_t)memory - (uintptr_t)(from * width) * sizeof(float)); /* NOLINT(performance-no-int-to-ptr) */
+  return (float *)((uintptr_t)memory - (uintptr_t)(from * width) * sizeof(float));
 }
 
 /* Keys and values of spread rows have their neighbours' on both sides, in our memory. */
