@@ -32,6 +32,7 @@ static hark_status fill(hark_context *context, const hark_attention_desc *desc, 
   HARK_TRY(hark_attention_choose(context, &plan->desc, &plan->algorithm));
   plan->backend = context->backend;
   plan->workers = hark_workers(context);
+  plan->key_heads = plan->desc.key_heads;
   HARK_TRY(plan->algorithm->sizes(context, &plan->desc, plan->workers, &plan->sizes));
   HARK_TRY(hark_size_multiply(context, sizeof(hark_attention_sequence), (size_t)plan->desc.max_sequences, &plan->sequence_bytes));
   plan->sequence_bytes = hark_align_up(plan->sequence_bytes);

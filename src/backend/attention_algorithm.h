@@ -26,6 +26,8 @@ struct hark_attention_plan {
   const hark_attention_algorithm *algorithm;
   const struct hark_backend *backend;
   int workers; /* number of scratch areas that the sizes include */
+  int64_t
+      key_heads; /* of all processes that share a sequence; desc has this process's. It determines how work is divided, and so the bits */
   size_t allocated_bytes;
   hark_attention_sizes sizes; /* with the list of sequences at the beginning of the workspaces */
   size_t sequence_bytes;      /* bytes of that list, aligned */

@@ -289,6 +289,7 @@ static hark_status agree_at_the_end(hark_invocation *call, hark_status status) {
   if (call->group == NULL) return status;
   if (problems && status == HARK_BAD_CONFIGURATION) status = hark_fail(call->context, status, "%s", hark_options_problem(call->options, 0));
   status = hark_group_agree(call->context, call->group, status);
+  hark_group_release(call->context, &call->sequence.group);
   hark_group_release(call->context, call->group);
   report_loss(call);
   return status;

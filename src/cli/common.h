@@ -9,6 +9,7 @@
 
 #include "config/options.h"
 #include "core/core.h"
+#include "group/part.h"
 
 #define HARK_COMMAND_TABLES 40 /* of options, at most: an experiment of the laboratory may have one */
 #define HARK_ANY_NUMBER (-1)
@@ -64,6 +65,7 @@ typedef struct hark_invocation {
   char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
   int exit_code;                          /* set by run to exit with a code that differs from that of the status: signals */
   struct hark_group *group;               /* the processes that do this together; NULL: this one alone */
+  hark_group_part sequence;               /* those of them that share a training sequence; context->sequence: it is used */
 } hark_invocation;
 
 struct hark_command {

@@ -56,7 +56,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_config = {
     .name = "config",
     .arguments = "",
-    .summary = "print a configuration: the defaults, with what a file and flags change; or the reference of all options",
+    .summary = "print a configuration (the defaults, changed by a file and flags), or the reference of all options",
     .notes =
         "  hark config > my.yaml            a file to start from\n"
         "  hark config --preset small       the same for a size of hark train --preset\n"

@@ -49,8 +49,7 @@ static const hark_option options[] = {
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(generate_values, weights),
     {"sequences", "samples sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
-     "texts to generate together, with the seeds from --seed on; the weights are read once for all, so that they take less time than one "
-     "by one",
+     "texts to generate together, with seeds from --seed on; faster than one by one, since the weights are read once for all texts",
      "temperature >0"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
@@ -505,7 +504,7 @@ const hark_command hark_command_generate = {
         "  hark generate Qwen2-0.5B                 a folder of another program (hark import)\n"
         "  hark generate runs/book --weights int8 --samples 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
-        "  An end token of an imported model (eos_token_id) ends the text; --ignore-eos writes on.\n"
+        "  An end token of an imported model (eos_token_id) ends the text; --ignore-eos continues the text.\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,

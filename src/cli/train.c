@@ -650,7 +650,8 @@ static hark_status join(hark_invocation *call) {
   if (config->run.ranks > 0 && config->run.ranks != size)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "run.ranks is %d, and %d process%s started%s", (int)config->run.ranks, size,
                      size == 1 ? " was" : "es were", call->group == NULL ? ": a launcher such as mpirun starts several" : "");
-  return call->group != NULL ? compare_options(call) : HARK_OK;
+  if (call->group != NULL) HARK_TRY(compare_options(call));
+  return hark_group_divide(call->context, config->run.sequence_ranks, &call->sequence);
 }
 
 /* The folder of rank 0, for all: its name may contain the time. */

@@ -38,6 +38,7 @@ struct hark_context {
   hark_memory_use memory;
   hark_row_parts rows;                  /* constants; tests choose smaller ones */
   struct hark_group *group;             /* of processes that compute together (group/group.h); NULL: this one alone */
+  struct hark_group *sequence;          /* those of them that share the rows of a training sequence (group/part.h); NULL: this one alone */
   struct hark_temporaries *temporaries; /* notes of temporary files (io/temporary.h), or NULL; the program's */
   char message[HARK_MESSAGE_BYTES];
 };

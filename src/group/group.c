@@ -40,8 +40,8 @@ static int64_t pieces_of(const hark_message *message) {
 }
 
 static hark_status failed(hark_context *context, const hark_group *group, int peer) {
-  return hark_fail(context, HARK_CANCELLED, "rank %d: the connection to rank %d failed: %.300s", group->transport->rank, peer,
-                   group->transport->message);
+  return hark_fail(context, HARK_CANCELLED, "rank %d: the connection to rank %d failed: %.300s",
+                   hark_group_name(group, group->transport->rank), hark_group_name(group, peer), group->transport->message);
 }
 
 /* Receives first, so that what arrives has a place. */
@@ -57,7 +57,7 @@ static hark_status start(hark_context *context, hark_group *group, const hark_me
     if (failure != 0) return failed(context, group, message->peer);
     data += bytes;
     left -= bytes;
-    group->sent += message->sends ? bytes : 0;
+    for (hark_group *g = group; g != NULL; g = g->whole) g->sent += message->sends ? bytes : 0;
   }
   return HARK_OK;
 }
@@ -95,12 +95,12 @@ static hark_status wait_for_all(hark_context *context, hark_group *group, piece 
       moved = hark_machine_seconds();
       before = left;
     } else if (tests % 64 == 63 && hark_machine_seconds() - moved > group->limit) {
-      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", peer, group->transport->rank,
-                       group->limit);
+      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", hark_group_name(group, peer),
+                       hark_group_name(group, group->transport->rank), group->limit);
     }
     nap(tests);
   }
-  group->seconds += hark_machine_seconds() - begin;
+  for (hark_group *g = group; g != NULL; g = g->whole) g->seconds += hark_machine_seconds() - begin;
   return HARK_OK;
 }
 
@@ -115,11 +115,14 @@ static hark_status start_all(hark_context *context, hark_group *group, const har
   return HARK_OK;
 }
 
-/* Nothing is exchanged after this. */
+/* Nothing is exchanged after this, in a part or in the whole. */
 static void end(hark_group *group, hark_status status, const char *message) {
-  if (status == HARK_OK || status == HARK_NOT_FINITE || group->over != HARK_OK) return;
-  group->over = status;
-  (void)snprintf(group->message, sizeof group->message, "%s", message);
+  if (status == HARK_OK || status == HARK_NOT_FINITE) return;
+  for (; group != NULL; group = group->whole) {
+    if (group->over != HARK_OK) continue;
+    group->over = status;
+    (void)snprintf(group->message, sizeof group->message, "%s", message);
+  }
 }
 
 static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces,

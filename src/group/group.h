@@ -22,10 +22,16 @@ typedef struct hark_group {
   size_t room_bytes;
   hark_status over; /* HARK_OK: it is not */
   char message[512];
+  struct hark_group *whole; /* of a part (part.h), whose processes are `first`, `first` + `step`, ... of it; else NULL */
+  int first, step;
 } hark_group;
 
 static inline int hark_group_rank(const hark_group *group) { return group != NULL ? group->transport->rank : 0; }
 static inline int hark_group_size(const hark_group *group) { return group != NULL ? group->transport->size : 1; }
+/* The rank by which messages name a process: that of the whole. */
+static inline int hark_group_name(const hark_group *group, int rank) {
+  return group->whole != NULL ? group->first + rank * group->step : rank;
+}
 
 /* Sets the limit. Rank 1 waits longer than rank 0, which waits for every one and reports who does not answer, and the others wait longer
  * than rank 1, which reports it if rank 0 does not. */

@@ -99,8 +99,8 @@ typedef enum hark_stored {
   X(pooler, "pooler", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                                    \
     "weights of a pooler: tanh(W h + b) of a sequence's first row h, as in BERT", "model.architecture encoder", WEIGHTS, CHANGED, 1)       \
   X(head, "head", ENUM, "classes", HARK_ENCODER_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
-    "an encoder's result: logits of classes, or the embedding of the sequence, which only models that were made elsewhere have",           \
-    "model.architecture encoder", WEIGHTS, CHANGED, 1)                                                                                     \
+    "an encoder's result: logits of classes, or the embedding of the sequence (imported models only)", "model.architecture encoder",       \
+    WEIGHTS, CHANGED, 1)                                                                                                                   \
   X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "the embedding is divided by its length",                    \
     "model.architecture encoder, model.head embedding", MEANING, CHANGED, 1)                                                               \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
@@ -230,7 +230,8 @@ typedef enum hark_stored {
     "what learned boundaries are predicted from: embedded tokens, or these after the linear layers of the primary compression",            \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, CHANGED, 1)                                                                     \
   X(ahca.straight_through, NULL, ENUM, "before_norm", HARK_AHCA_STRAIGHT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                               \
-    "where predictions of tokens have the straight-through factor of learned boundaries; a norm after it removes most of its gradient",    \
+    "whether the straight-through factor of learned boundaries is applied before or after the norm of the token head; a norm after the "   \
+    "factor removes most of its gradient",                                                                                                 \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
     "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
@@ -291,7 +292,7 @@ typedef enum hark_stored {
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
-    "latent: layers of features and attention (X, C.1), or one layer of features, attended to by a class query (X, 5.1)",                  \
+    "latent: layers of features and attention (X, C.1), or one layer of features and attention of a class query to it (X, 5.1)",           \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \

@@ -216,11 +216,11 @@ static bool is_sliced(const hark_context *context, const hark_network *network, 
          rows->shape[1] > context->rows.most;
 }
 
-/* The settings of a pass through a slice of `rows` rows in all. */
+/* The settings of a pass through a slice of `rows` rows in all, which may be those of a process. */
 static hark_forward forward_of_slice(const hark_forward *whole, int64_t first, int64_t rows) {
   hark_forward forward = *whole;
-  forward.slice_row = first;
-  forward.rows = rows;
+  forward.slice_row += first;
+  if (forward.rows == 0) forward.rows = rows;
   return forward;
 }
 
@@ -337,11 +337,12 @@ static hark_status embed_positions(const hark_network *network, const hark_forwa
   if (forward->packing != NULL) return embed_packed_positions(network, forward, x);
   hark_value inputs[2] = {*x};
   if (config->positions == HARK_POSITIONS_LEARNED) {
-    const hark_position_embedding_attributes attributes = {.first_position = forward->first_position};
+    const hark_position_embedding_attributes attributes = {.first_position = forward->first_position + forward->slice_row};
     HARK_TRY(hark_forward_parameter(forward, network->position_table, &inputs[1]));
     return hark_tape_apply(forward->tape, &hark_op_position_embedding, &attributes, 2, inputs, 1, x);
   }
-  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = config->rotary.base};
+  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position + forward->slice_row,
+                                                           .base = config->rotary.base};
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, x);
 }
 
@@ -361,7 +362,7 @@ static hark_status embed_types(hark_context *context, const hark_network *networ
 /* Length of the longest sequence of a pass, including earlier tokens. */
 static int64_t length_of(const hark_forward *forward, hark_value tokens) {
   if (forward->packing != NULL) return forward->packing->longest;
-  return forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
+  return forward->first_position + (forward->rows > 0 ? forward->rows : hark_tape_tensor(forward->tape, tokens)->shape[1]);
 }
 
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
@@ -416,7 +417,7 @@ hark_status hark_stack_finish(const hark_network *network, const hark_forward *f
   return is_post(network) ? HARK_OK : norm_of(forward, &network->final_norm, x, out);
 }
 
-static hark_status head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
+hark_status hark_stack_head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
   hark_value y = 0;
   HARK_TRY(hark_stack_finish(network, forward, x, &y));
   HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
@@ -427,14 +428,14 @@ static hark_status head(const hark_network *network, const hark_forward *forward
 static hark_status head_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
   const slice_closure *closure = data;
   (void)tape, (void)first;
-  return head(closure->block.network, closure->block.forward, inputs[0], &outputs[0]);
+  return hark_stack_head(closure->block.network, closure->block.forward, inputs[0], &outputs[0]);
 }
 
 static hark_status loss_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
   const slice_closure *closure = data;
   hark_value logits = 0;
   (void)first;
-  HARK_TRY(head(closure->block.network, closure->block.forward, inputs[0], &logits));
+  HARK_TRY(hark_stack_head(closure->block.network, closure->block.forward, inputs[0], &logits));
   HARK_TRY(hark_network_loss(tape, logits, inputs[1], closure->weight, 0, &outputs[0]));
   hark_tape_release(tape, logits);
   return HARK_OK;
@@ -469,10 +470,10 @@ hark_status hark_stack_logits(hark_context *context, const hark_network *network
   if (last_only) {
     const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
-    return head(network, forward, x, logits);
+    return hark_stack_head(network, forward, x, logits);
   }
   if (is_sliced(context, network, forward, hark_tape_tensor(tape, x))) return head_slices(&slices, x, 0, logits);
-  return head(network, forward, x, logits);
+  return hark_stack_head(network, forward, x, logits);
 }
 
 hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,

@@ -41,10 +41,11 @@ hark_status hark_forward_dropout(const hark_forward *forward, double probability
   if (forward->rows > 0) row_elements = (uint64_t)(forward->rows * width);
   const hark_dropout_attributes attributes = {
       .probability = probability,
-      .stream = {.seed = forward->seed,
-                 .first_index = forward->first_sample * ((row_elements + 3) / 4) + (uint64_t)(forward->slice_row * width / 4),
-                 .micro_step = forward->micro_step,
-                 .layer_purpose = hark_random_layer_purpose((uint32_t)(layer * HARK_DROPOUT_PLACES + place), HARK_RANDOM_DROPOUT)}};
+      .stream = {
+          .seed = forward->seed,
+          .first_index = forward->first_sample * ((row_elements + 3) / 4) + (uint64_t)(forward->slice_row * width * tensor->shape[0] / 4),
+          .micro_step = forward->micro_step,
+          .layer_purpose = hark_random_layer_purpose((uint32_t)(layer * HARK_DROPOUT_PLACES + place), HARK_RANDOM_DROPOUT)}};
   return hark_tape_apply(forward->tape, &hark_op_dropout, &attributes, 1, value, 1, value);
 }
 

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
+#include "ops/sequence.h"
 
 /* Gates are initially open: sigmoid(3) = .95, a memory of about twenty tokens, which training changes. */
 #define FORGET_INITIAL 3.0
@@ -94,6 +95,42 @@ static void set_width(const hark_self_attention_spec *spec, hark_attention_desc 
     desc->scale = scale_of(spec);
 }
 
+/* ---- sequences that are spread over processes ---- */
+
+/* The range of a process, of `heads` query or key heads. */
+static hark_share own_heads(const hark_self_attention_spec *spec, const hark_sequence *sequence, int64_t heads) {
+  return sequence != NULL ? hark_sequence_own_heads(sequence, heads, spec->key_heads) : (hark_share){0, heads};
+}
+
+/* A process without heads would have nothing to do in attention. Where one head's matrix is singular, all processes would have to know. */
+static hark_status check_sequence(hark_context *context, const hark_self_attention_spec *spec, const hark_sequence *sequence) {
+  if (sequence == NULL) return HARK_OK;
+  if (spec->normalisation == HARK_NORMALISATION_CME)
+    return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.normalisation cme reads whole sequences");
+  if (hark_group_size(sequence->group) > spec->key_heads)
+    return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks is %d, expected at most the %d key heads of the model",
+                     hark_group_size(sequence->group), (int)spec->key_heads);
+  return HARK_OK;
+}
+
+/* Applies an operator of a spread sequence to a value by heads, which is consumed if `consumed`. 0 stays 0. */
+static hark_status exchange(const hark_forward *forward, const hark_self_attention_spec *spec, const hark_operator *op, int64_t heads,
+                            bool consumed, hark_value *value) {
+  const hark_sequence_attributes attributes = {.sequence = forward->sequence, .heads = heads, .key_heads = spec->key_heads};
+  if (*value == 0) return HARK_OK;
+  return hark_tape_apply(forward->tape, op, &attributes, 1, value, consumed ? 1 : 0, value);
+}
+
+/* The rows of a table with a row per head that belong to the own heads, which replace it: *consumed, the caller's, is set then. A table of
+ * one row is for all heads. */
+static hark_status own_rows(const hark_forward *forward, const hark_self_attention_spec *spec, int64_t heads, bool *consumed,
+                            hark_value *table) {
+  if (forward->sequence == NULL || *table == 0 || hark_tape_tensor(forward->tape, *table)->shape[0] != heads || heads == 1) return HARK_OK;
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_own_heads, heads, *consumed, table));
+  *consumed = true;
+  return HARK_OK;
+}
+
 hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                      const hark_pass_sizes *sizes, bool training, hark_attention_plan **out) {
   hark_attention_desc desc = hark_attention_desc_default();
@@ -119,8 +156,9 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.has_segments = sizes->sequences > 0;
   desc.max_sequences = sizes->sequences;
   desc.longest = sizes->longest;
-  desc.heads = spec->heads;
-  desc.key_heads = spec->key_heads;
+  HARK_TRY(check_sequence(context, spec, sizes->sequence));
+  desc.heads = own_heads(spec, sizes->sequence, spec->heads).count;
+  desc.key_heads = own_heads(spec, sizes->sequence, spec->key_heads).count;
   desc.query_length = sizes->queries;
   desc.key_length = sizes->keys;
   desc.head_dim = desc.value_dim = spec->head_dim;
@@ -130,7 +168,9 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
   desc.product_type = training ? sizes->product_type : HARK_NONE;
-  return hark_attention_plan_create(context, &desc, out);
+  HARK_TRY(hark_attention_plan_create(context, &desc, out));
+  (*out)->key_heads = spec->key_heads;
+  return HARK_OK;
 }
 
 /* The hierarchy for the tokens that a hierarchical cache has room for. */
@@ -348,7 +388,9 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
     if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
   }
   HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
-  const bool own_table = spec->positional && log_kernel == 0;
+  bool own_bias = false;
+  HARK_TRY(own_rows(forward, spec, spec->heads, &own_bias, &inputs[HIERARCHICAL_BIAS]));
+  bool own_table = spec->positional && log_kernel == 0;
   if (own_table && forward->log_kernels != NULL) {
     HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
   } else if (own_table) {
@@ -357,16 +399,21 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
   }
   if (spec->normalisation == HARK_NORMALISATION_CME) return apply_ridge(forward, layer, inputs, log_kernel, own_table, mixed);
   inputs[LOG_KERNEL] = log_kernel;
+  HARK_TRY(own_rows(forward, spec, spec->heads, &own_table, &inputs[LOG_KERNEL]));
+  const uint64_t first_head = (uint64_t)own_heads(spec, forward->sequence, spec->heads).first;
+  const uint64_t batch = (uint64_t)hark_tape_tensor(tape, inputs[QUERY])->shape[0];
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
       .segments = forward->packing != NULL ? forward->packing->segments : NULL,
       .dropout = {.seed = forward->seed,
-                  .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
+                  .first_index = (forward->first_sample * (uint64_t)spec->heads + batch * first_head) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
   return apply_observed(forward, layer->layer, &hark_op_attention, &attributes,
                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), mixed);
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u) |
+                            (own_bias ? 1u << HIERARCHICAL_BIAS : 0u),
+                        mixed);
 }
 
 /* Rows of a value [1, T, width] as a leaf; 0 stays 0. */
@@ -418,6 +465,18 @@ static hark_status rotate(hark_context *context, const hark_forward *forward, co
   return hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &parts[KEY]);
 }
 
+/* The same with learned rates, in the second step. */
+static hark_status rotate_learned(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value rates = 0;
+  bool own = false;
+  if (!spec->rotary.present || layer->rotary_rates == 0) return HARK_OK;
+  HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
+  HARK_TRY(own_rows(forward, spec, spec->key_heads, &own, &rates));
+  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, forward->sequence, spec->heads).count, &parts[QUERY]));
+  return hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, forward->sequence, spec->key_heads).count, &parts[KEY]);
+}
+
 hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                         hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
@@ -432,17 +491,36 @@ hark_status hark_self_attention_project(hark_context *context, const hark_forwar
   return layer->rotary_rates == 0 ? rotate(context, forward, layer, parts) : HARK_OK;
 }
 
-hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
-                                    const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
+/* Attention of parts that have all rows. */
+static hark_status mix_rows(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *inputs,
+                            hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
-  hark_tape *tape = forward->tape;
-  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
-  const int64_t rows = hark_tape_tensor(tape, inputs[QUERY])->shape[1];
-  if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, inputs));
+  const int64_t rows = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[1];
+  HARK_TRY(rotate_learned(context, forward, layer, inputs));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
   if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);
   return attend(context, forward, layer, rows, inputs, log_kernel, mixed);
+}
+
+/* The same of parts that have the own rows of all heads: all rows of the own heads attend, and give the own rows of all heads. */
+static hark_status mix_spread(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *inputs,
+                              hark_value log_kernel, hark_value *mixed) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_forward whole = *forward;
+  whole.slice_row = whole.rows = 0;
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->heads, true, &inputs[QUERY]));
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->key_heads, true, &inputs[KEY]));
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->key_heads, true, &inputs[VALUE]));
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->heads, true, &inputs[FORGET]));
+  HARK_TRY(mix_rows(context, &whole, layer, inputs, log_kernel, mixed));
+  return exchange(forward, spec, &hark_op_sequence_to_rows, spec->heads, true, mixed);
+}
+
+hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                    const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
+  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
+  return (forward->sequence != NULL ? mix_spread : mix_rows)(context, forward, layer, inputs, log_kernel, mixed);
 }
 
 hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed, hark_value *out) {

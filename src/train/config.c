@@ -54,8 +54,7 @@ static const hark_option options[] = {
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
      "number of first tokens that are kept of a longer sequence of an example; 0: all", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
-     "number of training examples that are used: the same ones for every seed, and a smaller number is a subset of a larger one; 0: all",
-     EXAMPLES},
+     "number of training examples used; they do not depend on the seed, and include those of every smaller number; 0: all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
      "number of classes, for formats whose files do not state it; 0: 2", EXAMPLES},
     {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "NAME",
@@ -122,11 +121,10 @@ static const hark_option options[] = {
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
      "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", NULL, HARK_OPTION_FLOAT, AT(train.positional_rate), "1", "[0, inf)", TRAIN, NULL,
-     "learning rate of the positional kernel's parameters, divided by that of the others; 0: they keep their initial values",
+     "factor of the learning rate for the positional kernel's parameters; 0: they keep their initial values",
      "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
-     "learning rate of learned rotary rates, divided by that of the others; 0: they keep their initial values",
-     "model.rotary.learned !none"},
+     "factor of the learning rate for learned rotary rates; 0: they keep their initial values", "model.rotary.learned !none"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
      NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run", NULL},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0",
@@ -184,6 +182,8 @@ static const hark_option options[] = {
     {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
     {"run.ranks", "ranks", HARK_OPTION_INT, AT(run.ranks), "0", "[0, 1024]", TRAIN, NULL,
      "number of processes that a launcher (mpirun) must have started; another number is an error; 0: any", NULL},
+    {"run.sequence_ranks", "sequence-ranks", HARK_OPTION_INT, AT(run.sequence_ranks), "1", "[1, 1024]", TRAIN, NULL,
+     "processes that share the tokens of every window, each a part of them; the number of all processes is a multiple", NULL},
     {"run.rank_timeout", "rank-timeout", HARK_OPTION_DURATION, AT(run.rank_timeout), "10m", "[1, inf)", TRAIN, "TIME",
      "time after which a process that does not answer ends the run of all", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},
@@ -425,7 +425,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER && hark_config_has_imported_tokens(config))
     HARK_TRY(
         hark_options_complain(context, set, "model.architecture data.tokenizer",
-                              "a masked encoder needs a token that stands for masked ones, and tokenizers of other programs have none"));
+                              "a masked encoder needs a token that represents masked tokens, and tokenizers of other programs have none"));
   if (!examples) return HARK_OK;
   if (config->run.sample_tokens > 0)
     HARK_TRY(hark_options_complain(context, set, "run.sample_tokens data.format", "only decoders of texts generate samples"));

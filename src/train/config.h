@@ -85,8 +85,9 @@ typedef struct hark_config {
   struct {
     const char *directory; /* "": a name made from the time */
     bool resume;
-    int64_t threads; /* 0: all */
-    int64_t ranks;   /* processes; 0: any number */
+    int64_t threads;        /* 0: all */
+    int64_t ranks;          /* processes; 0: any number */
+    int64_t sequence_ranks; /* of them, that share a window */
     double rank_timeout;
     const char *backend;
     bool deterministic, preflight;

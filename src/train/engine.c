@@ -42,6 +42,15 @@ static bool has_classes(const hark_engine *engine) {
 }
 static bool has_vectors(const hark_engine *engine) { return engine->task.features > 0; }
 
+static const hark_sequence *sequence_of(const hark_engine *engine) { return engine->sequence.group != NULL ? &engine->sequence : NULL; }
+
+/* The tokens of a window that this process has. */
+static hark_share own_rows(const hark_engine *engine) {
+  return sequence_of(engine) != NULL ? hark_sequence_own_rows(&engine->sequence) : (hark_share){0, engine->config->model.context};
+}
+
+int64_t hark_engine_own_length(const hark_engine *engine) { return own_rows(engine).count; }
+
 const char *hark_loss_term_name(hark_loss_term term) {
   static const char *const names[HARK_LOSS_TERMS] = {
       [HARK_TERM_SMOOTHING] = "train/smoothing_loss", [HARK_TERM_RATIO] = "train/ratio_loss", [HARK_TERM_PONDER] = "train/ponder_loss"};
@@ -104,16 +113,20 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                  double weight, hark_value *loss) {
   hark_value tokens = 0, targets = 0, logits = 0;
   hark_tensor types;
+  const int64_t length = hark_engine_own_length(engine);
   const hark_forward forward = {.tape = engine->tape,
-                                .types = types_of(engine, rows, engine->config->model.context, &types),
+                                .types = types_of(engine, rows, length, &types),
                                 .parameters = &engine->network->parameters,
+                                .slice_row = own_rows(engine).first,
+                                .rows = engine->sequence.total,
+                                .sequence = sequence_of(engine),
                                 .training = true,
                                 .seed = (uint64_t)engine->config->train.seed,
                                 .first_sample = first_sample,
                                 .micro_step = micro_step,
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
-  HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
+  HARK_TRY(begin_pass(engine, rows, length, true, &tokens, &targets));
   if (engine->config->train.label_smoothing == 0) {
     HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, weight, 0, loss));
     engine->total = *loss;
@@ -132,6 +145,9 @@ static hark_status prediction_pass(hark_context *context, hark_engine *engine, i
   const hark_forward forward = {.tape = engine->tape,
                                 .types = types_of(engine, rows, length, &types),
                                 .parameters = &engine->network->parameters,
+                                .slice_row = own_rows(engine).first,
+                                .rows = engine->sequence.total,
+                                .sequence = sequence_of(engine),
                                 .plans = engine->evaluation_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
@@ -219,7 +235,7 @@ static hark_status measure_packed(hark_context *context, hark_engine *engine) {
 static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
   const int64_t rows = engine->config->train.batch;
   hark_value loss = 0, predicted = 0;
-  HARK_TRY(prediction_pass(context, engine, rows, engine->config->model.context));
+  HARK_TRY(prediction_pass(context, engine, rows, hark_engine_own_length(engine)));
   if (engine->network->architecture->predicts_masked) HARK_TRY(likeliest_of_logits(engine, &predicted));
   HARK_TRY(loss_of_logits(engine, &loss));
   return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
@@ -284,7 +300,7 @@ static void destroy_packing(hark_context *context, hark_engine_packing *packing)
 /* The largest passes. */
 static hark_pass_sizes pass_sizes(const hark_engine *engine) {
   const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
-  if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length};
+  if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length, .sequence = sequence_of(engine)};
   const int64_t tokens = engine->packing->read.most.tokens;
   return (hark_pass_sizes){.batch = 1,
                            .queries = tokens,
@@ -295,7 +311,7 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
 
 /* The targets of a batch: of windows [batch, context], of packed tokens [1, tokens], classes [batch]. */
 static hark_status make_targets(hark_context *context, hark_engine *engine, bool memory) {
-  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  const int64_t windows[] = {engine->config->train.batch, hark_engine_own_length(engine)};
   if (!is_packed(engine)) return hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->targets);
   const int64_t packed[] = {1, engine->packing->read.most.tokens};
   return has_classes(engine) ? hark_tensor_make(context, memory, HARK_I32, 1, windows, &engine->targets)
@@ -304,7 +320,7 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
 
 /* Windows of a text have type 0. */
 static hark_status make_types(hark_context *context, hark_engine *engine, bool memory) {
-  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  const int64_t windows[] = {engine->config->train.batch, hark_engine_own_length(engine)};
   if (is_packed(engine) || engine->config->model.token_types == 0) return HARK_OK;
   HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->types));
   return memory ? hark_tensor_zero(context, &engine->types) : HARK_OK;
@@ -336,6 +352,23 @@ static hark_status add_halves(hark_context *context, hark_engine *engine, bool m
   return hark_parameters_add_halves(context, &engine->network->parameters, memory);
 }
 
+#define EXCHANGED_PIECES 64 /* of messages to each process, so that no exchange of rows needs memory */
+
+/* What processes can share. */
+static hark_status check_sequence(hark_context *context, const hark_engine *engine, bool memory) {
+  const hark_sequence *const sequence = sequence_of(engine);
+  if (sequence == NULL) return HARK_OK;
+  const int size = hark_group_size(sequence->group);
+  if (is_packed(engine) || engine->network->blocks == NULL || engine->network->architecture->predicts_masked)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "run.sequence_ranks is %d, and only windows of a text with next tokens are shared",
+                     size);
+  if (hark_sequence_rows(sequence, size - 1).count < 1 || hark_sequence_rows(sequence, 0).count < 1)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "run.sequence_ranks is %d, expected at most one for %d of the %lld tokens of a window", size, HARK_SEQUENCE_UNIT,
+                     (long long)sequence->total);
+  return memory ? hark_group_reserve(context, sequence->group, (int64_t)size * EXCHANGED_PIECES) : HARK_OK;
+}
+
 /* Without `memory` tensors are only described: such an engine reports sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
@@ -350,6 +383,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (engine->network->blocks == NULL && !is_packed(engine))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads complete sequences, and the data are windows of a text",
                      engine->network->architecture->name);
+  HARK_TRY(check_sequence(context, engine, memory));
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   if (engine->matrices != HARK_NONE) HARK_TRY(hark_parameters_hold(context, &engine->network->parameters, engine->matrices));
@@ -358,14 +392,14 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   const hark_pass_sizes sizes = pass_sizes(engine);
   HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, false, &engine->evaluation_plans));
   if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
-  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  const int64_t windows[] = {engine->config->train.batch, hark_engine_own_length(engine)};
   if (!is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
   HARK_TRY(make_types(context, engine, memory));
   HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
-    HARK_TRY(
-        hark_gradient_sum_create(context, &engine->network->parameters.gradients, engine->config->train.accumulate, memory, &engine->sum));
+    HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients,
+                                      engine->config->train.accumulate * hark_group_size(engine->sequence.group), memory, &engine->sum));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
     HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
     HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
@@ -389,6 +423,7 @@ static hark_status make(hark_context *context, const hark_config *config, const 
   engine->task = *task;
   engine->training = training;
   engine->matrices = matrices;
+  if (training && context->sequence != NULL) engine->sequence = (hark_sequence){context->sequence, config->model.context};
   const hark_status status = build(context, engine, memory_too);
   if (status != HARK_OK) {
     hark_engine_destroy(context, &engine);
@@ -471,8 +506,17 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
   return hark_parameters_round(context, &engine->network->parameters);
 }
 
-/* Writes windows of tokens to the front of engine->inputs or engine->targets. */
-static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows, int64_t length) {
+/* Writes the own rows of windows to the front of engine->inputs or engine->targets. */
+static hark_status write_windows(hark_context *context, const hark_engine *engine, const hark_tensor *to, const int32_t *tokens,
+                                 int64_t rows, int64_t length) {
+  const hark_share own = own_rows(engine);
+  if (sequence_of(engine) != NULL && (length != engine->sequence.total || rows < 1 || rows > to->shape[0]))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of %lld", (long long)rows,
+                     (long long)length, (long long)to->shape[0], (long long)engine->sequence.total);
+  for (int64_t row = 0; sequence_of(engine) != NULL && row < rows; row++)
+    HARK_TRY(hark_backend_write(context, (int32_t *)to->data + row * own.count, tokens + row * length + own.first,
+                                (size_t)own.count * sizeof(int32_t)));
+  if (sequence_of(engine) != NULL) return HARK_OK;
   if (rows < 1 || rows > to->shape[0] || length < 1 || length > to->shape[1])
     return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of 1 to %lld",
                      (long long)rows, (long long)length, (long long)to->shape[0], (long long)to->shape[1]);
@@ -503,8 +547,8 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
   const int64_t length = engine->config->model.context;
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
-  HARK_TRY(write_windows(context, &engine->targets, targets, rows, length));
+  HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
+  HARK_TRY(write_windows(context, engine, &engine->targets, targets, rows, length));
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
@@ -513,15 +557,16 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
 }
 
 hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
-  return prediction_pass(context, engine, rows, length);
+  HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
+  return prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length);
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
   hark_value loss = 0;
   if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is requested, and nothing was predicted");
   const int64_t *shape = hark_tape_tensor(engine->tape, engine->logits)->shape;
-  HARK_TRY(write_windows(context, &engine->targets, targets, shape[0], shape[1]));
+  HARK_TRY(
+      write_windows(context, engine, &engine->targets, targets, shape[0], sequence_of(engine) != NULL ? engine->sequence.total : shape[1]));
   HARK_TRY(loss_of_logits(engine, &loss));
   HARK_TRY(read_loss(context, engine, loss, sum));
   hark_tape_release(engine->tape, loss);

@@ -9,6 +9,7 @@
 #ifndef HARK_TRAIN_ENGINE_H
 #define HARK_TRAIN_ENGINE_H
 
+#include "group/sequence.h"
 #include "models/packed_batch.h"
 #include "models/stack.h"
 #include "train/ahca_statistics.h"
@@ -46,6 +47,7 @@ typedef struct hark_engine_packing {
 typedef struct hark_engine {
   const hark_config *config; /* borrowed */
   hark_learning_task task;
+  hark_sequence sequence; /* group NULL: this process has all rows of a window */
   hark_network *network;
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
@@ -73,8 +75,9 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
 /* The same for a model of text. */
 hark_network_config hark_engine_text_config(const hark_config *config, int32_t vocabulary);
 
-/* Makes the model, the optimiser and the memory that a step needs, which a shape-only run of a step determines. Weights are zero. Without
- * `training` only hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans;
+/* Makes the model, the optimiser and the memory that a step needs, which a shape-only run of a step determines. Weights are zero. If
+ * context->sequence is set, an engine for training computes the own rows of windows alone, and all processes of the sequence call it alike:
+ * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans;
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
@@ -152,6 +155,9 @@ HARK_MUST_CHECK hark_status hark_engine_correct(hark_context *context, hark_engi
  * or tokens] belongs to the engine and is valid until the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);
+
+/* The tokens of a window that this process computes. */
+int64_t hark_engine_own_length(const hark_engine *engine);
 
 /* Useful operations of the last micro-batch, forward and backward, without those of a loss that is computed only for metrics. */
 double hark_engine_operations(const hark_engine *engine);

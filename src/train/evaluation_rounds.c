@@ -14,6 +14,7 @@ static hark_status measure(hark_engine *engine, const hark_evaluation_rounds *ro
   const int64_t pivots = engine->report.pivots;
   *out = (hark_batch_sums){0};
   const hark_status status = batch < rounds->batches ? rounds->measure(rounds->user, batch, out) : HARK_OK;
+  if (hark_group_rank(engine->sequence.group) > 0) *out = (hark_batch_sums){.loss = out->loss}; /* of its rows; all else is counted once */
   out->pivots = engine->report.pivots - pivots;
   engine->report.pivots = pivots;
   return status;
@@ -21,26 +22,28 @@ static hark_status measure(hark_engine *engine, const hark_evaluation_rounds *ro
 
 _Static_assert(sizeof(hark_batch_sums) <= HARK_GROUP_NOTE_BYTES, "the sums of a batch are a note");
 
-/* The batches [first, first + size), one by each process. */
+/* The batches [first, first + together), one by each process, or by the processes that share its sequences. */
 static hark_status run_round(hark_context *context, hark_engine *engine, const hark_evaluation_rounds *rounds, int64_t first, int size,
-                             hark_batch_sums *sums) {
+                             int together, hark_batch_sums *sums) {
   hark_batch_sums own, all[HARK_GROUP_MOST];
-  hark_status status = measure(engine, rounds, first + (size > 1 ? hark_group_rank(context->group) : 0), &own);
+  hark_status status = measure(engine, rounds, first + (size > 1 ? hark_group_rank(context->group) % together : 0), &own);
   all[0] = own;
   if (size > 1) status = hark_group_meet(context, context->group, status, &own, sizeof own, all);
   HARK_TRY(status);
-  for (int i = 0; i < size && first + i < rounds->batches; i++) add(engine, &all[i], sums);
+  for (int i = 0; i < size; i++)
+    if (first + i % together < rounds->batches) add(engine, &all[i], sums);
   return HARK_OK;
 }
 
 hark_status hark_evaluate_rounds(hark_context *context, hark_engine *engine, const hark_evaluation_rounds *rounds, hark_batch_sums *sums,
                                  bool *complete) {
   const int size = engine->statistics == NULL ? hark_group_size(context->group) : 1;
+  const int together = size / hark_group_size(engine->sequence.group);
   *sums = (hark_batch_sums){0};
   *complete = true;
   for (int64_t first = 0, done; first < rounds->batches; first = done) {
-    done = hark_min(first + size, rounds->batches);
-    HARK_TRY(run_round(context, engine, rounds, first, size, sums));
+    done = hark_min(first + together, rounds->batches);
+    HARK_TRY(run_round(context, engine, rounds, first, size, together, sums));
     if (rounds->progress == NULL || rounds->progress(rounds->progress_user, (double)done / (double)rounds->batches)) continue;
     *complete = done == rounds->batches;
     break;

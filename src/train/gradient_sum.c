@@ -97,11 +97,12 @@ hark_status hark_gradient_sum_create(hark_context *context, const hark_tensor *g
   const int size = hark_group_size(context->group);
   int needed = 0;
   *out = (hark_gradient_sum){.gradients = *gradients, .parts = parts};
+  const int ranks = hark_group_size(context->sequence), needed_parts = size / ranks;
   if (parts < size)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "train.accumulate is %lld: the micro-batches of a step are shared by %d processes, expected at least %d, and "
+                     "train.accumulate is %lld: the micro-batches of a step are shared by %d processes%s, expected at least %d, and "
                      "train.batch smaller for it",
-                     (long long)parts, size, size);
+                     (long long)(parts / ranks), size, ranks > 1 ? " in groups of run.sequence_ranks" : "", needed_parts);
   out->share = hark_group_share(parts, hark_group_rank(context->group), size);
   (void)blocks_of(out->share, &needed);
   for (; out->saved_count < needed; out->saved_count++)

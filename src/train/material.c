@@ -261,7 +261,8 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   *pass = (hark_material_pass){0};
   HARK_TRY((material->packed ? read_packed : read_windows)(context, material, first_sample, &pass->real));
   if (!material->packed) {
-    pass->tokens = rows * material->config->model.context;
+    pass->tokens = rows * hark_engine_own_length(engine);
+    if (!hides(material->config)) pass->real = pass->tokens;
     /* Dropout: the rows of a micro-batch are numbered from 0; the micro-step distinguishes the batches. */
     HARK_TRY(hark_engine_micro_batch(context, engine, material->inputs, material->targets, rows, 0, micro_step, weight, &pass->loss));
     pass->parts = engine->parts;

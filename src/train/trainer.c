@@ -327,10 +327,11 @@ static hark_status compute_share(training_run *trainer, double weight, step_part
   const hark_config *config = trainer->config;
   const hark_share share = trainer->engine->sum.share;
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
-  for (int64_t micro = share.first; micro < share.first + share.count; micro++) {
+  for (int64_t index = share.first; index < share.first + share.count; index++) {
+    const int64_t micro = index % config->train.accumulate; /* of the rows that this process has */
     const int64_t first = trainer->state.samples + micro * config->train.batch, pivots = trainer->engine->report.pivots;
     const uint32_t micro_step = (uint32_t)(trainer->state.step * config->train.accumulate + micro);
-    step_part *const part = &parts[micro - share.first];
+    step_part *const part = &parts[index - share.first];
     HARK_TRY(hark_material_train(context, &trainer->material, trainer->engine, first, micro_step, weight, &part->pass));
     part->operations = hark_engine_operations(trainer->engine);
     part->pivots = trainer->engine->report.pivots - pivots;
@@ -357,20 +358,23 @@ static void add_part(training_run *trainer, const step_part *part, hark_material
 /* Adds the parts of all processes in their order. Every process has `room` places, and the last one of a smaller share is unused. */
 static void add_parts(training_run *trainer, const step_part *all, int64_t room, hark_material_pass *step) {
   const int size = hark_group_size(trainer->context->group);
+  double operations = 0;
   for (int rank = 0; rank < size; rank++) {
-    const hark_share share = hark_group_share(trainer->config->train.accumulate, rank, size);
+    const hark_share share = hark_group_share(trainer->engine->sum.parts, rank, size);
     for (int64_t i = 0; i < share.count; i++) {
       add_part(trainer, &all[rank * room + i], step);
       trainer->engine->report.pivots += all[rank * room + i].pivots;
+      operations += all[rank * room + i].operations;
     }
   }
+  if (trainer->engine->sequence.group != NULL) trainer->pass_operations = operations / (double)trainer->config->train.accumulate;
 }
 
 /* Loss and gradients of one step's windows or examples. */
 static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
   hark_context *context = trainer->context;
   const int size = hark_group_size(context->group);
-  const int64_t room = hark_ceil_div(trainer->config->train.accumulate, size), pivots = trainer->engine->report.pivots;
+  const int64_t room = hark_ceil_div(trainer->engine->sum.parts, size), pivots = trainer->engine->report.pivots;
   const size_t own = (size_t)room * sizeof(step_part), bytes = (size_t)(size + 1) * own;
   int64_t targets = 0;
   void *memory = NULL;

@@ -15,7 +15,7 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "measurements of a case; 0: as many as fit into --seconds, at least 7; step: 10", NULL},
+     "measurements of a case; 0: as many as fit into --seconds, at least 7 (step: 10)", NULL},
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
@@ -106,6 +106,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
     call->context->group = call->group;
+    HARK_TRY(hark_group_divide(call->context, config->run.sequence_ranks, &call->sequence));
     const bool requested = hark_command_is_given(call, "train.steps");
     if (settings->rounds == 0) settings->rounds = requested ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);

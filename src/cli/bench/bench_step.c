@@ -43,9 +43,10 @@ static hark_status run_step(hark_context *context, step_work *work) {
   HARK_TRY(hark_group_agree(context, context->group, HARK_OK)); /* all processes begin together */
   HARK_TRY(hark_engine_begin_step(context, work->engine));
   for (int64_t i = share.first; i < share.first + share.count; i++) {
-    const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
+    const int64_t micro = i % accumulate; /* of the rows that this process has */
+    const uint64_t sample = (uint64_t)((work->step * accumulate + micro) * batch);
     double part = 0;
-    HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)micro + 1, weight,
                       &part)); /* from 1: quantities that change during a run have their final values */
     loss += part;
   }
@@ -94,7 +95,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .peak = peak,
       .scaling = hark_bench_machine_scaling(machine, peak.median),
       .time = hark_bench_summarise(times, rounds),
-      .operations = hark_engine_operations(work->engine) * (double)accumulate,
+      .operations = hark_engine_operations(work->engine) * (double)(accumulate * hark_group_size(context->sequence)),
       .tokens = (double)(work->tokens * accumulate),
       .allocations = hark_context_memory(context).allocations - warm_allocations,
       .rounds = rounds,

@@ -45,19 +45,19 @@ static const hark_option options[] = {
      "positions allow it",
      NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
-     "cut longer lines, and report how many; otherwise they are an error", NULL},
+     "cut longer lines, and report their number; if turned off, a longer line is an error", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
      "tokenizer.json, or .model of SentencePiece; none: the model's vocabulary, or that file in the folder of the model", NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, AT(unknown), "error", "error|map", NULL, NULL,
      "a character that the vocabulary of a run lacks is an error, or becomes the unknown token", NULL},
     {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,
-     "tokens of a pass, at most; it needs memory for so many, or for one line of the context", NULL},
+     "largest number of tokens of a pass; memory is needed for this number, and for at least one line of the context", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "of a run: best (default), last, or step-N",
      NULL},
     HARK_WEIGHTS_OPTION(embed_values, weights),
     {"precision", "precision", HARK_OPTION_ENUM, AT(precision), "f32", "f32|bf16", NULL, NULL,
-     "products in f32, or from bf16 operands with f32 sums, on processors with dot products of them (AVX512_BF16): faster, and numbers of "
-     "embeddings of length 1 change by some 1e-3",
+     "f32, or products of bf16 operands with f32 sums, which need AVX512_BF16, are faster, and change numbers of embeddings of length 1 by "
+     "about 1e-3",
      NULL},
 };
 #undef AT

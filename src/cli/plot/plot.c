@@ -45,7 +45,7 @@ static const hark_option options[] = {
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
      "largest distance that --positional draws; 0: the model's context", "positional true"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
-     "checkpoint whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
+     "checkpoint whose kernels --positional draws: best, last or step-N; none: best; if there is no best, last", "positional true"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
 #define OVER_TOKENS 1 /* of the words below */

@@ -13,11 +13,11 @@
 #define AT(field) offsetof(hark_report_values, field)
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, AT(output), "report.html", NULL, NULL, "FILE", "the page", NULL},
-    {"title", "title", HARK_OPTION_STRING, AT(title), "hark report", NULL, NULL, "TEXT", "of the page", NULL},
+    {"title", "title", HARK_OPTION_STRING, AT(title), "hark report", NULL, NULL, "TEXT", "title of the page", NULL},
     {"curves", "curves", HARK_OPTION_INT, AT(curves), "32", "[1, 256]", NULL, NULL,
      "runs with curves, configuration, kernels and memory, at most: the first ones; all others are in the table only", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
-     "checkpoint whose kernels and attention are shown: best, last or step-N; none: best, or else last", NULL},
+     "checkpoint whose kernels and attention are shown: best, last or step-N; none: best; if there is no best, last", NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
      "positional kernels and rows of rotary rates of a run, at most", NULL},
     {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",

@@ -166,7 +166,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     whole_tiles = run->sequence_count * hark_ceil_div(run->part->rows, HARK_TILE_QUERIES);
   }
   if (backward) {
-    const int64_t pairs = hark_max(run->sequence_count, call->batch) * call->key_heads;
+    const int64_t pairs = hark_max(run->sequence_count, call->batch) * run->plan->key_heads;
     call->chunks = hark_min(pieces_of(pairs), most_key_tiles);
     const int64_t floats = whole_tiles * call->heads * call->head_dim * HARK_TILE_QUERIES;
     while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;

@@ -1,0 +1,230 @@
+/* test_sequence_ranks.c - training on windows whose tokens are spread over processes: the losses are those of one process, up to rounding,
+ * alone and together with processes that share the micro-batches. Threads are in the place of processes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "group/part.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "support/train/group_threads.h"
+#include "support/train/small_run.h"
+
+#define STEPS 100 /* most */
+#define FEW 25
+
+static char folder[TEST_PATH_BYTES];
+
+typedef struct spread_case {
+  small_run small;
+  char path[TEST_PATH_BYTES + 64];
+  int stop_step; /* rank 0 is asked to stop then; 0: never */
+} spread_case;
+
+typedef struct stopper {
+  int steps, stop_step;
+} stopper;
+
+/* Called after every step. */
+static hark_request stop_later(void *user) {
+  stopper *const s = user;
+  return ++s->steps == s->stop_step ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
+}
+
+static hark_status train_as_rank(hark_context *context, hark_group *group, void *user) {
+  const spread_case *const c = user;
+  stopper s = {.stop_step = hark_group_rank(group) == 0 ? c->stop_step : 0};
+  const hark_train_hooks hooks = {.user = &s, .request = stop_later};
+  hark_group_part part;
+  hark_train_result result;
+  hark_run run = {.lock = -1};
+  context->group = group;
+  hark_status status = hark_group_divide(context, c->small.config.run.sequence_ranks, &part);
+  if (status == HARK_OK && hark_group_rank(group) == 0) status = small_run_train(context, &c->small, c->path, &hooks, &result);
+  (void)snprintf(run.path, sizeof run.path, "%s", c->path);
+  if (status == HARK_OK && hark_group_rank(group) > 0) status = hark_train(context, &c->small.config, &run, &hooks, &result);
+  status = hark_group_agree(context, group, status); /* as the command does */
+  if (context->sequence != NULL) hark_group_release(context, &part.group);
+  context->sequence = NULL;
+  return status;
+}
+
+static void open_case(spread_case *c) {
+  memset(c, 0, sizeof *c);
+  small_run_open(&c->small, folder);
+  hark_config *const config = &c->small.config;
+  config->model.context = 75;
+  config->model.width = 24;
+  config->model.heads = config->model.key_heads = 3;
+  config->model.layers = 2;
+  config->train.batch = 1; /* dropout then has the numbers of one process */
+  config->train.accumulate = 4;
+  config->train.steps = config->train.checkpoint_every = FEW;
+  config->train.evaluate_every = FEW;
+}
+
+static void name_run(spread_case *c, const char *name, int ranks, int64_t sequence_ranks) {
+  (void)snprintf(c->path, sizeof c->path, "%s/%s-%d-%d", folder, name, ranks, (int)sequence_ranks);
+  c->small.config.run.sequence_ranks = sequence_ranks;
+}
+
+/* The next number of this name in lines of metrics, and the place after it; false: there is none. */
+static bool next_number(const char **at, const char *name, double *number) {
+  const char *const found = strstr(*at, name);
+  if (found == NULL) return false;
+  char *end = NULL;
+  *number = strtod(found + strlen(name), &end);
+  *at = end;
+  return true;
+}
+
+static char *read_metrics(const char *path) {
+  char name[TEST_PATH_BYTES + 96];
+  size_t bytes;
+  (void)snprintf(name, sizeof name, "%s/metrics.jsonl", path);
+  unsigned char *const text = test_file_read(name, &bytes);
+  char *const copy = malloc(bytes + 1);
+  assert_non_null(copy);
+  memcpy(copy, text, bytes);
+  copy[bytes] = '\0';
+  free(text);
+  return copy;
+}
+
+static double last_number(const char *path, const char *name) {
+  char *const text = read_metrics(path);
+  const char *at = text;
+  double number = NAN;
+  while (next_number(&at, name, &number)) continue;
+  free(text);
+  return number;
+}
+
+static void compare(const char *alone, const char *spread, const char *name, int least, double bound) {
+  char *const left = read_metrics(alone), *const right = read_metrics(spread);
+  const char *a = left, *b = right;
+  double expected = 0, got = 0;
+  int count = 0;
+  for (; next_number(&a, name, &expected); count++) {
+    assert_true(next_number(&b, name, &got));
+    if (!(fabs(got - expected) <= bound * fabs(expected)))
+      fail_msg("%s: %s number %d is %.9g, expected %.9g", spread, name, count, got, expected);
+  }
+  assert_false(next_number(&b, name, &got));
+  assert_true(count >= least);
+  free(left);
+  free(right);
+}
+
+/* One process against those that share windows, and micro-batches too. */
+static void compare_ways(spread_case *c, const char *name) {
+  const int steps = (int)c->small.config.train.steps;
+  static const struct { int ranks, sequence_ranks; } ways[] = {{2, 2}, {3, 3}, {4, 2}};
+  char alone[TEST_PATH_BYTES + 64];
+  name_run(c, name, 1, 1);
+  memcpy(alone, c->path, sizeof alone);
+  test_group_run(1, 60, train_as_rank, c, NULL, NULL);
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    name_run(c, name, ways[i].ranks, ways[i].sequence_ranks);
+    test_group_run(ways[i].ranks, 60, train_as_rank, c, NULL, NULL);
+    compare(alone, c->path, "\"train/loss\": ", steps, 1e-5);
+    compare(alone, c->path, "\"val/loss\": ", steps / FEW, 1e-5);
+    compare(alone, c->path, "\"tokens\": ", steps, 0);
+    compare(alone, c->path, "\"operations\": ", steps, 0.1); /* what a process computes depends on its rows by a little */
+  }
+}
+
+static void losses_are_those_of_one_process(void **state) {
+  static const hark_attention_structure structures[] = {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_HIERARCHICAL};
+  static const char *const names[] = {"dense", "window", "hierarchical"};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    spread_case c;
+    test_folder_make(folder);
+    open_case(&c);
+    c.small.config.model.attention.structure = (hark_layer_choice){.count = 1, .words = {structures[i]}};
+    c.small.config.model.attention.window = 9;
+    c.small.config.model.attention.hierarchy_block = 4;
+    if (structures[i] == HARK_STRUCTURE_HIERARCHICAL) c.small.config.train.steps = STEPS;
+    compare_ways(&c, names[i]);
+    small_run_close(&c.small);
+    test_folder_remove(folder);
+  }
+}
+
+static void learned_positions_and_recomputation(void **state) {
+  (void)state;
+  spread_case c;
+  test_folder_make(folder);
+  open_case(&c);
+  c.small.config.model.positions = HARK_POSITIONS_LEARNED;
+  c.small.config.model.recompute = true;
+  compare_ways(&c, "learned");
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* A run that is begun by some is continued by others. */
+static void resumed_by_others(void **state) {
+  (void)state;
+  spread_case c;
+  char whole[TEST_PATH_BYTES + 64];
+  test_folder_make(folder);
+  open_case(&c);
+  name_run(&c, "whole", 1, 1);
+  memcpy(whole, c.path, sizeof whole);
+  test_group_run(1, 60, train_as_rank, &c, NULL, NULL);
+  name_run(&c, "parts", 0, 3);
+  c.stop_step = FEW / 2;
+  test_group_run(3, 60, train_as_rank, &c, NULL, NULL);
+  c.stop_step = 0;
+  c.small.config.run.sequence_ranks = 2;
+  test_group_run(4, 60, train_as_rank, &c, NULL, NULL);
+  assert_true(last_number(whole, "\"tokens\": ") == last_number(c.path, "\"tokens\": "));
+  const double expected = last_number(whole, "\"train/loss\": ");
+  assert_true(fabs(last_number(c.path, "\"train/loss\": ") - expected) <= 1e-5 * expected);
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* ---- what is refused ---- */
+
+static void assert_refused(spread_case *c, int ranks, int64_t sequence_ranks, const char *message) {
+  hark_status statuses[TEST_MOST_RANKS];
+  char messages[TEST_MOST_RANKS][512];
+  name_run(c, "refused", ranks, sequence_ranks);
+  test_group_run(ranks, 60, train_as_rank, c, statuses, messages);
+  for (int rank = 0; rank < ranks; rank++) {
+    assert_true(statuses[rank] == HARK_BAD_CONFIGURATION || statuses[rank] == HARK_UNSUPPORTED);
+    if (strstr(messages[rank], message) == NULL) fail_msg("rank %d: \"%s\", expected \"%s\"", rank, messages[rank], message);
+  }
+}
+
+static void refused(void **state) {
+  (void)state;
+  spread_case c;
+  test_folder_make(folder);
+  open_case(&c);
+  assert_refused(&c, 3, 2, "run.sequence_ranks is 2, and 3 processes were started, expected a multiple");
+  assert_refused(&c, 1, 2, "run.sequence_ranks is 2, and 1 process was started, expected a multiple");
+  assert_refused(&c, 4, 4, "run.sequence_ranks is 4, expected at most the 3 key heads of the model");
+  c.small.config.train.accumulate = 1;
+  assert_refused(&c, 4, 2, "train.accumulate is 1");
+  c.small.config.train.accumulate = 4;
+  c.small.config.model.context = 8;
+  assert_refused(&c, 2, 2, "run.sequence_ranks is 2, expected at most one for 16 of the 8 tokens of a window");
+  small_run_close(&c.small);
+  small_run_open_examples(&c.small, folder);
+  c.small.config.train.accumulate = 4;
+  assert_refused(&c, 2, 2, "run.sequence_ranks is 2, and only windows of a text with next tokens are shared");
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_those_of_one_process),
+                                     cmocka_unit_test(learned_positions_and_recomputation), cmocka_unit_test(resumed_by_others),
+                                     cmocka_unit_test(refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
