@@ -13,8 +13,8 @@
  *                 keys within 2 Nr of a boundary. Even pieces add to them first: the process after the boundary begins with one. It sends
  *                 them to the process before it, whose last piece is odd, and gets the sums back.
  *
- * Levels 1 .. HARK_WINDOW_LEVELS are not kept: a window computes them from rows, so level 0 has a halo of hark_window_reach() rows, of which
- * the forward needs half.
+ * Levels 1 .. HARK_WINDOW_LEVELS are not kept: a window computes them from rows, so level 0 has a halo of hark_window_reach() rows, of
+ * which the forward needs half.
  *
  * Floats that a process sends in the forward, per key head: (d + dv + 1) (4 Nr + Nr levels) to each neighbour, for levels LOWEST to shared,
  * and 2 d + dv + 2 (with more heads d + 1 for each of them) per own token of level shared + 1 to every other process.
