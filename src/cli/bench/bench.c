@@ -62,6 +62,7 @@ static const char *const of_step[] = {"data.format",
                                       "train.freeze",
                                       "train.label_smoothing",
                                       "train.shard_optimiser",
+                                      "run.sequence_ranks",
                                       NULL};
 
 static bool is_among(const char *const *names, const char *name) {
