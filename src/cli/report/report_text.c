@@ -15,10 +15,9 @@
 #include "nn/self_attention.h"
 #include "train/ahca_statistics.h"
 
-#define TEXT_BYTES ((size_t)1 << 26) /* of a file, at most */
-#define MAPS 64                      /* of a run, at most: the first heads of every layer */
-#define ALL_MAP_NUMBERS 700000       /* of all runs, which share them equally: they are the largest part of the page */
-#define SAME_CELL 1e-6               /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
+#define MAPS 64                /* of a run, at most: the first heads of every layer */
+#define ALL_MAP_NUMBERS 700000 /* of all runs, which share them equally: they are the largest part of the page */
+#define SAME_CELL 1e-6         /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
 
 /* The reading of one run. */
 typedef struct text_reading {
@@ -248,9 +247,10 @@ static hark_status add_text(hark_report *report, int64_t run, const hark_text *w
 
 static hark_status read_words(hark_report *report, hark_text *words) {
   const hark_report_values *const values = report->values;
+  bool cut = false; /* the tokens are the first ones anyhow */
   if (values->file[0] == '\0') hark_text_append(words, "%s", values->text);
   if (values->file[0] == '\0') return words->status;
-  HARK_TRY(hark_input_read(report->context, values->file, TEXT_BYTES, words));
+  HARK_TRY(hark_input_read_beginning(report->context, values->file, hark_input_beginning_bytes(values->tokens), words, &cut));
   return words->length > 0 ? HARK_OK : hark_fail(report->context, HARK_BAD_FILE, "%s: is empty, expected a text", values->file);
 }
 
