@@ -172,7 +172,9 @@ static hark_status check_arguments(hark_invocation *call) {
 
 /* The arguments of a subcommand that is run for each of them. */
 typedef struct argument_walk {
-  int index, count; /* of the current one; of all, 1 where the subcommand takes them together */
+  int index, count;   /* of the current one; of all, 1 where the subcommand takes them together */
+  hark_context *home; /* of the group, which stays for all of them */
+  hark_group *group;
 } argument_walk;
 
 static void take_argument(hark_invocation *call, argument_walk *walk) {
@@ -269,14 +271,22 @@ static void end_later(void) {
 }
 
 /* Joins the processes that a launcher started together with this one. Only the first one prints from here on. */
-static hark_status join_group(hark_invocation *call) {
-  if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
+static hark_status open_group(hark_invocation *call, argument_walk *walk) {
   divide_cores(call->context);
   if (hark_group_launch_rank() > 0) be_silent();
-  const hark_status status = hark_group_open(call->context, &call->group);
+  const hark_status status = hark_group_open(walk->home, &walk->group);
   if (status != HARK_OK) end_later();
-  if (hark_group_rank(call->group) > 0 && emergency < 0) be_silent();
-  return status;
+  if (hark_group_rank(walk->group) > 0 && emergency < 0) be_silent();
+  return status == HARK_OK ? HARK_OK : hark_fail(call->context, status, "%s", hark_context_message(walk->home));
+}
+
+/* The processes are joined once, for all arguments. */
+static hark_status join_group(hark_invocation *call, argument_walk *walk) {
+  if (!call->command->shares_work || !hark_group_launched()) return HARK_OK;
+  if (walk->group == NULL) HARK_TRY(open_group(call, walk));
+  hark_group_renew(walk->group);
+  call->group = walk->group;
+  return HARK_OK;
 }
 
 /* A lost connection, by whoever finds it first and ends all (hark_group_set_limit). */
@@ -297,24 +307,27 @@ static hark_status agree_at_the_end(hark_invocation *call, hark_status status) {
   return status;
 }
 
-static int run_once(const hark_command *command, int count, const char *const *words, argument_walk *walk) {
+/* A context for options and messages. Returns an exit code. */
+static int create_plain(const hark_command *command, hark_context **out) {
   const hark_context_options plain = {.struct_size = sizeof plain, .threads = 1, .backend = "reference"};
+  const hark_status status = hark_context_create(&plain, out);
+  if (status != HARK_OK) fprintf(stderr, "hark %s: %s\n", command->name, hark_status_text(status));
+  return hark_exit_code(status);
+}
+
+static int run_once(const hark_command *command, int count, const char *const *words, argument_walk *walk) {
   hark_context *base;
-  hark_status status = hark_context_create(&plain, &base);
-  if (status != HARK_OK) {
-    fprintf(stderr, "hark %s: %s\n", command->name, hark_status_text(status));
-    return hark_exit_code(status);
-  }
+  const int created = create_plain(command, &base);
+  if (created != HARK_EXIT_DONE) return created;
   base->temporaries = &hark_process_temporaries;
   hark_invocation call;
-  status = hark_call_begin(base, command, &call);
-  if (status == HARK_OK) status = join_group(&call);
+  hark_status status = hark_call_begin(base, command, &call);
+  if (status == HARK_OK) status = join_group(&call, walk);
   if (status == HARK_OK) status = execute(&call, count, words, walk);
   if (status == HARK_OK) status = hark_command_flush(call.context);
   status = agree_at_the_end(&call, status);
   if (status != HARK_OK && call.exit_code == 0) status = report(&call, status, base);
   const int code = call.exit_code != 0 ? call.exit_code : hark_exit_code(status);
-  hark_group_close(base, &call.group, code);
   hark_call_end(base, &call);
   hark_context_destroy(&base);
   return code;
@@ -323,13 +336,17 @@ static int run_once(const hark_command *command, int count, const char *const *w
 /* A failure with one argument does not keep the others from being used, unless it is one of the command line; the first one determines the
  * exit code. */
 static int run_command(const hark_command *command, int count, const char *const *words) {
-  argument_walk walk = {0, 1};
-  int first = HARK_EXIT_DONE;
+  argument_walk walk = {.count = 1};
+  int first = create_plain(command, &walk.home);
+  if (first != HARK_EXIT_DONE) return first;
   for (; walk.index < walk.count; walk.index++) {
     const int code = run_once(command, count, words, &walk);
     if (first == HARK_EXIT_DONE) first = code;
     if (code == HARK_EXIT_USAGE || code == HARK_EXIT_DISK || code > HARK_EXIT_SIGNAL) break;
+    if (walk.group != NULL && walk.group->over == HARK_CANCELLED) break;
   }
+  hark_group_close(walk.home, &walk.group, first);
+  hark_context_destroy(&walk.home);
   return first;
 }
 

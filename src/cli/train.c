@@ -1,5 +1,4 @@
 /* train.c - hark train: a run from a configuration, with its progress on stderr. */
-#include <hark/version.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -11,9 +10,9 @@
 #include "cli/bench/bench.h"
 #include "cli/model.h"
 #include "cli/process.h"
+#include "cli/processes.h"
 #include "cli/progress.h"
 #include "cli/threads.h"
-#include "core/checksum.h"
 #include "core/line.h"
 #include "data/inputs.h"
 #include "group/group.h"
@@ -606,51 +605,14 @@ static hark_status stop_before_run(hark_invocation *call, const hark_run *run) {
 
 /* ---- several processes ---- */
 
-/* Other instruction sets, and other builds, have other bits. */
-static hark_status compare_machines(hark_invocation *call) {
-#ifdef HARK_WITH_ONEDNN
-  static const char products[] = ", oneDNN";
-#else
-  static const char products[] = "";
-#endif
-  char own[64] = "", first[64];
-  (void)snprintf(own, sizeof own, "hark %s, %s%s", hark_version(), hark_context_instruction_set(call->context), products);
-  memcpy(first, own, sizeof first);
-  HARK_TRY(hark_group_broadcast(call->context, call->group, first, sizeof first));
-  if (strcmp(own, first) == 0) return HARK_OK;
-  return hark_fail(call->context, HARK_BAD_CONFIGURATION,
-                   "%s computes other bits than rank 0 with %s; HARK_ARCH selects an instruction set", own, first);
-}
-
-/* All processes must have the same options; their threads may differ. */
-static hark_status compare_options(hark_invocation *call) {
-  hark_config *config = call->values[VALUES_CONFIG];
-  const int64_t threads = config->run.threads;
-  hark_text text = hark_text_empty(call->context);
-  config->run.threads = 0;
-  hark_options_print_yaml(call->options, false, &text);
-  config->run.threads = threads;
-  const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
-  uint64_t first = own;
-  hark_status status = text.status;
-  hark_text_free(&text);
-  HARK_TRY(hark_group_agree(call->context, call->group, status));
-  HARK_TRY(hark_group_broadcast(call->context, call->group, &first, sizeof first));
-  status = first == own ? HARK_OK : hark_fail(call->context, HARK_BAD_CONFIGURATION, "the options are not those of rank 0");
-  HARK_TRY(hark_group_agree(call->context, call->group, status));
-  return hark_group_agree(call->context, call->group, compare_machines(call));
-}
-
 /* Makes the context one of the group. */
 static hark_status join(hark_invocation *call) {
-  const hark_config *const config = call->values[VALUES_CONFIG];
+  hark_config *const config = call->values[VALUES_CONFIG];
   const int size = hark_group_size(call->group);
-  call->context->group = call->group;
-  hark_group_set_limit(call->group, config->run.rank_timeout);
   if (config->run.ranks > 0 && config->run.ranks != size)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "run.ranks is %d, and %d process%s started%s", (int)config->run.ranks, size,
                      size == 1 ? " was" : "es were", call->group == NULL ? ": a launcher such as mpirun starts several" : "");
-  if (call->group != NULL) HARK_TRY(compare_options(call));
+  HARK_TRY(hark_command_join(call, config));
   return hark_group_divide(call->context, config->run.sequence_ranks, &call->sequence);
 }
 

@@ -1,6 +1,7 @@
 /* group.c - see group.h. */
 #include "group/group.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,6 +126,12 @@ static void end(hark_group *group, hark_status status, const char *message) {
   }
 }
 
+void hark_group_give_up(hark_context *context, hark_group *group) {
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
+  end(group, HARK_CANCELLED, message);
+}
+
 static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces,
                             int64_t total) {
   hark_status status = start_all(context, group, messages, count, pieces);
@@ -246,4 +253,17 @@ hark_status hark_group_meet(hark_context *context, hark_group *group, hark_statu
 
 hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status) {
   return hark_group_meet(context, group, status, NULL, 0, NULL);
+}
+
+hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status) {
+  if (group == NULL) return status;
+  const double limit = group->limit;
+  if (hark_group_rank(group) > 0) group->limit = INFINITY;
+  status = hark_group_agree(context, group, status);
+  group->limit = limit;
+  return status;
+}
+
+void hark_group_renew(hark_group *group) {
+  if (group != NULL && group->over != HARK_CANCELLED) group->over = HARK_OK;
 }

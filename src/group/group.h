@@ -71,6 +71,14 @@ HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group 
  * the next place where the others agree, whichever that is, and all of them end. */
 HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
 
+/* Ends the group, and the whole that it is a part of, with the message of this process, which fails where the others wait for its messages
+ * and no process can report an error: it aborts them. Every later call returns HARK_CANCELLED. Does nothing if the group is over. */
+void hark_group_give_up(hark_context *context, hark_group *group);
+/* The same without a limit of time at other ranks than 0, for whose work they wait: if it is killed, the launcher ends the others. */
+HARK_MUST_CHECK hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status);
+/* After an error that all have agreed on: what follows is exchanged again. Does nothing where a process did not answer. */
+void hark_group_renew(hark_group *group);
+
 #define HARK_GROUP_NOTE_BYTES 64
 /* The same with a note of every process: all [size, bytes], bytes up to HARK_GROUP_NOTE_BYTES, is set if the status is HARK_OK. */
 HARK_MUST_CHECK hark_status hark_group_meet(hark_context *context, hark_group *group, hark_status status, const void *mine, size_t bytes,

@@ -414,6 +414,21 @@ hark_status hark_safetensors_read(hark_context *context, const hark_safetensors 
   return read_bytes(context, file, data, (size_t)tensor->bytes, tensor->offset);
 }
 
+#define HALVES 2048 /* that are read at once */
+
+hark_status hark_safetensors_read_f32(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *tensor, int64_t at,
+                                      int64_t count, float *out) {
+  const size_t stored = hark_type_bytes(tensor->type);
+  uint16_t halves[HALVES];
+  if (tensor->type == HARK_F32) return read_bytes(context, file, out, (size_t)count * stored, tensor->offset + (uint64_t)at * stored);
+  for (int64_t here; count > 0; at += here, count -= here, out += here) {
+    here = hark_min(count, HALVES);
+    HARK_TRY(read_bytes(context, file, halves, (size_t)here * stored, tensor->offset + (uint64_t)at * stored));
+    hark_half_to_f32(tensor->type, halves, here, out);
+  }
+  return HARK_OK;
+}
+
 static hark_status find_tensor(hark_context *context, const hark_safetensors *file, const char *name, const hark_stored_tensor **out) {
   char text[SHOWN_BYTES + 4];
   *out = hark_safetensors_find(file, name);

@@ -51,6 +51,9 @@ int64_t hark_safetensors_metadata_count(const hark_safetensors *file);
 void hark_safetensors_metadata_entry(const hark_safetensors *file, int64_t index, const char **key, const char **value);
 const char *hark_safetensors_metadata(const hark_safetensors *file, const char *key);
 
+/* Reads elements [at, at + count) of a tensor of f32, bf16 or f16 as f32 into host memory; allocates nothing. */
+HARK_MUST_CHECK hark_status hark_safetensors_read_f32(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *tensor,
+                                                      int64_t at, int64_t count, float *out);
 /* Reads a tensor's bytes into host memory of tensor->bytes bytes. */
 HARK_MUST_CHECK hark_status hark_safetensors_read(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *tensor,
                                                   void *data);
@@ -64,11 +67,19 @@ HARK_MUST_CHECK hark_status hark_safetensors_expect(hark_context *context, const
 HARK_MUST_CHECK hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name,
                                                        hark_tensor *tensor);
 
+/* Where the numbers of a tensor are that is not in this process's memory, as the first member of a struct that has the rest. */
+typedef struct hark_tensor_source hark_tensor_source;
+struct hark_tensor_source {
+  /* out, host memory <- elements [at, at + count) */
+  hark_status (*read)(hark_context *context, const hark_tensor_source *source, int64_t at, int64_t count, void *out);
+};
+
 /* A contiguous tensor to write. */
 typedef struct hark_named_tensor {
   const char *name;
   const hark_tensor *tensor;
-  hark_type stored; /* HARK_NONE: the tensor's type; of f32: bf16 or f16, to which numbers are rounded (core/half.h) */
+  hark_type stored;                 /* HARK_NONE: the tensor's type; of f32: bf16 or f16, to which numbers are rounded (core/half.h) */
+  const hark_tensor_source *source; /* NULL: the tensor's own memory */
 } hark_named_tensor;
 typedef struct hark_metadata_entry {
   const char *key, *value;

@@ -117,6 +117,15 @@ static hark_status round_part(hark_context *context, const char *path, const har
   return HARK_OK;
 }
 
+/* stage <- elements [at, at + extent) */
+static hark_status read_part(hark_context *context, const hark_named_tensor *named, int64_t at, int64_t extent, void *stage) {
+  hark_tensor part;
+  if (named->source != NULL) return named->source->read(context, named->source, at, extent, stage);
+  HARK_TRY(hark_tensor_describe(context, named->tensor->type, 1, &extent, &part));
+  part.data = (char *)named->tensor->data + (size_t)at * hark_type_bytes(named->tensor->type);
+  return hark_tensor_read(context, &part, stage);
+}
+
 /* Writes a tensor's numbers, part by part through `stage`. */
 static hark_status append_tensor(hark_context *context, hark_writer *writer, const char *path, const hark_named_tensor *named,
                                  void *stage) {
@@ -126,10 +135,7 @@ static hark_status append_tensor(hark_context *context, hark_writer *writer, con
   const int64_t total = hark_tensor_count(tensor), step = (int64_t)(STAGE_BYTES / element);
   for (int64_t at = 0; at < total; at += step) {
     const int64_t extent = hark_min(step, total - at);
-    hark_tensor part;
-    HARK_TRY(hark_tensor_describe(context, tensor->type, 1, &extent, &part));
-    part.data = (char *)tensor->data + (size_t)at * element;
-    HARK_TRY(hark_tensor_read(context, &part, stage));
+    HARK_TRY(read_part(context, named, at, extent, stage));
     if (stored != tensor->type) HARK_TRY(round_part(context, path, named, at, extent, stage));
     HARK_TRY(hark_writer_append(context, writer, stage, (size_t)extent * hark_type_bytes(stored)));
   }

@@ -106,7 +106,7 @@ static hark_status run_pass(hark_decoding_batch *batch, hark_value *logits) {
   const hark_network *network = batch->model->network;
   const int64_t one_row[] = {1, batch->pass_rows};
   hark_tape *tape = batch->tape;
-  hark_value tokens = 0, x = 0, last = 0, normed = 0;
+  hark_value tokens = 0, x = 0, last = 0;
   hark_tape_reset(tape);
   hark_tape_set_recording(tape, false);
   batch->positions_now = hark_tensor_front(&batch->positions, 1, &batch->pass_rows);
@@ -126,10 +126,7 @@ static hark_status run_pass(hark_decoding_batch *batch, hark_value *logits) {
   hark_tape_release(tape, x);
   *logits = 0;
   if (last == 0) return HARK_OK;
-  HARK_TRY(hark_stack_finish(network, &forward, last, &normed));
-  HARK_TRY(hark_linear_apply(&forward, &network->head, normed, logits));
-  hark_tape_release(tape, normed);
-  return HARK_OK;
+  return hark_stack_head(network, &forward, last, logits);
 }
 
 /* Gives the logits of the pass to its decodings. */

@@ -417,7 +417,7 @@ hark_status hark_stack_finish(const hark_network *network, const hark_forward *f
   return is_post(network) ? HARK_OK : norm_of(forward, &network->final_norm, x, out);
 }
 
-static hark_status head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
+hark_status hark_stack_head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits) {
   hark_value y = 0;
   HARK_TRY(hark_stack_finish(network, forward, x, &y));
   HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
@@ -428,14 +428,14 @@ static hark_status head(const hark_network *network, const hark_forward *forward
 static hark_status head_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
   const slice_closure *closure = data;
   (void)tape, (void)first;
-  return head(closure->block.network, closure->block.forward, inputs[0], &outputs[0]);
+  return hark_stack_head(closure->block.network, closure->block.forward, inputs[0], &outputs[0]);
 }
 
 static hark_status loss_slice(void *data, hark_tape *tape, int64_t first, const hark_value *inputs, hark_value *outputs) {
   const slice_closure *closure = data;
   hark_value logits = 0;
   (void)first;
-  HARK_TRY(head(closure->block.network, closure->block.forward, inputs[0], &logits));
+  HARK_TRY(hark_stack_head(closure->block.network, closure->block.forward, inputs[0], &logits));
   HARK_TRY(hark_network_loss(tape, logits, inputs[1], closure->weight, 0, &outputs[0]));
   hark_tape_release(tape, logits);
   return HARK_OK;
@@ -470,10 +470,10 @@ hark_status hark_stack_logits(hark_context *context, const hark_network *network
   if (last_only) {
     const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
-    return head(network, forward, x, logits);
+    return hark_stack_head(network, forward, x, logits);
   }
   if (is_sliced(context, network, forward, hark_tape_tensor(tape, x))) return head_slices(&slices, x, 0, logits);
-  return head(network, forward, x, logits);
+  return hark_stack_head(network, forward, x, logits);
 }
 
 hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,

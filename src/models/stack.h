@@ -33,6 +33,9 @@ HARK_MUST_CHECK hark_status hark_stack_finish(const hark_network *network, const
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              hark_value tokens, hark_value *out);
 
+/* The output of the last block to logits, through final norm and network->head; x is released. */
+HARK_MUST_CHECK hark_status hark_stack_head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits);
+
 /* Tokens to logits, through final norm and network->head: [B, L, V], or [B, V] for the last token of each sequence. `forward` must outlive
  * the backward. */
 HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,

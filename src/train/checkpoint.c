@@ -12,6 +12,7 @@
 #include "io/safetensors.h"
 #include "json/json.h"
 #include "models/model.h"
+#include "train/moment_transfer.h"
 #include "train/run.h"
 
 #define STATE_LIMIT ((size_t)1 << 20)
@@ -31,11 +32,17 @@ static hark_status path_in(hark_context *context, const hark_run *run, const cha
   return hark_path_join(context, inner, file, out);
 }
 
-/* The part of a flat buffer that belongs to a parameter. */
-static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor *flat) {
-  hark_tensor tensor = parameter->weight;
-  tensor.data = (char *)flat->data + (size_t)parameter->first * hark_type_bytes(flat->type);
-  return tensor;
+/* A moment of a parameter: where it can be read and written. */
+typedef struct moment_source {
+  hark_tensor_source source;
+  const hark_engine *engine;
+  hark_moment which;
+  int64_t first; /* in the flat moments */
+} moment_source;
+
+static hark_status read_moment(hark_context *context, const hark_tensor_source *source, int64_t at, int64_t count, void *out) {
+  const moment_source *const moment = (const moment_source *)source;
+  return hark_moments_read(context, moment->engine, moment->which, moment->first + at, count, out);
 }
 
 /* Writes the weights with the model's description and the run's vocabulary, if there is one. */
@@ -49,10 +56,11 @@ static hark_status write_model(hark_context *context, const hark_run *run, const
   return status;
 }
 
-/* Names and views of both moments of every parameter. */
+/* Names, shapes and places of both moments of every parameter. */
 typedef struct moment_list {
   hark_named_tensor *tensors; /* [2 count] */
-  hark_tensor *views;
+  hark_tensor *shapes;
+  moment_source *sources;
   char (*names)[MOMENT_NAME_BYTES];
   void *memory;
   size_t bytes;
@@ -61,16 +69,22 @@ typedef struct moment_list {
 static hark_status list_moments(hark_context *context, const hark_engine *engine, moment_list *out) {
   const hark_parameters *parameters = &engine->network->parameters;
   const size_t count = 2 * (size_t)parameters->count;
-  out->bytes = count * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + MOMENT_NAME_BYTES);
+  out->bytes = count * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + sizeof(moment_source) + MOMENT_NAME_BYTES);
   HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
   out->tensors = out->memory;
-  out->views = (hark_tensor *)(out->tensors + count);
-  out->names = (char(*)[MOMENT_NAME_BYTES])(out->views + count);
+  out->shapes = (hark_tensor *)(out->tensors + count);
+  out->sources = (moment_source *)(out->shapes + count);
+  out->names = (char(*)[MOMENT_NAME_BYTES])(out->sources + count);
   for (size_t i = 0; i < count; i++) {
     const hark_parameter *parameter = &parameters->list[i / 2];
     (void)snprintf(out->names[i], MOMENT_NAME_BYTES, "%s%s", i % 2 == 0 ? HARK_FIRST_MOMENT : HARK_SECOND_MOMENT, parameter->name);
-    out->views[i] = moment_of(parameter, i % 2 == 0 ? &engine->first_moment : &engine->second_moment);
-    out->tensors[i] = (hark_named_tensor){.name = out->names[i], .tensor = &out->views[i]};
+    out->shapes[i] = parameter->weight;
+    out->shapes[i].data = NULL;
+    out->sources[i] = (moment_source){.source = {.read = read_moment},
+                                      .engine = engine,
+                                      .which = i % 2 == 0 ? HARK_MOMENT_FIRST : HARK_MOMENT_SECOND,
+                                      .first = parameter->first};
+    out->tensors[i] = (hark_named_tensor){.name = out->names[i], .tensor = &out->shapes[i], .source = &out->sources[i].source};
   }
   return HARK_OK;
 }
@@ -465,20 +479,38 @@ hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *
   return status;
 }
 
+#define STAGED ((int64_t)1 << 20) /* numbers that are read at once */
+
+/* Reads a moment of a parameter, piece by piece through `stage`. */
+static hark_status load_moment(hark_context *context, const hark_safetensors *file, const hark_named_tensor *named, float *stage) {
+  const moment_source *const moment = (const moment_source *)named->source;
+  const int64_t total = hark_tensor_count(named->tensor);
+  HARK_TRY(hark_safetensors_expect(context, file, named->name, named->tensor));
+  const hark_stored_tensor *const stored = hark_safetensors_find(file, named->name);
+  for (int64_t at = 0; at < total; at += STAGED) {
+    const int64_t extent = hark_min(STAGED, total - at);
+    HARK_TRY(hark_safetensors_read_f32(context, file, stored, at, extent, stage));
+    HARK_TRY(hark_moments_write(context, moment->engine, moment->which, moment->first + at, extent, stage));
+  }
+  return HARK_OK;
+}
+
 static hark_status load_moments(hark_context *context, const hark_run *run, const char *name, const hark_engine *engine) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file = NULL;
   moment_list list;
+  void *stage = NULL;
   HARK_TRY(path_in(context, run, name, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(list_moments(context, engine, &list));
   hark_status status = hark_safetensors_open(context, path, &file);
+  if (status == HARK_OK) status = hark_allocate(context, (size_t)STAGED * sizeof(float), &stage);
   const int64_t count = 2 * (int64_t)engine->network->parameters.count;
-  for (int64_t i = 0; i < count && status == HARK_OK; i++)
-    status = hark_safetensors_load_into(context, file, list.names[i], &list.views[i]);
+  for (int64_t i = 0; i < count && status == HARK_OK; i++) status = load_moment(context, file, &list.tensors[i], stage);
   if (status == HARK_OK && hark_safetensors_count(file) != count)
     status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model's moments are %" PRId64, path,
                        hark_safetensors_count(file), count);
   hark_safetensors_close(context, &file);
+  hark_release(context, stage, stage != NULL ? (size_t)STAGED * sizeof(float) : 0);
   hark_release(context, list.memory, list.bytes);
   return status;
 }

@@ -139,6 +139,11 @@ static const hark_option options[] = {
      "AdamW: added to the root of the second moment", NULL},
     {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
      "AdamW: decoupled decay of matrices", NULL},
+    {"train.shard_optimiser", "shard-optimiser", HARK_OPTION_BOOL, AT(train.shard_optimiser), "false", NULL, "train bench config", NULL,
+     "of several processes each keeps the moments of an equal part of the weights, which needs less memory, and sends more; the run has "
+     "the "
+     "same bits",
+     NULL},
     {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping",
      NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,

@@ -71,6 +71,7 @@ typedef struct hark_config {
     int schedule; /* hark_schedule */
     int64_t warmup;
     int extend; /* hark_extend */
+    bool shard_optimiser;
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */

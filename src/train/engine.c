@@ -400,8 +400,10 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
     const hark_tensor *weights = &engine->network->parameters.weights;
     HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients,
                                       engine->config->train.accumulate * hark_group_size(engine->sequence.group), memory, &engine->sum));
-    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
-    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
+    HARK_TRY(hark_moment_share_create(context, engine->config->train.shard_optimiser, weights->shape[0], memory, &engine->share));
+    const int64_t moments = hark_moment_share_places(&engine->share);
+    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, &moments, &engine->first_moment));
+    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, &moments, &engine->second_moment));
     HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
     hark_inferred inferred = {0};
     HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->network->parameters.gradients, 1, &inferred));
@@ -478,6 +480,7 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
                                 &engine->square_sum,   &engine->workspace,     &engine->types};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) hark_tensor_destroy(context, owned[i]);
   hark_gradient_sum_destroy(context, &engine->sum);
+  hark_moment_share_destroy(context, &engine->share);
   destroy_packing(context, engine->packing);
   hark_network_destroy(context, &engine->network);
   hark_release(context, engine, sizeof *engine);
@@ -495,7 +498,7 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
   return (hark_engine_memory){.weights = bytes_of(&engine->network->parameters.weights) + bytes_of(&engine->network->parameters.halves),
                               .gradients = bytes_of(&engine->network->parameters.gradients) + hark_gradient_sum_bytes(&engine->sum),
-                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
+                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment) + engine->share.memory_bytes,
                               .step = hark_tape_peak_bytes(engine->tape),
                               .batch = bytes_of(&engine->inputs) + bytes_of(&engine->types) + bytes_of(&engine->targets) +
                                        bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
@@ -543,6 +546,12 @@ static hark_status read_parts(hark_context *context, hark_engine *engine, double
   return alone ? HARK_OK : read_loss(context, engine, engine->total, &engine->parts.objective);
 }
 
+/* Within a pass over a spread sequence the other processes wait for the rows of this one, and not for its error. */
+static hark_status end_of_pass(hark_context *context, const hark_engine *engine, hark_status status) {
+  if (status != HARK_OK && sequence_of(engine) != NULL) hark_group_give_up(context, engine->sequence.group);
+  return status;
+}
+
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
@@ -550,7 +559,7 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
   HARK_TRY(write_windows(context, engine, &engine->targets, targets, rows, length));
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
-  HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
+  HARK_TRY(end_of_pass(context, engine, training_pass(context, engine, rows, first_sample, micro_step, weight, &value)));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
   HARK_TRY(read_loss(context, engine, value, loss));
   return read_parts(context, engine, *loss);
@@ -558,7 +567,8 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
 
 hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
-  return prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length);
+  return end_of_pass(context, engine,
+                     prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length));
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
@@ -636,7 +646,7 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   return read_examples(context, engine, batch, loss, predicted, result);
 }
 
-/* The norm of a flat buffer of the size of the weights. */
+/* The norm of a flat buffer, at most of the size of the weights. */
 static hark_status norm_of(hark_context *context, hark_engine *engine, const hark_tensor *flat, double *norm) {
   const hark_call call = {.op = &hark_op_sum_squares,
                           .input_count = 1,
@@ -650,19 +660,60 @@ static hark_status norm_of(hark_context *context, hark_engine *engine, const har
   return HARK_OK;
 }
 
-hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine) {
-  const struct {
-    const char *what;
-    const hark_tensor *flat;
-  } state[] = {{"weights", &engine->network->parameters.weights},
-               {"first moments", &engine->first_moment},
-               {"second moments", &engine->second_moment}};
-  for (size_t i = 0; i < sizeof state / sizeof *state; i++) {
-    double norm = 0; /* in f64: the squares of finite numbers in f32 do not overflow */
-    HARK_TRY(norm_of(context, engine, state[i].flat, &norm));
-    if (!isfinite(norm)) return hark_fail(context, HARK_NOT_FINITE, "the %s have numbers that are not finite", state[i].what);
+#define FLAT_STATES 3 /* weights and both moments */
+
+/* *first: the first part of the state with a number that is not finite; FLAT_STATES: there is none. */
+static hark_status find_not_finite(hark_context *context, hark_engine *engine, int32_t *first) {
+  const hark_tensor *const flat[FLAT_STATES] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
+  double norm = 0; /* in f64: the squares of finite numbers in f32 do not overflow */
+  for (*first = 0; *first < FLAT_STATES; ++*first) {
+    HARK_TRY(norm_of(context, engine, flat[*first], &norm));
+    if (!isfinite(norm)) break;
   }
   return HARK_OK;
+}
+
+hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine) {
+  static const char *const names[FLAT_STATES] = {"weights", "first moments", "second moments"};
+  int32_t first = FLAT_STATES, all[HARK_GROUP_MOST];
+  hark_status status = find_not_finite(context, engine, &first);
+  const int size = engine->share.divided ? hark_group_size(context->group) : 1;
+  if (size > 1) status = hark_group_meet(context, context->group, status, &first, sizeof first, all);
+  HARK_TRY(status);
+  for (int rank = 0; rank < size && size > 1; rank++) first = all[rank] < first ? all[rank] : first;
+  return first == FLAT_STATES ? HARK_OK : hark_fail(context, HARK_NOT_FINITE, "the %s have numbers that are not finite", names[first]);
+}
+
+/* Updates the weights whose moments this process has; `all` has the numbers of the step that do not depend on the weights. */
+static hark_status update_weights(hark_context *context, hark_engine *engine, const hark_adamw_attributes *all) {
+  const hark_config *config = engine->config;
+  const hark_parameters *parameters = &engine->network->parameters;
+  const double rate_factors[HARK_RATE_KINDS] = {
+      [HARK_RATE_PLAIN] = 1, [HARK_RATE_POSITIONAL] = config->train.positional_rate, [HARK_RATE_ROTARY] = config->train.rotary_rate};
+  hark_adamw_attributes attributes = *all;
+  for (int i = 0; i < parameters->group_count; i++) {
+    const hark_parameter_group group = hark_moment_share_part(&engine->share, &parameters->groups[i]);
+    hark_parameter_group moments = group;
+    if (group.rate == HARK_RATE_FROZEN || group.count == 0) continue;
+    moments.first -= engine->share.range.first;
+    attributes.decay = group.decays ? config->train.weight_decay : 0.0;
+    attributes.rate = all->rate * rate_factors[group.rate];
+    const hark_call call = {
+        .op = &hark_op_adamw,
+        .attributes = &attributes,
+        .input_count = 4,
+        .inputs = {hark_parameters_part(&parameters->weights, &group), hark_parameters_part(&parameters->gradients, &group),
+                   hark_parameters_part(&engine->first_moment, &moments), hark_parameters_part(&engine->second_moment, &moments)}};
+    HARK_TRY(hark_operator_forward(context, &call));
+  }
+  return HARK_OK;
+}
+
+/* The weights after the update at all processes. One that cannot update its range does not leave the others waiting for it. */
+static hark_status share_weights(hark_context *context, hark_engine *engine, hark_status updated) {
+  if (!engine->share.divided) return updated;
+  HARK_TRY(hark_group_agree(context, context->group, updated));
+  return hark_moment_share_gather(context, &engine->share, &engine->network->parameters.weights);
 }
 
 hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
@@ -679,27 +730,13 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
   if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
   const double clip = config->train.clip;
-  hark_adamw_attributes attributes = {.rate = rate,
-                                      .beta1 = config->train.beta1,
-                                      .beta2 = config->train.beta2,
-                                      .epsilon = config->train.epsilon,
-                                      .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0,
-                                      .step = step};
-  const double rate_factors[HARK_RATE_KINDS] = {
-      [HARK_RATE_PLAIN] = 1, [HARK_RATE_POSITIONAL] = config->train.positional_rate, [HARK_RATE_ROTARY] = config->train.rotary_rate};
-  for (int i = 0; i < parameters->group_count; i++) {
-    const hark_parameter_group *group = &parameters->groups[i];
-    if (group->rate == HARK_RATE_FROZEN) continue;
-    attributes.decay = group->decays ? config->train.weight_decay : 0.0;
-    attributes.rate = rate * rate_factors[group->rate];
-    const hark_call call = {
-        .op = &hark_op_adamw,
-        .attributes = &attributes,
-        .input_count = 4,
-        .inputs = {hark_parameters_part(&parameters->weights, group), hark_parameters_part(&parameters->gradients, group),
-                   hark_parameters_part(&engine->first_moment, group), hark_parameters_part(&engine->second_moment, group)}};
-    HARK_TRY(hark_operator_forward(context, &call));
-  }
+  const hark_adamw_attributes attributes = {.rate = rate,
+                                            .beta1 = config->train.beta1,
+                                            .beta2 = config->train.beta2,
+                                            .epsilon = config->train.epsilon,
+                                            .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0,
+                                            .step = step};
+  HARK_TRY(share_weights(context, engine, update_weights(context, engine, &attributes)));
   HARK_TRY(hark_parameters_project(context, parameters, false));
   result->applied = true;
   return HARK_OK;

@@ -15,6 +15,7 @@
 #include "train/ahca_statistics.h"
 #include "train/config.h"
 #include "train/gradient_sum.h"
+#include "train/moment_share.h"
 #include "train/schedule.h"
 
 /* What the data determine. */
@@ -51,7 +52,8 @@ typedef struct hark_engine {
   hark_network *network;
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
-  hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
+  hark_tensor first_moment, second_moment; /* flat, of the weights of `share.range`; absent without training */
+  hark_moment_share share;                 /* of the processes of a group */
   hark_tensor types;                       /* i32 [batch, context], zeros, of rectangular batches for models with token types */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs only of rectangular batches; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
@@ -77,7 +79,8 @@ hark_network_config hark_engine_text_config(const hark_config *config, int32_t v
 
 /* Makes the model, the optimiser and the memory that a step needs, which a shape-only run of a step determines. Weights are zero. If
  * context->sequence is set, an engine for training computes the own rows of windows alone, and all processes of the sequence call it alike:
- * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans;
+ * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be
+ * called. Errors: those of the model and of attention plans;
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
@@ -133,7 +136,8 @@ typedef struct hark_step_result {
 HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
                                                     hark_step_result *result);
 
-/* HARK_NOT_FINITE if a weight or a moment is not finite: such a state does not recover and is not saved. */
+/* HARK_NOT_FINITE if a weight or a moment is not finite: such a state does not recover and is not saved. Where moments are divided, all
+ * processes call it and get the same result. */
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
 /* Computes the logits of `rows` windows, which are kept until the next pass. `length` [1, context]: the number of tokens of each window;

@@ -42,14 +42,13 @@ static int64_t choose_targets(const window_batch *batch, int64_t first, int64_t 
   return count;
 }
 
-static hark_status add_positions(hark_context *context, hark_engine *engine, const window_batch *batch, hark_position_loss *positions) {
+/* Losses and numbers of targets by position, in turn. */
+static hark_status measure_positions(hark_context *context, hark_engine *engine, const window_batch *batch, double *positions) {
   for (int bucket = 0; bucket < hark_position_buckets(batch->length); bucket++) {
     const int64_t count = choose_targets(batch, hark_position_first(bucket), hark_position_last(bucket, batch->length));
-    double sum = 0;
     if (count == 0) continue;
-    HARK_TRY(hark_engine_loss(context, engine, batch->some, &sum));
-    positions[bucket].sum += sum;
-    positions[bucket].targets += count;
+    HARK_TRY(hark_engine_loss(context, engine, batch->some, &positions[2 * bucket]));
+    positions[2 * bucket + 1] = (double)count;
   }
   return HARK_OK;
 }
@@ -77,8 +76,8 @@ typedef struct window_walk {
   hark_evaluation evaluation;
   const hark_evaluation_task *task;
   window_batch batch;
-  int64_t together; /* windows of full batches */
-  hark_evaluation_result *out;
+  int64_t together;                                                                        /* windows of full batches */
+  double batch_positions[2 * HARK_POSITION_BUCKETS], positions[2 * HARK_POSITION_BUCKETS]; /* losses and targets of the buckets in turn */
 } window_walk;
 
 /* Number of the windows that are not a batch of their own. */
@@ -106,13 +105,13 @@ static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
   HARK_TRY(hark_engine_predict(walk->context, engine, batch->inputs, batch->rows, batch->length));
   HARK_TRY(hark_engine_loss(walk->context, engine, batch->targets, &out->loss));
   if (hides) HARK_TRY(hark_engine_correct(walk->context, engine, batch->targets, batch->some, &out->correct));
-  return walk->task->positions ? add_positions(walk->context, engine, batch, walk->out->positions) : HARK_OK;
+  return walk->task->positions ? measure_positions(walk->context, engine, batch, walk->batch_positions) : HARK_OK;
 }
 
 hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, const hark_evaluation_task *task,
                           hark_evaluation_result *out) {
   *out = (hark_evaluation_result){0};
-  window_walk walk = {.context = context, .engine = engine, .task = task, .out = out};
+  window_walk walk = {.context = context, .engine = engine, .task = task};
   hark_evaluation_settings settings = task->text;
   const int64_t rows = engine->config->train.batch, length = engine->config->model.context;
   settings.context = length;
@@ -128,11 +127,16 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(walk.together, rows) + (walk.evaluation.windows - walk.together),
                                          .measure = measure,
                                          .user = &walk,
+                                         .more = task->positions ? 2 * HARK_POSITION_BUCKETS : 0,
+                                         .more_batch = walk.batch_positions,
+                                         .more_sums = walk.positions,
                                          .progress = task->progress,
                                          .progress_user = task->user};
   hark_batch_sums sums;
   const hark_status status = hark_evaluate_rounds(context, engine, &rounds, &sums, &out->complete);
   hark_release(context, memory, bytes);
+  for (int i = 0; i < HARK_POSITION_BUCKETS; i++)
+    out->positions[i] = (hark_position_loss){.sum = walk.positions[2 * i], .targets = (int64_t)walk.positions[2 * i + 1]};
   out->targets = sums.targets;
   out->correct = sums.correct;
   out->loss = sums.targets > 0 ? sums.loss / (double)sums.targets : NAN;

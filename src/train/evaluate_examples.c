@@ -100,6 +100,8 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
   const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(batches->count, engine->config->train.batch),
                                          .measure = measure,
                                          .user = &walk,
+                                         .counted = confusion != NULL ? engine->task.classes * engine->task.classes : 0,
+                                         .counts = confusion,
                                          .progress = progress,
                                          .progress_user = user};
   hark_batch_sums sums;

@@ -15,6 +15,11 @@ typedef struct hark_evaluation_rounds {
   int64_t batches;
   hark_status (*measure)(void *user, int64_t batch, hark_batch_sums *out); /* of one batch; *out is zero before */
   void *user;
+  int64_t more;                       /* further sums of a batch, as many of every batch; 0: none */
+  double *more_batch;                 /* [more]: set by measure, zeros before */
+  double *more_sums;                  /* [more]: of all batches, added to what is there */
+  int64_t counted;                    /* numbers that measure has counted itself, which are added at the end; 0: none */
+  int64_t *counts;                    /* [counted]: of this process, then of all at rank 0 */
   hark_evaluation_progress *progress; /* NULL: none */
   void *progress_user;
 } hark_evaluation_rounds;

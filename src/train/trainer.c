@@ -236,7 +236,7 @@ static hark_status open_material(training_run *trainer, bool resume, const resum
   hark_status status = leads ? hark_material_open(context, trainer->config, trainer->run, resume, &trainer->material) : HARK_OK;
   if (status == HARK_BAD_FILE && begun->there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* the data could be read */
-  HARK_TRY(hark_training_agree_patiently(trainer, status));
+  HARK_TRY(hark_group_agree_patiently(context, context->group, status));    /* rank 0 may make tokens for hours */
   if (!leads) status = hark_material_open(context, trainer->config, trainer->run, true, &trainer->material);
   return hark_group_agree(context, context->group, status);
 }
@@ -271,6 +271,25 @@ static hark_status begin_weights(training_run *trainer) {
   return HARK_OK;
 }
 
+/* What a micro-batch adds to the results of its step. */
+typedef struct step_part {
+  hark_material_pass pass;
+  double operations;
+  int64_t pivots;
+} step_part;
+
+/* The most micro-batches that a process computes in a step. */
+static int64_t parts_of_process(const training_run *trainer) {
+  return hark_ceil_div(trainer->engine->sum.parts, hark_group_size(trainer->context->group));
+}
+
+/* Memory for the results of a step's micro-batches: those of this process, and those of all. */
+static hark_status make_parts(training_run *trainer) {
+  const int64_t count = (hark_group_size(trainer->context->group) + 1) * parts_of_process(trainer);
+  trainer->parts_bytes = (size_t)count * sizeof(step_part);
+  return hark_allocate_zero(trainer->context, trainer->parts_bytes, &trainer->parts);
+}
+
 /* What a process needs to compute, before anything is read from the checkpoint. */
 static hark_status make_engine(training_run *trainer, const resumption *begun) {
   hark_context *context = trainer->context;
@@ -280,6 +299,7 @@ static hark_status make_engine(training_run *trainer, const resumption *begun) {
   if (hark_training_leads(trainer)) HARK_TRY(hark_samples_check(context, config, trainer->run, trainer->material.tokenizer));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
+  HARK_TRY(make_parts(trainer));
   trainer->pass_operations = trainer->engine->largest_operations;
   if (config->model.architecture == HARK_ARCHITECTURE_AHCA) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
@@ -301,7 +321,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_group_agree(context, context->group, make_engine(trainer, &begun)));
   if (leads && !begun.there && resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
   if (leads) status = begun.there ? load_checkpoint(trainer, &begun) : begin_weights(trainer);
-  HARK_TRY(hark_group_agree(context, context->group, status));
+  HARK_TRY(hark_group_agree(context, context->group, hark_training_end_transfer(trainer, status)));
   HARK_TRY(hark_training_copy_state(trainer));
   HARK_TRY(hark_training_settle_plan(trainer, begun.there));
   HARK_TRY(open_metrics(trainer));
@@ -313,13 +333,6 @@ static hark_status prepare(training_run *trainer, bool resume) {
 }
 
 /* ---- a step ---- */
-
-/* What a micro-batch adds to the results of its step. */
-typedef struct step_part {
-  hark_material_pass pass;
-  double operations;
-  int64_t pivots;
-} step_part;
 
 /* Loss and gradients of this process's micro-batches. */
 static hark_status compute_share(training_run *trainer, double weight, step_part *parts) {
@@ -373,21 +386,16 @@ static void add_parts(training_run *trainer, const step_part *all, int64_t room,
 /* Loss and gradients of one step's windows or examples. */
 static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
   hark_context *context = trainer->context;
-  const int size = hark_group_size(context->group);
-  const int64_t room = hark_ceil_div(trainer->engine->sum.parts, size), pivots = trainer->engine->report.pivots;
-  const size_t own = (size_t)room * sizeof(step_part), bytes = (size_t)(size + 1) * own;
+  const int64_t room = parts_of_process(trainer), pivots = trainer->engine->report.pivots;
+  step_part *const parts = trainer->parts, *const all = parts + room;
   int64_t targets = 0;
-  void *memory = NULL;
   *step = (hark_material_pass){0};
   HARK_TRY(hark_material_targets(context, &trainer->material, trainer->state.samples, &targets));
-  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
-  step_part *const parts = memory, *const all = parts + room;
   hark_status status = compute_share(trainer, targets > 0 ? 1.0 / (double)targets : 0, parts);
   status = hark_group_agree(context, context->group, status);
-  if (status == HARK_OK) status = hark_group_gather(context, context->group, parts, own, all);
+  if (status == HARK_OK) status = hark_group_gather(context, context->group, parts, (size_t)room * sizeof *parts, all);
   trainer->engine->report.pivots = pivots;
   if (status == HARK_OK) add_parts(trainer, all, room, step);
-  hark_release(context, memory, bytes);
   HARK_TRY(status);
   *has_targets = step->real > 0;
   if (step->real > 0 && step->real != targets) step->loss *= (double)targets / (double)step->real; /* reserved tokens are never masked */
@@ -658,11 +666,8 @@ hark_status hark_training_sample(training_run *trainer, const hark_run *run, int
   return hark_samples_add(trainer->context, trainer->config, run, step, &stop);
 }
 
-static hark_status save(training_run *trainer) {
-  const double before = hark_training_now(trainer);
-  trainer->checkpoint_requested = false;
-  if (!hark_training_leads(trainer)) return HARK_OK;
-  HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
+/* Writes a checkpoint of a state whose numbers are finite. */
+static hark_status write_checkpoint(training_run *trainer, double before) {
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
@@ -672,6 +677,15 @@ static hark_status save(training_run *trainer) {
   trainer->pace.save = hark_training_now(trainer) - before;
   set_aside(trainer, trainer->pace.save);
   return HARK_OK;
+}
+
+/* Rank 0 saves; the others send their moments, if these are divided. */
+static hark_status save(training_run *trainer) {
+  const double before = hark_training_now(trainer);
+  const bool leads = hark_training_leads(trainer);
+  trainer->checkpoint_requested = false;
+  if (leads || trainer->engine->share.divided) HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
+  return hark_training_end_transfer(trainer, leads ? write_checkpoint(trainer, before) : HARK_OK);
 }
 
 static bool has_stalled(const training_run *trainer) {
@@ -778,6 +792,7 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", context->message);
   const hark_status closed = hark_jsonl_close(context, &trainer.metrics), copied = hark_metric_copies_close(context, &trainer.copies);
+  hark_release(context, trainer.parts, trainer.parts_bytes);
   hark_engine_destroy(context, &trainer.engine);
   hark_material_close(context, &trainer.material);
   if (status == HARK_OK) return closed == HARK_OK ? copied : closed;

@@ -1,17 +1,8 @@
 /* trainer_group.c - what the processes of a group do together: the copies of the state, requests, decisions by time. */
 #include <math.h>
 
+#include "train/moment_transfer.h"
 #include "train/training_run.h"
-
-hark_status hark_training_agree_patiently(training_run *trainer, hark_status status) {
-  hark_group *const group = trainer->context->group;
-  if (group == NULL) return status;
-  const double limit = group->limit;
-  if (!hark_training_leads(trainer)) group->limit = INFINITY;
-  status = hark_group_agree(trainer->context, group, status);
-  group->limit = limit;
-  return status;
-}
 
 hark_status hark_training_compare_data(const training_run *trainer) {
   hark_context *context = trainer->context;
@@ -38,6 +29,7 @@ static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor,
 
 static hark_status copy_tensors(hark_context *context, const hark_engine *engine, void *part) {
   HARK_TRY(copy_tensor(context, &engine->network->parameters.weights, part));
+  if (engine->share.divided) return HARK_OK; /* the moments are where they belong */
   HARK_TRY(copy_tensor(context, &engine->first_moment, part));
   return copy_tensor(context, &engine->second_moment, part);
 }
@@ -53,6 +45,11 @@ hark_status hark_training_copy_state(training_run *trainer) {
   hark_release(context, part, COPIED_BYTES);
   trainer->engine->report.pivots = trainer->state.mended_pivots;
   return status;
+}
+
+hark_status hark_training_end_transfer(const training_run *trainer, hark_status status) {
+  if (hark_training_leads(trainer)) return hark_moments_finish(trainer->context, trainer->engine, status);
+  return status == HARK_OK ? hark_moments_serve(trainer->context, trainer->engine) : status;
 }
 
 double hark_training_common_now(const training_run *trainer) {

@@ -130,7 +130,7 @@ static hark_status save_apart(training_run *trainer) {
 static hark_status measured_save(void *user) {
   training_run *const trainer = user;
   const hark_status status = hark_training_leads(trainer) ? save_apart(trainer) : HARK_OK;
-  return hark_group_agree(trainer->context, trainer->context->group, status);
+  return hark_group_agree(trainer->context, trainer->context->group, hark_training_end_transfer(trainer, status));
 }
 
 /* Measures the pace for planning the run; weights are initialised or loaded again afterwards. */

@@ -37,6 +37,8 @@ typedef struct training_run {
   double last_loss;       /* of the last step in this call, also of one that was skipped */
   hark_train_progress progress;
   hark_ahca_statistics statistics; /* of the last evaluation */
+  void *parts;                     /* results of a step's micro-batches, so that a step allocates nothing */
+  size_t parts_bytes;
 } training_run;
 
 /* Whether this process writes the run's folder and reports: rank 0 of a group. */
@@ -63,13 +65,12 @@ bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* ---- trainer_group.c: called by all processes of a group at the same place ---- */
 
-/* hark_group_agree() without a limit of time at other ranks than 0, which may learn a vocabulary and make tokens for hours; if it is killed
- * meanwhile, the launcher ends the others. */
-HARK_MUST_CHECK hark_status hark_training_agree_patiently(training_run *trainer, hark_status status);
 /* Refuses data that are not those of rank 0. */
 HARK_MUST_CHECK hark_status hark_training_compare_data(const training_run *trainer);
-/* State, weights and moments of rank 0 for all. */
+/* State and weights of rank 0 for all, and moments that are not divided. */
 HARK_MUST_CHECK hark_status hark_training_copy_state(training_run *trainer);
+/* After rank 0 has read or written a checkpoint, with this status: ends its requests for the moments of others, who answer them here. */
+HARK_MUST_CHECK hark_status hark_training_end_transfer(const training_run *trainer, hark_status status);
 /* The request to any of the processes. A group that is over stops; its error is found at the next place where the processes agree. */
 hark_request hark_training_poll_together(training_run *trainer);
 /* hark_training_now() of rank 0. */

@@ -11,8 +11,9 @@
 #include "support/command.h"
 #include "support/train/small_run.h"
 
-#define MODEL                                                                                                                              \
-  " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=7 --evaluate-every=20 --keep=100 --dropout=0.1 --log-every=1 "      \
+#define MODEL " --width=16" MODEL_OF_ANY_WIDTH
+#define MODEL_OF_ANY_WIDTH                                                                                                                 \
+  " --layers=1 --heads=2 --context=8 --batch=2 --accumulate=7 --evaluate-every=20 --keep=100 --dropout=0.1 --log-every=1 "                 \
   "--order=shuffled --threads=1 --data text.txt --no-preflight"
 #define OPTIONS MODEL " --steps=40 --checkpoint-every=10"
 
@@ -53,8 +54,19 @@ static void processes_train_the_same_run(void **state) {
   run("", "train --out alone" OPTIONS, 0);
   run(LAUNCH("2"), "train --out two" OPTIONS, 0);
   run(LAUNCH("3"), "train --out three --ranks 3" OPTIONS, 0);
+  run(LAUNCH("3"), "train --out divided --shard-optimiser" OPTIONS, 0);
   assert_same_runs("alone", "two");
   assert_same_runs("alone", "three");
+  assert_same_runs("alone", "divided");
+}
+
+/* Two pairs, each of which has windows together; continued by one process. */
+static void processes_divide_windows(void **state) {
+  (void)state;
+  skip_without_launcher();
+  run(LAUNCH("4"), "train --out divided --sequence-ranks=2" OPTIONS " --context=40", 0);
+  run("", "verify divided", 0);
+  run("", "train --resume divided --sequence-ranks=1 --steps=50", 0);
 }
 
 /* A time decides how many steps there are: for all processes the same number. */
@@ -62,9 +74,31 @@ static void processes_have_one_time(void **state) {
   (void)state;
   skip_without_launcher();
   run(LAUNCH("3"), "train --out limited" MODEL " --steps=1000000000 --max-time=3", 0);
-  run(LAUNCH("2"), "train --out planned" MODEL " --max-time=3", 0);
+  run(LAUNCH("2"), "train --out planned --shard-optimiser" MODEL " --max-time=3", 0);
   run(LAUNCH("3"), "train --resume planned --max-time=2", 0);
   run("", "verify planned limited", 0);
+}
+
+static double moments_of(const char *before, const char *words) {
+  static const char name[] = "\"memory_moments_bytes\": ";
+  test_output output = {0};
+  test_command_run(folder, before, words, &output);
+  const char *const at = output.code == 0 ? strstr(output.out, name) : NULL;
+  if (at == NULL) fail_msg("exit code %d: %s%s", output.code, output.out, output.err);
+  const double bytes = strtod(at + strlen(name), NULL);
+  test_output_free(&output);
+  return bytes;
+}
+
+/* With 4 processes a quarter of the moments, and the room in which weights arrive. */
+static void estimates_count_divided_moments(void **state) {
+  (void)state;
+  skip_without_launcher();
+  const double alone = moments_of("", "train --estimate --json --shard-optimiser --width=256" MODEL_OF_ANY_WIDTH);
+  const double divided = moments_of(LAUNCH("4"), "train --estimate --json --shard-optimiser --width=256" MODEL_OF_ANY_WIDTH);
+  const double whole = moments_of(LAUNCH("4"), "train --estimate --json --width=256" MODEL_OF_ANY_WIDTH);
+  assert_true(alone == whole);
+  assert_true(divided > alone / 4 && divided < 0.9 * alone);
 }
 
 /* How often a text is in another one. */
@@ -88,6 +122,8 @@ static void errors_are_printed_once(void **state) {
   assert_error(LAUNCH("3"), "train --out a --widdth=3" OPTIONS, 2, "--widdth: unknown flag");
   assert_error(LAUNCH("3"), "train --out b --ranks=4" OPTIONS, 2, "run.ranks is 4, and 3 processes were started");
   assert_error(LAUNCH("3"), "train --out c" OPTIONS " --accumulate=2", 2, "train.accumulate is 2");
+  assert_error(LAUNCH("3"), "train --out d --sequence-ranks=2" OPTIONS, 2,
+               "run.sequence_ranks is 2, and 3 processes were started, expected a multiple");
   assert_error("", "train --out e --ranks=2" OPTIONS, 2,
                "run.ranks is 2, and 1 process was started: a launcher such as mpirun starts several");
   assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("2"), "train --out f" OPTIONS, 8, "./nowhere.so");
@@ -161,7 +197,9 @@ static void a_stopped_rank_is_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
+      cmocka_unit_test_setup_teardown(processes_divide_windows, begin, end),
       cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
+      cmocka_unit_test_setup_teardown(estimates_count_divided_moments, begin, end),
       cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
       cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, begin, end),
       cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, begin, end),

@@ -56,7 +56,8 @@ static void name_run(training_case *c, const char *name) { (void)snprintf(c->pat
 
 static void train_by(training_case *c, int ranks) { test_group_run(ranks, 60, train_as_rank, c, NULL, NULL); }
 
-static void compare_numbers_of_ranks(bool examples) {
+/* Alone without the option, by others with moments that are divided or not. */
+static void compare_numbers_of_ranks(bool examples, bool divided) {
   static const int sizes[] = {2, 3, 4, 8};
   training_case c;
   char alone[TEST_PATH_BYTES + 64];
@@ -67,6 +68,7 @@ static void compare_numbers_of_ranks(bool examples) {
   hark_context *context = small_run_context(1);
   assert_fine(context, small_run_train(context, &c.small, c.path, NULL, NULL));
   test_setup_close(context);
+  c.small.config.train.shard_optimiser = divided;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     char name[32];
     (void)snprintf(name, sizeof name, "by-%d", sizes[i]);
@@ -80,12 +82,44 @@ static void compare_numbers_of_ranks(bool examples) {
 
 static void windows_of_a_text(void **state) {
   (void)state;
-  compare_numbers_of_ranks(false);
+  compare_numbers_of_ranks(false, false);
+}
+
+static void windows_with_divided_moments(void **state) {
+  (void)state;
+  compare_numbers_of_ranks(false, true);
 }
 
 static void examples(void **state) {
   (void)state;
-  compare_numbers_of_ranks(true);
+  compare_numbers_of_ranks(true, false);
+}
+
+static void examples_with_divided_moments(void **state) {
+  (void)state;
+  compare_numbers_of_ranks(true, true);
+}
+
+/* Weights that are frozen, and those with other rates and decays, have ranges of their own, which the bounds of processes divide. */
+static void divided_groups_of_parameters(void **state) {
+  static const char *frozen[] = {"*norm*", "blocks.0.attention.key.*"};
+  training_case c;
+  char alone[TEST_PATH_BYTES + 64];
+  (void)state;
+  test_folder_make(folder);
+  open_case(&c, false);
+  c.small.config.train.freeze = (hark_string_list){.items = frozen, .count = 2};
+  c.small.config.train.positional_rate = 0.3;
+  c.small.config.model.positional = "bank[2](decay*periodic)";
+  name_run(&c, "alone");
+  memcpy(alone, c.path, sizeof alone);
+  train_by(&c, 1);
+  c.small.config.train.shard_optimiser = true;
+  name_run(&c, "divided");
+  train_by(&c, 5);
+  small_run_assert_same(alone, c.path, 6);
+  small_run_close(&c.small);
+  test_folder_remove(folder);
 }
 
 /* Begun by four, of which the last one is asked to stop; resumed by three, and by one. */
@@ -106,6 +140,29 @@ static void resumed_by_others(void **state) {
   train_by(&c, 3);
   c.stopping_rank = -1;
   train_by(&c, 1);
+  small_run_assert_same(whole, c.path, 6);
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* Moments are divided, undivided, and divided among others. */
+static void resumed_with_and_without_divided_moments(void **state) {
+  static const int ranks[] = {4, 3, 2, 1, 3, 2};
+  training_case c;
+  char whole[TEST_PATH_BYTES + 64];
+  (void)state;
+  test_folder_make(folder);
+  open_case(&c, false);
+  name_run(&c, "whole");
+  memcpy(whole, c.path, sizeof whole);
+  train_by(&c, 1);
+  name_run(&c, "parts");
+  for (int part = 0; part < 6; part++) {
+    c.stopping_rank = part < 5 ? ranks[part] - 1 : -1;
+    c.stop_step = 1;
+    c.small.config.train.shard_optimiser = part % 2 == 0 || part == 3;
+    train_by(&c, ranks[part]);
+  }
   small_run_assert_same(whole, c.path, 6);
   small_run_close(&c.small);
   test_folder_remove(folder);
@@ -195,12 +252,12 @@ static hark_status train_with_little_memory(hark_context *context, hark_group *g
 }
 
 /* One allocation fails somewhere in the run of a rank: all ranks end, with this error. */
-static void no_memory_at_one_rank(void **state) {
-  (void)state;
+static void fail_at_one_rank(bool divided) {
   enum { RANKS = 3, PLACES = 50 };
   memory_case c = {.number = 0};
   test_folder_make(folder);
   open_case(&c.training, false);
+  c.training.small.config.train.shard_optimiser = divided;
   c.training.small.config.train.steps = 2;
   for (c.rank = 0; c.rank < 2; c.rank++) {
     long all = PLACES;
@@ -224,11 +281,29 @@ static void no_memory_at_one_rank(void **state) {
   test_folder_remove(folder);
 }
 
+static void no_memory_at_one_rank(void **state) {
+  (void)state;
+  fail_at_one_rank(false);
+}
+
+static void no_memory_at_one_rank_with_divided_moments(void **state) {
+  (void)state;
+  fail_at_one_rank(true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows_of_a_text),     cmocka_unit_test(examples),
-      cmocka_unit_test(resumed_by_others),     cmocka_unit_test(refused),
-      cmocka_unit_test(another_text_is_found), cmocka_unit_test(no_memory_at_one_rank),
+      cmocka_unit_test(windows_of_a_text),
+      cmocka_unit_test(examples),
+      cmocka_unit_test(resumed_by_others),
+      cmocka_unit_test(refused),
+      cmocka_unit_test(another_text_is_found),
+      cmocka_unit_test(no_memory_at_one_rank),
+      cmocka_unit_test(windows_with_divided_moments),
+      cmocka_unit_test(examples_with_divided_moments),
+      cmocka_unit_test(divided_groups_of_parameters),
+      cmocka_unit_test(resumed_with_and_without_divided_moments),
+      cmocka_unit_test(no_memory_at_one_rank_with_divided_moments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,9 +222,47 @@ static void refused(void **state) {
   test_folder_remove(folder);
 }
 
+/* ---- a process that fails while the others wait for its rows ---- */
+
+static hark_status pass_with_a_bad_token(hark_context *context, hark_group *group, void *user) {
+  const spread_case *const c = user;
+  hark_config config = c->small.config;
+  hark_group_part part;
+  hark_engine *engine = NULL;
+  int32_t tokens[128] = {0};
+  double loss;
+  config.train.accumulate = 1;
+  context->group = group;
+  hark_status status = hark_group_divide(context, 2, &part);
+  if (status == HARK_OK) status = hark_engine_create(context, &config, 11, true, &engine);
+  if (status == HARK_OK) status = hark_engine_begin_step(context, engine);
+  tokens[config.model.context - 1] = 11; /* of the last process */
+  if (status == HARK_OK) status = hark_engine_micro_batch(context, engine, tokens, tokens, 1, 0, 0, 1, &loss);
+  status = hark_group_agree(context, group, status);
+  if (context->sequence != NULL) hark_group_release(context, &part.group);
+  hark_engine_destroy(context, &engine);
+  return status;
+}
+
+static void a_failure_within_a_pass_ends_all(void **state) {
+  (void)state;
+  spread_case c;
+  hark_status statuses[TEST_MOST_RANKS];
+  char messages[TEST_MOST_RANKS][512];
+  test_folder_make(folder);
+  open_case(&c);
+  test_group_run(2, 1, pass_with_a_bad_token, &c, statuses, messages);
+  assert_int_equal(statuses[0], HARK_CANCELLED);
+  assert_int_equal(statuses[1], HARK_CANCELLED);
+  assert_string_equal(messages[0], "rank 1 did not answer rank 0 for 1 seconds"); /* threads cannot be aborted */
+  assert_non_null(strstr(messages[1], "rank 1: embedding: "));
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_those_of_one_process),
                                      cmocka_unit_test(learned_positions_and_recomputation), cmocka_unit_test(resumed_by_others),
-                                     cmocka_unit_test(refused)};
+                                     cmocka_unit_test(refused), cmocka_unit_test(a_failure_within_a_pass_ends_all)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,10 @@
 #include "cli/eval/eval_examples.h"
 #include "cli/eval/eval_report.h"
 #include "cli/model.h"
+#include "cli/processes.h"
 #include "cli/progress.h"
+#include "data/inputs.h"
+#include "group/group.h"
 #include "io/number.h"
 #include "io/words.h"
 #include "json/json.h"
@@ -262,7 +265,7 @@ static hark_status check_text(hark_invocation *call, const hark_opened_run *open
   return hark_command_refuse_data(call, &config->data.paths);
 }
 
-static hark_status open_text(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
+static hark_status open_here(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
   const eval_values *values = call->values[0];
   const hark_config *config = call->values[1];
   text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
@@ -271,6 +274,15 @@ static hark_status open_text(hark_invocation *call, const hark_opened_run *opene
   if (is_other_text(call)) return status;
   if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* the text could be read */
   return status == HARK_OK ? check_text(call, opened, text->corpus) : status;
+}
+
+/* Opens the text, first at rank 0, which may write its tokens to the folder of the run. */
+static hark_status open_text(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
+  hark_context *const context = call->context;
+  const bool leads = hark_group_rank(context->group) == 0;
+  HARK_TRY(hark_group_agree_patiently(context, context->group, leads ? open_here(call, opened, text) : HARK_OK));
+  HARK_TRY(hark_group_agree(context, context->group, leads ? HARK_OK : open_here(call, opened, text)));
+  return hark_command_compare_data(call, hark_corpus_checksum(text->corpus));
 }
 
 static void close_text(hark_invocation *call, measured_text *text) {
@@ -467,13 +479,36 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   return status;
 }
 
+/* Standard input belongs to rank 0. */
+static hark_status refuse_standard_input(hark_invocation *call, const hark_config *config) {
+  const hark_string_list *const lists[] = {&config->data.paths, &config->data.validation_paths, &config->data.test_paths};
+  for (size_t l = 0; l < sizeof lists / sizeof *lists && call->group != NULL; l++)
+    for (int64_t i = 0; i < lists[l]->count; i++)
+      if (hark_input_is_standard(lists[l]->items[i]))
+        return hark_fail(call->context, HARK_BAD_CONFIGURATION, "several processes cannot read standard input, expected a file");
+  return HARK_OK;
+}
+
+/* The processes of a launcher share the batches. Decisions of ahca are counted over all of them by rank 0, for which the others wait. */
+static hark_status measure_together(hark_invocation *call, const hark_opened_run *opened) {
+  hark_config *const config = call->values[1];
+  const bool shares = config->model.architecture != HARK_ARCHITECTURE_AHCA;
+  HARK_TRY(hark_command_join(call, config));
+  HARK_TRY(refuse_standard_input(call, config));
+  if (!shares) call->context->group = NULL;
+  hark_status status = HARK_OK;
+  if (shares || hark_group_rank(call->group) == 0) status = measure(call, opened);
+  call->context->group = call->group;
+  return shares ? status : hark_group_agree_patiently(call->context, call->group, status);
+}
+
 static hark_status run(hark_invocation *call) {
   const eval_values *values = call->values[0];
   const hark_config *config = call->values[1];
   hark_opened_run opened;
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
   opened.matrices = hark_command_matrix_type(values->weights);
-  if (status == HARK_OK) status = measure(call, &opened);
+  if (status == HARK_OK) status = measure_together(call, &opened);
   hark_command_close_run(call, &opened);
   return status;
 }
@@ -501,6 +536,7 @@ const hark_command hark_command_eval = {
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .for_each = true,
+    .shares_work = true,
     .common_options =
         "checkpoint part data.paths data.validation_paths context stride targets weights model.attention.structure "
         "model.attention.window model.rotary.scaling model.rotary.scaling_factor run.threads train.batch json help help-all",

@@ -6,6 +6,7 @@
 
 #include "cli/ahca_text.h"
 #include "cli/eval/eval_report.h"
+#include "cli/processes.h"
 #include "cli/progress.h"
 #include "data/examples/known_folder.h"
 #include "data/examples/picture_folder.h"
@@ -230,6 +231,7 @@ hark_status hark_eval_examples(hark_invocation *call, const hark_config *config,
   hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
   if (decisions > 0) m.statistics.list = &list;
   hark_status status = open_examples(call, config, opened, other_data, &split, &m);
+  if (status == HARK_OK) status = hark_command_compare_data(call, hark_examples_checksum(m.examples));
   if (status == HARK_OK) status = measure(call, config, opened, split, &m);
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);

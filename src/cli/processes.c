@@ -1,0 +1,57 @@
+/* processes.c - see processes.h. */
+#include "cli/processes.h"
+
+#include <hark/version.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/checksum.h"
+#include "group/group.h"
+
+/* Other instruction sets, and other builds, have other bits. */
+static hark_status compare_machines(hark_invocation *call) {
+#ifdef HARK_WITH_ONEDNN
+  static const char products[] = ", oneDNN";
+#else
+  static const char products[] = "";
+#endif
+  char own[64] = "", first[64];
+  (void)snprintf(own, sizeof own, "hark %s, %s%s", hark_version(), hark_context_instruction_set(call->context), products);
+  memcpy(first, own, sizeof first);
+  HARK_TRY(hark_group_broadcast(call->context, call->group, first, sizeof first));
+  if (strcmp(own, first) == 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                   "%s computes other bits than rank 0 with %s; HARK_ARCH selects an instruction set", own, first);
+}
+
+/* All processes must have the same options; their threads may differ. */
+static hark_status compare_options(hark_invocation *call, hark_config *config) {
+  const int64_t threads = config->run.threads;
+  hark_text text = hark_text_empty(call->context);
+  config->run.threads = 0;
+  hark_options_print_yaml(call->options, false, &text);
+  config->run.threads = threads;
+  const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
+  uint64_t first = own;
+  hark_status status = text.status;
+  hark_text_free(&text);
+  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  HARK_TRY(hark_group_broadcast(call->context, call->group, &first, sizeof first));
+  status = first == own ? HARK_OK : hark_fail(call->context, HARK_BAD_CONFIGURATION, "the options are not those of rank 0");
+  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  return hark_group_agree(call->context, call->group, compare_machines(call));
+}
+
+hark_status hark_command_join(hark_invocation *call, hark_config *config) {
+  call->context->group = call->group;
+  hark_group_set_limit(call->group, config->run.rank_timeout);
+  return call->group != NULL ? compare_options(call, config) : HARK_OK;
+}
+
+hark_status hark_command_compare_data(hark_invocation *call, uint64_t checksum) {
+  hark_context *const context = call->context;
+  uint64_t first = checksum;
+  HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
+  const hark_status status = first == checksum ? HARK_OK : hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
+  return hark_group_agree(context, context->group, status);
+}
