@@ -181,8 +181,8 @@ static hark_status read_all(hark_context *context, const hark_run *run, hark_run
   return keep_fault(context, read_checkpoint(context, run, line), line);
 }
 
-/* A fault of the run's files is a state of the run, other failures end the listing. A damaged run has no last losses: its lines may be those
- * of an earlier step. */
+/* A fault of the run's files is a state of the run, other failures end the listing. A damaged run has no last losses: its lines may be
+ * those of an earlier step. */
 hark_status hark_run_line_read(hark_context *context, const char *path, hark_run_line *line) {
   hark_run run = {.lock = -1};
   *line = (hark_run_line){.step = NAN, .steps = NAN, .training = NAN, .validation = NAN, .best = NAN, .seconds = NAN};

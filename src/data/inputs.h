@@ -40,8 +40,8 @@ bool hark_input_is_standard(const char *path);
 /* Opens a file for reading at offsets. The spool must outlive the input. After a failure there is nothing to close.
  * Errors: those of hark_file_open() and hark_unpack(). */
 HARK_MUST_CHECK hark_status hark_input_open(hark_context *context, const char *path, hark_spool *spool, hark_input *out);
-/* The same, of which not more than the first `most` bytes are needed: compressed data and standard input, which may have no end, are read and
- * unpacked so far only. out->size is at most `most` + 1 for them; larger than `most`: there are more bytes. */
+/* The same, of which not more than the first `most` bytes are needed: compressed data and standard input, which may have no end, are read
+ * and unpacked so far only. out->size is at most `most` + 1 for them; larger than `most`: there are more bytes. */
 HARK_MUST_CHECK hark_status hark_input_open_beginning(hark_context *context, const char *path, uint64_t most, hark_spool *spool,
                                                       hark_input *out);
 void hark_input_close(hark_input *input);

@@ -53,7 +53,8 @@ static hark_status warn_of_state(hark_report *report, const char *path, const ha
   (void)snprintf(message, sizeof message, "%s: %s%s", hark_text_shown(path, shown),
                  damaged ? "damaged: " : "a process still writes it: shown as far as it has come", damaged ? line->problem : "");
   HARK_TRY(hark_report_warn(report, message));
-  hark_text_append(&report->warned, damaged ? "%s\n" : "", line->problem); /* a part of the page that reports it too needs no other line */
+  /* a part of the page that reports it too needs no other line */
+  if (damaged) hark_text_append(&report->warned, "%s\n", line->problem);
   return report->warned.status;
 }
 
