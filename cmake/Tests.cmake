@@ -13,7 +13,7 @@ if(HARK_TRAIN)
   file(GLOB sources CONFIGURE_DEPENDS tests/support/train/*.c)
   list(APPEND HARK_SUPPORT_SOURCES ${sources})
 else()
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(group|json|config|data|train|lab|cli|fault)/") # of layers that are not in the library
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/((group|json|config|data|train|lab|cli|fault)/|attention/test_spread)") # of layers that are not in the library
 endif()
 
 function(hark_test_settings target)

@@ -25,7 +25,7 @@ static bool requests_gradient(const hark_attention_args *args) {
 }
 
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
-                           const float *products) {
+                           const float *products, const hark_attention_part *part) {
   hark_attention_args args;
   HARK_TRY(hark_attention_check(context, plan, given, backward, &args));
   if (backward && !requests_gradient(&args)) return HARK_OK;
@@ -41,6 +41,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
                                      .sequences = args.workspace,
                                      .sequence_count = count,
                                      .products = products,
+                                     .part = part,
                                      .scratch = (char *)args.workspace + plan->sequence_bytes};
     if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
   }
@@ -51,14 +52,19 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
 }
 
 hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
-  return execute(context, plan, args, false, NULL);
+  return execute(context, plan, args, false, NULL, NULL);
 }
 
 hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
-  return execute(context, plan, args, true, NULL);
+  return execute(context, plan, args, true, NULL, NULL);
 }
 
 hark_status hark_attention_backward_of(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
                                        const float *products) {
-  return execute(context, plan, args, true, products);
+  return execute(context, plan, args, true, products, NULL);
+}
+
+hark_status hark_attention_run_part(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                                    const hark_attention_part *part) {
+  return execute(context, plan, args, backward, NULL, part);
 }

@@ -39,6 +39,10 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
 HARK_MUST_CHECK hark_status hark_attention_backward_of(hark_context *context, const hark_attention_plan *plan,
                                                        const hark_attention_args *args, const float *products);
 
+/* hark_attention_forward() or hark_attention_backward() of parts of longer sequences; part NULL: of complete ones. */
+HARK_MUST_CHECK hark_status hark_attention_run_part(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                                    bool backward, const hark_attention_part *part);
+
 /* With larger offsets, sums of positions and distances could overflow. */
 #define HARK_ATTENTION_LARGEST_OFFSET ((int64_t)1 << 40)
 static inline bool hark_attention_may_offset(int64_t query_offset) {

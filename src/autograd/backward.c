@@ -176,7 +176,16 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
 
 static hark_status run(hark_tape *tape, const tape_node *node) {
   if (node->op != NULL) return run_node(tape, node);
-  return node->build_rows != NULL ? hark_tape_rows_backward(tape, node) : run_segment(tape, node);
+  tape->inside++;
+  const hark_status status = node->build_rows != NULL ? hark_tape_rows_backward(tape, node) : run_segment(tape, node);
+  tape->inside--;
+  return status;
+}
+
+/* Within a part that is built again only its operators are done, not the part. */
+static hark_status report(hark_tape *tape) {
+  if (tape->inside == 0) tape->done = tape->node_count;
+  return tape->watch.done != NULL ? tape->watch.done(tape->watch.user, tape->done) : HARK_OK;
 }
 
 hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first) {
@@ -187,6 +196,7 @@ hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first) {
     if (any) HARK_TRY(run(tape, &node));
     for (int i = 0; i < node.output_count; i++) hark_tape_gradient_drop(tape, node.outputs[i]);
     hark_tape_node_drop(tape, &node);
+    HARK_TRY(report(tape));
   }
   return HARK_OK;
 }
@@ -212,5 +222,6 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
   }
   if (tape_value_at(tape, loss)->storage == 0) return hark_tape_add(tape, &tape_value_at(tape, loss)->gradient, &first); /* a leaf */
   hark_tape_gradient_set(tape, loss, storage);
+  tape->done = tape->node_count;
   return hark_tape_backward_nodes(tape, 0);
 }

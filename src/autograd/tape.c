@@ -49,6 +49,7 @@ void hark_tape_reset(hark_tape *tape) {
   tape->operations = 0;
   tape->recording = true;
   tape->rebuilding = false;
+  tape->inside = 0;
   tape->failure = HARK_OK;
   /* The pieces of every block were allocated with the block, so this needs no memory. */
   const hark_status status = hark_pool_reset(tape->pool);
@@ -76,6 +77,10 @@ hark_status hark_tape_reserve(hark_tape *tape) {
 }
 
 void hark_tape_set_recording(hark_tape *tape, bool recording) { tape->recording = recording; }
+
+void hark_tape_set_watch(hark_tape *tape, const hark_tape_watch *watch) {
+  tape->watch = watch != NULL ? *watch : (hark_tape_watch){.leaf = NULL};
+}
 
 double hark_tape_operations(const hark_tape *tape) { return tape->operations; }
 
@@ -115,6 +120,7 @@ hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_
                      "leaf: gradient and data differ in type or shape (the gradient of bf16 numbers is f32)");
   if (gradient != NULL && hark_tensors_share(gradient, data))
     return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "leaf: gradient and data share memory, expected separate memory");
+  if (gradient != NULL && tape->watch.leaf != NULL && tape->inside == 0) tape->watch.leaf(tape->watch.user, gradient, tape->node_count);
   return hark_tape_value_new(tape, &value, out);
 }
 

@@ -12,6 +12,7 @@
 
 #include "autograd/pool.h"
 #include "autograd/rows.h"
+#include "autograd/watch.h"
 
 typedef struct tape_storage {
   hark_pool_memory memory;
@@ -65,6 +66,9 @@ struct hark_tape {
   int32_t node_count, node_capacity;
   tape_chunk *chunks;
   double operations;
+  hark_tape_watch watch;
+  int32_t inside; /* parts that the backward builds again, one in another */
+  int32_t done;   /* nodes from here on are done, where inside is 0 */
   /* Of the operator that is being applied. Between operators all tensors are absent: clearing only the filled ones is much cheaper. */
   bool applying;
   hark_call call;

@@ -33,6 +33,12 @@ struct hark_attention_plan {
   size_t sequence_bytes;      /* bytes of that list, aligned */
 };
 
+/* Rows of sequences that are parts of longer ones (attention/spread.h): where they are in the whole sequences. All have the same place. */
+typedef struct hark_attention_part {
+  int64_t rows; /* queries and keys of a whole sequence */
+  int64_t queries_before, keys_before;
+} hark_attention_part;
+
 /* The arguments of an algorithm. The tensors of `args` have been checked against the plan. `scratch` is the workspace after the list of
  * sequences, of the size that the algorithm requested. For rows that belong to no sequence (padding queries) the layer above has set out
  * (forward) and the gradients that are not accumulated to zero, and log_sum_exp to -infinity. It has set gradients of keys in no sequence
@@ -45,7 +51,27 @@ typedef struct hark_attention_call {
   void *scratch;
   const float
       *products; /* backward: dout . out of every row, [B, H, Lq], from the algorithm's products(); `out` is then not read. Or NULL */
+  const hark_attention_part *part; /* NULL: sequences are complete. Otherwise the bits are those of the whole sequences' call */
 } hark_attention_call;
+
+/* A message to or from another process; both ends have the same number of bytes. */
+typedef struct hark_attention_parcel {
+  void *data; /* only read where it is sent */
+  size_t bytes;
+  int peer;
+  bool sends;
+} hark_attention_parcel;
+
+/* The processes over which the rows of a sequence are spread (attention/spread.h): process r has rows first[r] .. first[r + 1] - 1 of every
+ * batch item. The functions are called by all processes in the same order; an exchange has only its own two ends. */
+typedef struct hark_attention_peers {
+  int rank, size;
+  int64_t total;        /* rows */
+  const int64_t *first; /* [size + 1] */
+  void *user;
+  hark_status (*exchange)(hark_context *context, void *user, const hark_attention_parcel *parcels, int count);
+  hark_status (*agree)(hark_context *context, void *user, hark_status status);
+} hark_attention_peers;
 
 struct hark_attention_algorithm {
   const char *name;        /* "dense tiled" */
@@ -59,6 +85,13 @@ struct hark_attention_algorithm {
   /* products[h, n] = dout[h, n] . out[h, n] of `dout` and `out` [1, H, rows, dv], with the bits of the backward; products have this stride
    * over the heads. NULL: the backward needs `out` itself. */
   void (*products)(hark_context *context, const hark_tensor *dout, const hark_tensor *out, float *products, int64_t stride);
+  /* Rows of a sequence of `total` rows are spread at multiples of this many. 0: not at all; the reason, which names the fields, is in
+   * `why`. NULL: never. */
+  int64_t (*spread_unit)(const hark_attention_desc *desc, int64_t total, char *why, size_t size);
+  /* NULL with spread_unit: the layer above gives neighbours' rows too (structure window; hark_attention_call.part). Otherwise:
+   * Forward or backward over spread rows, with the bits of one process. `run` has the rows of this process, one sequence per item, and no
+   * scratch: memory is the context's. Calls peers->agree() once, before all exchanges. */
+  hark_status (*spread)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers, bool backward);
   /* Appends the plan's description of tiles; returns like snprintf. */
   int (*print)(const hark_attention_plan *plan, char *text, size_t size);
 };

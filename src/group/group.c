@@ -10,7 +10,8 @@
 #include "core/core.h"
 #include "io/machine.h"
 
-#define TAG 1
+#define TAG 1 /* of messages on no channel; those of parts follow (part.c) */
+#define FIRST_CHANNEL 16
 #define PATIENT_TESTS 2000 /* without sleep: messages of a few KB arrive meanwhile */
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
@@ -29,13 +30,6 @@ hark_share hark_group_share(int64_t total, int rank, int size) {
   return (hark_share){first, end - first};
 }
 
-/* A piece of a message that is on its way. */
-typedef struct piece {
-  hark_transport_request request;
-  int peer;
-  bool sends, done;
-} piece;
-
 static int64_t pieces_of(const hark_message *message) {
   return message->bytes == 0 ? 1 : hark_ceil_div((int64_t)message->bytes, HARK_TRANSPORT_PIECE);
 }
@@ -45,16 +39,16 @@ static hark_status failed(hark_context *context, const hark_group *group, int pe
                    hark_group_name(group, group->transport->rank), hark_group_name(group, peer), group->transport->message);
 }
 
-/* Receives first, so that what arrives has a place. */
-static hark_status start(hark_context *context, hark_group *group, const hark_message *message, piece *pieces) {
+/* A message longer than HARK_TRANSPORT_PIECE is several flights. */
+static hark_status start(hark_context *context, hark_group *group, int tag, const hark_message *message, hark_group_flight *flights) {
   hark_transport *const transport = group->transport;
   char *data = message->data;
   size_t left = message->bytes;
   for (int64_t p = 0; p < pieces_of(message); p++) {
     const size_t bytes = left < HARK_TRANSPORT_PIECE ? left : HARK_TRANSPORT_PIECE;
-    pieces[p] = (piece){.peer = message->peer, .sends = message->sends};
-    const int failure = message->sends ? transport->send(transport, message->peer, TAG, data, bytes, &pieces[p].request)
-                                       : transport->receive(transport, message->peer, TAG, data, bytes, &pieces[p].request);
+    flights[p] = (hark_group_flight){.peer = message->peer, .sends = message->sends};
+    const int failure = message->sends ? transport->send(transport, message->peer, tag, data, bytes, &flights[p].request)
+                                       : transport->receive(transport, message->peer, tag, data, bytes, &flights[p].request);
     if (failure != 0) return failed(context, group, message->peer);
     data += bytes;
     left -= bytes;
@@ -63,18 +57,66 @@ static hark_status start(hark_context *context, hark_group *group, const hark_me
   return HARK_OK;
 }
 
-/* Tests every piece once; *left: how many are on their way; *waits_for: of one of these. */
-static hark_status test_all(hark_context *context, hark_group *group, piece *pieces, int64_t count, int64_t *left, int *waits_for) {
-  *left = 0;
-  for (int64_t i = 0; i < count; i++) {
-    if (pieces[i].done) continue;
-    if (group->transport->test(group->transport, &pieces[i].request, &pieces[i].done) != 0) return failed(context, group, pieces[i].peer);
-    if (pieces[i].done) continue;
-    ++*left;
-    *waits_for = pieces[i].peer;
+/* Receives first, so that what arrives has a place. */
+static hark_status start_all(hark_context *context, hark_group *group, int tag, const hark_message *messages, int count,
+                             hark_group_flight *flights) {
+  for (int sends = 0; sends < 2; sends++) {
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+      if (messages[i].sends == (sends == 1)) HARK_TRY(start(context, group, tag, &messages[i], flights + at));
+      at += pieces_of(&messages[i]);
+    }
   }
   return HARK_OK;
 }
+
+/* Nothing is exchanged after this, in a part or in the whole. */
+static void end_with(hark_group *group, hark_status status, const char *message) {
+  for (; group != NULL; group = group->whole) {
+    if (group->over != HARK_OK) continue;
+    group->over = status;
+    (void)snprintf(group->message, sizeof group->message, "%s", message);
+  }
+}
+
+static hark_status end(hark_context *context, hark_group *group, hark_status status) {
+  if (status != HARK_OK && status != HARK_NOT_FINITE) end_with(group, status, hark_context_message(context));
+  return status;
+}
+
+void hark_group_give_up(hark_context *context, hark_group *group) {
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
+  end_with(group, HARK_CANCELLED, message);
+}
+
+static hark_status refuse_if_over(hark_context *context, const hark_group *group) {
+  return group->over != HARK_OK ? hark_fail(context, group->over, "%s", group->message) : HARK_OK;
+}
+
+/* ---- without waiting ---- */
+
+hark_status hark_group_begin(hark_context *context, hark_group *group, int channel, const hark_message *messages, int count,
+                             hark_group_flight *flights) {
+  HARK_TRY(refuse_if_over(context, group));
+  return end(context, group, start_all(context, group, FIRST_CHANNEL + channel, messages, count, flights));
+}
+
+static hark_status land(hark_context *context, hark_group *group, hark_group_flight *flight) {
+  if (flight->done || group->transport->test(group->transport, &flight->request, &flight->done) == 0) return HARK_OK;
+  return failed(context, group, flight->peer);
+}
+
+hark_status hark_group_land(hark_context *context, hark_group *group, hark_group_flight *flights, int count, int *landed) {
+  HARK_TRY(refuse_if_over(context, group));
+  for (; *landed < count; ++*landed) {
+    HARK_TRY(end(context, group, land(context, group, &flights[*landed])));
+    if (!flights[*landed].done) return HARK_OK;
+  }
+  return HARK_OK;
+}
+
+/* ---- waiting ---- */
 
 static void nap(int64_t tests) {
   const struct timespec time = {.tv_nsec = NAP_NANOSECONDS};
@@ -84,64 +126,61 @@ static void nap(int64_t tests) {
     (void)nanosleep(&time, NULL);
 }
 
-static hark_status wait_for_all(hark_context *context, hark_group *group, piece *pieces, int64_t count) {
-  const double begin = hark_machine_seconds();
-  double moved = begin;
-  int64_t left = count, before = count;
+static hark_status wait(hark_context *context, hark_group *group, hark_group_poll *poll, void *user) {
+  double moved = hark_machine_seconds();
+  int64_t left = 0, before = INT64_MAX, idle = 0;
   int peer = 0;
-  for (int64_t tests = 0; left > 0; tests++) {
-    HARK_TRY(test_all(context, group, pieces, count, &left, &peer));
-    if (left == 0) break;
-    if (left < before) {
-      moved = hark_machine_seconds();
-      before = left;
-    } else if (tests % 64 == 63 && hark_machine_seconds() - moved > group->limit) {
+  for (;;) {
+    HARK_TRY(poll(context, user, &left, &peer));
+    if (left == 0) return HARK_OK;
+    idle = left < before ? 0 : idle + 1;
+    before = left;
+    if (idle == 0) moved = hark_machine_seconds();
+    if (idle % 64 == 63 && hark_machine_seconds() - moved > group->limit)
       return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", hark_group_name(group, peer),
                        hark_group_name(group, group->transport->rank), group->limit);
-    }
-    nap(tests);
+    nap(idle);
   }
+}
+
+hark_status hark_group_wait(hark_context *context, hark_group *group, hark_group_poll *poll, void *user) {
+  const double begin = hark_machine_seconds();
+  HARK_TRY(refuse_if_over(context, group));
+  const hark_status status = end(context, group, wait(context, group, poll, user));
   for (hark_group *g = group; g != NULL; g = g->whole) g->seconds += hark_machine_seconds() - begin;
-  return HARK_OK;
-}
-
-static hark_status start_all(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces) {
-  for (int sends = 0; sends < 2; sends++) {
-    int64_t at = 0;
-    for (int i = 0; i < count; i++) {
-      if (messages[i].sends == (sends == 1)) HARK_TRY(start(context, group, &messages[i], pieces + at));
-      at += pieces_of(&messages[i]);
-    }
-  }
-  return HARK_OK;
-}
-
-/* Nothing is exchanged after this, in a part or in the whole. */
-static void end(hark_group *group, hark_status status, const char *message) {
-  if (status == HARK_OK || status == HARK_NOT_FINITE) return;
-  for (; group != NULL; group = group->whole) {
-    if (group->over != HARK_OK) continue;
-    group->over = status;
-    (void)snprintf(group->message, sizeof group->message, "%s", message);
-  }
-}
-
-void hark_group_give_up(hark_context *context, hark_group *group) {
-  char message[HARK_MESSAGE_BYTES];
-  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
-  end(group, HARK_CANCELLED, message);
-}
-
-static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, piece *pieces,
-                            int64_t total) {
-  hark_status status = start_all(context, group, messages, count, pieces);
-  if (status == HARK_OK) status = wait_for_all(context, group, pieces, total);
-  end(group, status, hark_context_message(context));
   return status;
 }
 
+typedef struct flights_on_their_way {
+  hark_group *group;
+  hark_group_flight *list;
+  int64_t count;
+} flights_on_their_way;
+
+/* Tests every flight once. */
+static hark_status test_all(hark_context *context, void *user, int64_t *left, int *peer) {
+  const flights_on_their_way *const flights = user;
+  hark_group *const group = flights->group;
+  *left = 0;
+  for (int64_t i = 0; i < flights->count; i++) {
+    HARK_TRY(land(context, group, &flights->list[i]));
+    if (flights->list[i].done) continue;
+    ++*left;
+    *peer = flights->list[i].peer;
+  }
+  if (*left == 0 || group->background.progress == NULL) return HARK_OK;
+  return group->background.progress(context, group->background.user);
+}
+
+static hark_status exchange(hark_context *context, hark_group *group, const hark_message *messages, int count, hark_group_flight *list,
+                            int64_t total) {
+  flights_on_their_way flights = {group, list, total};
+  HARK_TRY(end(context, group, start_all(context, group, TAG, messages, count, list)));
+  return hark_group_wait(context, group, test_all, &flights);
+}
+
 hark_status hark_group_reserve(hark_context *context, hark_group *group, int64_t pieces) {
-  const size_t bytes = (size_t)pieces * sizeof(piece);
+  const size_t bytes = (size_t)pieces * sizeof(hark_group_flight);
   if (group == NULL || bytes <= group->room_bytes) return HARK_OK;
   hark_group_release(context, group);
   HARK_TRY(hark_allocate(context, bytes, &group->room));
@@ -157,10 +196,10 @@ void hark_group_release(hark_context *context, hark_group *group) {
 }
 
 hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count) {
-  piece few[FEW_PIECES]; /* so that agreeing about a lack of memory needs none */
+  hark_group_flight few[FEW_PIECES]; /* so that agreeing about a lack of memory needs none */
   int64_t total = 0;
   if (group == NULL) return HARK_OK;
-  if (group->over != HARK_OK) return hark_fail(context, group->over, "%s", group->message);
+  HARK_TRY(refuse_if_over(context, group));
   for (int i = 0; i < count; i++) total += pieces_of(&messages[i]);
   if (total <= FEW_PIECES) return exchange(context, group, messages, count, few, total);
   HARK_TRY(hark_group_reserve(context, group, total));
@@ -228,6 +267,18 @@ static hark_status judge(hark_context *context, hark_group *group, opinion *resu
   return HARK_OK;
 }
 
+/* All know of an error: from here on none begins a round by itself, so that the rounds can be counted. */
+static hark_status drain(hark_context *context, hark_group *group) {
+  const hark_group_background background = group->background;
+  int64_t begun[HARK_GROUP_MOST], most = 0;
+  group->background.progress = NULL;
+  hark_status status = hark_group_gather(context, group, &group->begun, sizeof *begun, begun);
+  for (int rank = 0; rank < hark_group_size(group) && status == HARK_OK; rank++) most = hark_max(most, begun[rank]);
+  if (status == HARK_OK && background.drain != NULL) status = background.drain(context, background.user, most);
+  group->background.progress = background.progress;
+  return status;
+}
+
 static hark_status meet(hark_context *context, hark_group *group, opinion *mine, size_t bytes, void *all) {
   const hark_message message = {.data = mine, .bytes = sizeof *mine, .peer = 0, .sends = true};
   if (hark_group_rank(group) == 0)
@@ -235,7 +286,10 @@ static hark_status meet(hark_context *context, hark_group *group, opinion *mine,
   else
     HARK_TRY(hark_group_exchange(context, group, &message, 1));
   HARK_TRY(hark_group_broadcast(context, group, mine, sizeof *mine));
-  if (mine->status != HARK_OK) return hark_fail(context, (hark_status)mine->status, "%s", mine->message);
+  if (mine->status != HARK_OK) {
+    HARK_TRY(drain(context, group));
+    return hark_fail(context, (hark_status)mine->status, "%s", mine->message);
+  }
   return bytes > 0 ? hark_group_broadcast(context, group, all, (size_t)hark_group_size(group) * bytes) : HARK_OK;
 }
 
@@ -243,12 +297,10 @@ hark_status hark_group_meet(hark_context *context, hark_group *group, hark_statu
   opinion own = {.status = (int32_t)status};
   if (bytes > 0) memcpy((char *)all + (size_t)hark_group_rank(group) * bytes, mine, bytes);
   if (hark_group_size(group) == 1) return status;
-  if (group->over != HARK_OK) return hark_fail(context, group->over, "%s", group->message);
+  HARK_TRY(refuse_if_over(context, group));
   if (status != HARK_OK) (void)snprintf(own.message, sizeof own.message, "%s", hark_context_message(context));
   if (bytes > 0) memcpy(own.note, mine, bytes);
-  status = meet(context, group, &own, bytes, all);
-  end(group, status, hark_context_message(context));
-  return status;
+  return end(context, group, meet(context, group, &own, bytes, all));
 }
 
 hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status) {

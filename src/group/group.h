@@ -12,6 +12,17 @@
 
 #define HARK_GROUP_MOST 1024 /* processes */
 
+/* Work of the group that goes on while its processes compute, such as the exchange of gradients (train/gradient_exchange.h). It consists of
+ * rounds that all processes begin in the same order, each of them when it can. */
+typedef struct hark_group_background {
+  void *user;
+  /* Called while a process waits for others in hark_group_exchange(). Returns at once. Errors: HARK_CANCELLED. */
+  hark_status (*progress)(hark_context *context, void *user);
+  /* One of the processes has failed. Begins the rounds up to number `begun`, as the process that is furthest has, and waits for their end,
+   * so that no message is on its way. Errors: HARK_CANCELLED. */
+  hark_status (*drain)(hark_context *context, void *user, int64_t begun);
+} hark_group_background;
+
 typedef struct hark_group {
   hark_transport *transport;
   double limit;   /* seconds without a message from a process that owes one */
@@ -20,7 +31,9 @@ typedef struct hark_group {
   int local;      /* processes on this machine, as far as known; 0: unknown */
   void *room;     /* for messages on their way */
   size_t room_bytes;
-  hark_status over; /* HARK_OK: it is not */
+  hark_group_background background; /* functions NULL: none */
+  int64_t begun;                    /* its rounds so far, at this process */
+  hark_status over;                 /* HARK_OK: it is not */
   char message[512];
   struct hark_group *whole; /* of a part (part.h), whose processes are `first`, `first` + `step`, ... of it; else NULL */
   int first, step;
@@ -59,6 +72,30 @@ typedef struct hark_message {
  * memory (hark_group_reserve). */
 HARK_MUST_CHECK hark_status hark_group_exchange(hark_context *context, hark_group *group, const hark_message *messages, int count);
 
+/* ---- without waiting ---- */
+
+#define HARK_GROUP_CHANNELS 32752
+
+/* A message on its way. */
+typedef struct hark_group_flight {
+  hark_transport_request request;
+  int peer;
+  bool sends, done;
+} hark_group_flight;
+
+/* Begins messages of at most HARK_TRANSPORT_PIECE bytes each and returns at once. `flights` [count] and the data must stay until the
+ * messages have ended. Messages between two processes on the same channel [0, HARK_GROUP_CHANNELS) are matched in the order in which they
+ * were begun; those of the other functions are on none. */
+HARK_MUST_CHECK hark_status hark_group_begin(hark_context *context, hark_group *group, int channel, const hark_message *messages, int count,
+                                             hark_group_flight *flights);
+/* Tests flights [*landed, count) in order, up to the first that is on its way; *landed: how many have ended. Returns at once. */
+HARK_MUST_CHECK hark_status hark_group_land(hark_context *context, hark_group *group, hark_group_flight *flights, int count, int *landed);
+
+/* *left: falls with everything that arrives, 0 at the end; *peer: a process that has not answered yet. */
+typedef hark_status hark_group_poll(hark_context *context, void *user, int64_t *left, int *peer);
+/* Calls `poll` until nothing is left, within the group's limit. */
+HARK_MUST_CHECK hark_status hark_group_wait(hark_context *context, hark_group *group, hark_group_poll *poll, void *user);
+
 /* Rank 0's bytes for all. */
 HARK_MUST_CHECK hark_status hark_group_broadcast(hark_context *context, hark_group *group, void *data, size_t bytes);
 
@@ -68,7 +105,8 @@ HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group 
 /* One status for all: HARK_OK if all have it; else that of the first process with an error, which takes precedence over HARK_NOT_FINITE.
  * The message is that of this process, after "rank 2: " unless it is rank 0 or all processes have the same one. After an error other than
  * HARK_NOT_FINITE the group is over: it exchanges nothing more, and every later call returns this error. So a process that fails comes to
- * the next place where the others agree, whichever that is, and all of them end. */
+ * the next place where the others agree, whichever that is, and all of them end. Before that, and after HARK_NOT_FINITE, the rounds of the
+ * group's background that any of them has begun are completed (drain). */
 HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
 
 /* Ends the group, and the whole that it is a part of, with the message of this process, which fails where the others wait for its messages

@@ -412,6 +412,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   }
   HARK_TRY(hark_tape_create(context, &engine->tape));
   HARK_TRY(measure_step(context, engine));
+  const hark_tape_watch watch = hark_gradient_sum_watch(&engine->sum, &engine->network->parameters);
+  hark_tape_set_watch(engine->tape, &watch);
   return memory ? hark_tape_reserve(engine->tape) : HARK_OK;
 }
 

@@ -9,13 +9,17 @@
  *
  * The processes of a group (context->group) share the parts of a step, in order of ranks. Each sends the subtrees of its share, piece by
  * piece, to the process that joins this piece, and gets the sum of the piece from there: a process sends about twice the bytes of the
- * gradients, and receives as many.
+ * gradients, and receives as many. Pieces that the tape of the last part reports as final (hark_gradient_sum_watch()) are exchanged while
+ * its backward continues: from then on they may be replaced by the sum at any time (gradient_exchange.h).
  */
 #ifndef HARK_TRAIN_GRADIENT_SUM_H
 #define HARK_TRAIN_GRADIENT_SUM_H
 
+#include "autograd/watch.h"
 #include "backend/backend.h"
 #include "group/group.h"
+#include "nn/parameters.h"
+#include "train/gradient_exchange.h"
 
 #define HARK_GRADIENT_SUM_DEPTH 64
 
@@ -35,6 +39,8 @@ bool hark_sum_blocks_join(const hark_sum_blocks *blocks);
 /* Replaces the last two by their sum. */
 void hark_sum_blocks_merge(hark_sum_blocks *blocks);
 void hark_sum_blocks_push(hark_sum_blocks *blocks, hark_sum_block block);
+/* The subtrees of a share; *most: the largest number that waits while a part is computed. */
+hark_sum_blocks hark_sum_blocks_of(hark_share share, int *most);
 
 typedef struct hark_gradient_sum {
   hark_tensor gradients;                      /* borrowed, f32 [n]: the last subtree */
@@ -43,12 +49,10 @@ typedef struct hark_gradient_sum {
   int64_t parts;    /* of a step */
   hark_share share; /* of this process */
   hark_sum_blocks blocks;
-  int64_t next; /* number of the next part */
-  /* of several processes */
-  int64_t piece; /* numbers that are exchanged at once, by and for each process */
-  int most_own;  /* the most subtrees of a process */
-  void *memory;  /* of the exchange, so that a step allocates nothing */
-  size_t memory_bytes;
+  int64_t next;                     /* number of the next part */
+  hark_gradient_exchange *exchange; /* of several processes; NULL: one, or without memory */
+  size_t exchange_bytes;
+  double seconds; /* spent in hark_gradient_sum_finish() so far: of the exchange what the backward has not hidden */
 } hark_gradient_sum;
 
 /* Buffers for this process's share of the `parts` parts of a step; without `memory` they are only described. Errors: HARK_BAD_CONFIGURATION
@@ -58,10 +62,14 @@ HARK_MUST_CHECK hark_status hark_gradient_sum_create(hark_context *context, cons
 void hark_gradient_sum_destroy(hark_context *context, hark_gradient_sum *sum);
 /* Bytes of the buffers and of the exchange. */
 size_t hark_gradient_sum_bytes(const hark_gradient_sum *sum);
+/* What the tape that computes the parts reports to the sum, which must not move (hark_tape_set_watch()). With one process it is empty. The
+ * exchange begins with the parameters that were declared last, which the backward is done with first. */
+hark_tape_watch hark_gradient_sum_watch(hark_gradient_sum *sum, const hark_parameters *parameters);
 
 void hark_gradient_sum_begin(hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_open(hark_context *context, hark_gradient_sum *sum);
 HARK_MUST_CHECK hark_status hark_gradient_sum_close(hark_context *context, hark_gradient_sum *sum);
+/* Every process that has closed all its parts calls it, unless an agreement of the group (hark_group_agree()) has found an error since. */
 HARK_MUST_CHECK hark_status hark_gradient_sum_finish(hark_context *context, hark_gradient_sum *sum);
 
 #endif

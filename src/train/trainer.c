@@ -483,6 +483,7 @@ static hark_status run_step(training_run *trainer) {
   const double loss = computed == HARK_OK ? step.loss : NAN, objective = computed == HARK_OK ? step.parts.objective : NAN;
   hark_step_result result = {.applied = false, .gradient_norm = NAN};
   const double rate = hark_schedule_plan_rate(config, &trainer->engine->plan, state->step + 1);
+  if (computed == HARK_OK && !has_targets) HARK_TRY(hark_gradient_sum_finish(trainer->context, &trainer->engine->sum)); /* it has begun */
   if (computed == HARK_OK && has_targets)
     HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, objective, &result));
   state->step++;

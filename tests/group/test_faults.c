@@ -111,7 +111,7 @@ static bool fill_disk(const char *launch, const char *name, const char *more, in
 /* Calls of every kind, from the beginning of the folder to the last checkpoint. */
 static void strike_at_many_calls(const char *launch, const char *more) {
   int failures = 0, kept = 0;
-  for (int at = 2, stride = 61;; at += stride) {
+  for (int at = 2, stride = 89;; at += stride) {
     char name[64];
     (void)snprintf(name, sizeof name, "disk-%d", at);
     const bool failed = fill_disk(launch, name, more, at);

@@ -69,6 +69,21 @@ static void processes_divide_windows(void **state) {
   run("", "train --resume divided --sequence-ranks=1 --steps=50", 0);
 }
 
+#define WIDE OPTIONS " --layers=4 --width=64 --heads=4" /* exchanged in several rounds */
+
+static void gradients_are_exchanged_during_the_backward(void **state) {
+  (void)state;
+  test_output output = {0};
+  skip_without_launcher();
+  run("", "train --out alone" WIDE, 0);
+  run(LAUNCH("3"), "train --out three" WIDE, 0);
+  assert_same_runs("alone", "three");
+  test_command_run(folder, LAUNCH("2"),
+                   "bench step --layers 4 --width 64 --heads 4 --context 32 --accumulate 3 --threads 1 --rounds 2 --json", &output);
+  if (output.code != 0 || strstr(output.out, "\"hidden_fraction\"") == NULL) fail_msg("%s%s", output.out, output.err);
+  test_output_free(&output);
+}
+
 /* A time decides how many steps there are: for all processes the same number. */
 static void processes_have_one_time(void **state) {
   (void)state;
@@ -197,6 +212,7 @@ static void a_stopped_rank_is_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
+      cmocka_unit_test_setup_teardown(gradients_are_exchanged_during_the_backward, begin, end),
       cmocka_unit_test_setup_teardown(processes_divide_windows, begin, end),
       cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
       cmocka_unit_test_setup_teardown(estimates_count_divided_moments, begin, end),

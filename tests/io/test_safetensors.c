@@ -457,6 +457,11 @@ static void halves_are_rounded_once(void **state) {
     assert_fine(context, hark_safetensors_load_into(context, file, "b", &read));
     assert_fine(context, hark_tensor_read(context, &read, back));
     assert_memory_equal(back, numbers, COUNT * sizeof *numbers);
+    enum { FIRST = 12345, PART = 5000 }; /* more halves than are read at once */
+    assert_fine(context, hark_safetensors_read_f32(context, file, stored, FIRST, PART, back));
+    for (int i = 0; i < PART; i++) assert_true(back[i] == hark_half_widen(types[k], hark_half_narrow(types[k], numbers[FIRST + i])));
+    assert_fine(context, hark_safetensors_read_f32(context, file, hark_safetensors_find(file, "b"), FIRST, PART, back));
+    assert_memory_equal(back, numbers + FIRST, PART * sizeof *numbers);
     hark_tensor wide = {.type = HARK_F64, .rank = 1, .shape = {COUNT}};
     assert_failure(context, hark_safetensors_expect(context, file, "a", &wide), HARK_BAD_FILE, "expected F64");
     hark_safetensors_close(context, &file);
@@ -464,6 +469,38 @@ static void halves_are_rounded_once(void **state) {
   hark_tensor_destroy(context, &tensor);
   hark_tensor_destroy(context, &read);
   free(numbers);
+}
+
+/* Numbers of another place, which fails at one of them. */
+typedef struct counting_source {
+  hark_tensor_source source;
+  int64_t fails_at;
+} counting_source;
+
+static hark_status read_count(hark_context *reading, const hark_tensor_source *source, int64_t at, int64_t count, void *out) {
+  const counting_source *const own = (const counting_source *)source;
+  if (own->fails_at >= at && own->fails_at < at + count) return hark_fail(reading, HARK_CANCELLED, "no number %d", (int)own->fails_at);
+  for (int64_t i = 0; i < count; i++) ((float *)out)[i] = (float)(at + i);
+  return HARK_OK;
+}
+
+static void numbers_of_a_source_are_written(void **state) {
+  (void)state;
+  enum { COUNT = (1 << 20) + 77 };
+  const char *const path = test_path(folder, "s.safetensors");
+  const hark_tensor shape = {.type = HARK_F32, .rank = 1, .shape = {COUNT}, .stride = {1}};
+  counting_source source = {.source = {.read = read_count}, .fails_at = -1};
+  const hark_named_tensor named = {.name = "n", .tensor = &shape, .source = &source.source};
+  float *const back = calloc(COUNT, sizeof *back);
+  hark_safetensors *file;
+  assert_fine(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL));
+  source.fails_at = COUNT - 1;
+  assert_failure(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL), HARK_CANCELLED, "no number");
+  assert_fine(context, hark_safetensors_open(context, path, &file)); /* the file of before */
+  assert_fine(context, hark_safetensors_read(context, file, hark_safetensors_find(file, "n"), back));
+  for (int i = 0; i < COUNT; i++) assert_true(back[i] == (float)i);
+  hark_safetensors_close(context, &file);
+  free(back);
 }
 
 /* A number that the type cannot hold is named, and the file of before stays. */
@@ -538,6 +575,7 @@ int main(void) {
       TEST(what_no_file_can_hold_is_not_written),
       TEST(halves_are_rounded_once),
       TEST(what_halves_cannot_hold_is_not_written),
+      TEST(numbers_of_a_source_are_written),
       TEST(running_out_of_memory_is_a_status),
   };
   return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);

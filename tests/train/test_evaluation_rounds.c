@@ -1,5 +1,4 @@
-/* test_evaluation_rounds.c - the sums of an evaluation have the same bits for any number of processes, and counts are those of all at rank
- * 0.
+/* test_evaluation_rounds.c - the sums of an evaluation have the same bits for any number of processes, and rank 0 has the counts of all.
  * Threads are in the place of processes. */
 #include <math.h>
 #include <string.h>

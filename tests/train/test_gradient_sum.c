@@ -176,6 +176,154 @@ static void processes_get_the_same_sum(void **state) {
   test_group_run(3, 60, sum_together, &uneven, NULL, NULL);
 }
 
+/* The same, late and out of step. */
+static void late_messages_change_nothing(void **state) {
+  (void)state;
+  static const int latenesses[] = {3, 20};
+  for (size_t l = 0; l < 2; l++)
+    for (int size = 2; size <= TEST_MOST_RANKS; size++) {
+      shared_case uneven = {size + 3, 5 * 8192 * (int64_t)size + 77};
+      test_group_lateness = latenesses[l];
+      test_group_run(size, 60, sum_together, &uneven, NULL, NULL);
+      test_group_lateness = 0;
+    }
+}
+
+/* ---- while the last part is still computed ---- */
+
+typedef struct early_case {
+  shared_case shared;
+  int ranges;       /* that become final one after the other */
+  int failing;      /* a rank whose last part fails in the middle; -1: none */
+  hark_status with; /* this error */
+  int64_t early[TEST_MOST_RANKS];
+} early_case;
+
+/* Range i of the numbers is used by nodes from number i + 1 on, and all of them but the last one again at node 1: shared. */
+static int64_t range_at(const early_case *c, int i) { return c->shared.numbers * i / c->ranges; }
+
+static void report_leaves(const early_case *c, hark_gradient_sum *sum) {
+  for (int i = c->ranges - 1; i >= 0; i--)
+    hark_gradient_exchange_leaf(sum->exchange, range_at(c, i), range_at(c, i + 1) - range_at(c, i), i + 1);
+  hark_gradient_exchange_leaf(sum->exchange, range_at(c, 3), range_at(c, 4) - range_at(c, 3), 1);
+}
+
+/* A part whose ranges are computed from the last one to the first; what is not computed yet is not a number. */
+static hark_status compute_in_ranges(hark_context *context, early_case *c, hark_gradient_sum *sum, int64_t part, float *numbers) {
+  hark_group *const group = context->group;
+  for (int64_t i = 0; i < c->shared.numbers; i++) numbers[i] = NAN;
+  HARK_TRY(hark_tensor_write(context, &sum->gradients, numbers));
+  report_leaves(c, sum);
+  for (int r = c->ranges - 1; r >= 0; r--) {
+    if (r == c->ranges / 2 && hark_group_rank(group) == c->failing && part + 1 == sum->share.first + sum->share.count)
+      return hark_fail(context, c->with, "part %d fails", (int)part);
+    const int of = r == 3 ? -1 : r; /* the shared one comes last */
+    const int64_t first = range_at(c, r), count = range_at(c, r + 1) - first;
+    for (int64_t i = 0; i < count; i++) numbers[i] = cheap_number(part, first + i);
+    if (of >= 0) HARK_TRY(hark_backend_write(context, (float *)sum->gradients.data + first, numbers, (size_t)count * sizeof(float)));
+    for (int again = 0; again < 20 && r > 0; again++) HARK_TRY(hark_gradient_exchange_advance(sum->exchange, r + 1));
+  }
+  const int64_t first = range_at(c, 3), count = range_at(c, 4) - first;
+  for (int64_t i = 0; i < count; i++) numbers[i] = cheap_number(part, first + i);
+  HARK_TRY(hark_backend_write(context, (float *)sum->gradients.data + first, numbers, (size_t)count * sizeof(float)));
+  return hark_gradient_exchange_advance(sum->exchange, 1);
+}
+
+static hark_status compute_early(hark_context *context, early_case *c, hark_gradient_sum *sum, float *numbers) {
+  const int64_t begun = context->group->begun;
+  hark_gradient_sum_begin(sum);
+  for (int64_t part = sum->share.first; part < sum->share.first + sum->share.count; part++) {
+    HARK_TRY(hark_gradient_sum_open(context, sum));
+    HARK_TRY(compute_in_ranges(context, c, sum, part, numbers));
+    c->early[hark_group_rank(context->group)] = context->group->begun - begun;
+    HARK_TRY(hark_gradient_sum_close(context, sum));
+  }
+  return HARK_OK;
+}
+
+static hark_status compare_with_tree(hark_context *context, const shared_case *c, const hark_tensor *gradients, float *numbers) {
+  HARK_TRY(hark_tensor_read(context, gradients, numbers));
+  for (int64_t i = 0; i < c->numbers; i++) {
+    const float expected = cheap_tree(0, c->parts, i);
+    if (memcmp(&numbers[i], &expected, sizeof expected) != 0)
+      return hark_fail(context, HARK_INTERNAL_ERROR, "%d parts, number %d: %a, expected %a", (int)c->parts, (int)i, (double)numbers[i],
+                       (double)expected);
+  }
+  return HARK_OK;
+}
+
+/* Two steps; a rank that fails in the first one takes part in the second one, if the group is not over. */
+static hark_status sum_early(hark_context *context, hark_group *group, void *user) {
+  early_case own = *(const early_case *)user;
+  hark_gradient_sum sum;
+  hark_tensor gradients;
+  context->group = group;
+  HARK_TRY(hark_tensor_create(context, HARK_F32, 1, &own.shared.numbers, &gradients));
+  HARK_TRY(hark_gradient_sum_create(context, &gradients, own.shared.parts, true, &sum));
+  float *const numbers = malloc((size_t)own.shared.numbers * sizeof *numbers);
+  if (numbers == NULL) return HARK_OUT_OF_MEMORY;
+  report_leaves(&own, &sum);
+  hark_status status = hark_group_agree(context, group, compute_early(context, &own, &sum, numbers));
+  const hark_status first = status;
+  if (status == HARK_OK) status = hark_gradient_sum_finish(context, &sum);
+  if (status == HARK_OK) status = compare_with_tree(context, &own.shared, &gradients, numbers);
+  own.failing = -1;
+  if (status == HARK_OK || status == HARK_NOT_FINITE) {
+    status = hark_group_agree(context, group, compute_early(context, &own, &sum, numbers));
+    if (status == HARK_OK) status = hark_gradient_sum_finish(context, &sum);
+    if (status == HARK_OK) status = compare_with_tree(context, &own.shared, &gradients, numbers);
+    if (status == HARK_OK) status = first == HARK_NOT_FINITE ? hark_fail(context, first, "as it was") : HARK_OK;
+  }
+  ((early_case *)user)->early[hark_group_rank(group)] = own.early[hark_group_rank(group)];
+  hark_gradient_sum_destroy(context, &sum);
+  hark_tensor_destroy(context, &gradients);
+  free(numbers);
+  return status;
+}
+
+static early_case early(int size, int64_t parts) {
+  return (early_case){.shared = {parts, 12 * 8192 * (int64_t)size + 1234}, .ranges = 9, .failing = -1};
+}
+
+/* Every rank begins most rounds before its last part is complete, and none too early. */
+static void final_numbers_are_exchanged_early(void **state) {
+  (void)state;
+  static const int sizes[] = {2, 3, 4, 8};
+  for (int late = 0; late < 2; late++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int64_t parts = sizes[s]; parts <= sizes[s] + 5; parts += 5) {
+        early_case c = early(sizes[s], parts);
+        test_group_lateness = late ? 10 : 0;
+        test_group_run(sizes[s], 60, sum_early, &c, NULL, NULL);
+        test_group_lateness = 0;
+        for (int rank = 0; rank < sizes[s]; rank++)
+          if (c.early[rank] < 6) fail_msg("rank %d of %d begins %d rounds early", rank, sizes[s], (int)c.early[rank]);
+      }
+}
+
+/* The others have begun rounds, more than it or fewer; all end with its error, and no message is on its way. */
+static void a_rank_fails_in_the_middle(void **state) {
+  (void)state;
+  static const hark_status errors[] = {HARK_OUT_OF_MEMORY, HARK_NOT_FINITE};
+  for (size_t e = 0; e < 2; e++)
+    for (int late = 0; late < 2; late++)
+      for (int size = 2; size <= 4; size++)
+        for (int failing = 0; failing < size; failing++) {
+          hark_status statuses[TEST_MOST_RANKS];
+          char messages[TEST_MOST_RANKS][512];
+          early_case c = early(size, 2 * size + 1);
+          c.failing = failing;
+          c.with = errors[e];
+          test_group_lateness = late ? 10 : 0;
+          test_group_run(size, 60, sum_early, &c, statuses, messages);
+          test_group_lateness = 0;
+          for (int rank = 0; rank < size; rank++)
+            if (statuses[rank] != errors[e])
+              fail_msg("rank %d of %d, %d fails: status %d, %s", rank, size, failing, (int)statuses[rank], messages[rank]);
+          assert_int_equal(test_group_lost, 0);
+        }
+}
+
 static void fewer_parts_than_processes_are_refused(void **state) {
   (void)state;
   hark_status statuses[TEST_MOST_RANKS];
@@ -205,7 +353,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_sum_is_that_of_the_tree),         cmocka_unit_test(shares_are_joined_to_the_same_tree),
       cmocka_unit_test(processes_get_the_same_sum),          cmocka_unit_test(fewer_parts_than_processes_are_refused),
-      cmocka_unit_test(more_parts_than_buffers_are_refused),
+      cmocka_unit_test(more_parts_than_buffers_are_refused), cmocka_unit_test(late_messages_change_nothing),
+      cmocka_unit_test(final_numbers_are_exchanged_early),   cmocka_unit_test(a_rank_fails_in_the_middle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

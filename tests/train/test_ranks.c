@@ -42,9 +42,9 @@ static hark_status train_as_rank(hark_context *context, hark_group *group, void 
   return hark_group_agree(context, group, hark_train(context, &c->small.config, &run, &hooks, &result)); /* as the command does */
 }
 
-static void open_case(training_case *c, bool examples) {
+static void open_case_with(training_case *c, bool examples, int count, const char *const *words) {
   memset(c, 0, sizeof *c);
-  (examples ? small_run_open_examples : small_run_open)(&c->small, folder);
+  small_run_open_with(&c->small, folder, examples, count, words);
   c->small.config.train.accumulate = 9;
   c->small.config.train.clip = 0.05;
   c->small.config.train.steps = 6;
@@ -52,17 +52,19 @@ static void open_case(training_case *c, bool examples) {
   c->stopping_rank = -1;
 }
 
+static void open_case(training_case *c, bool examples) { open_case_with(c, examples, 0, NULL); }
+
 static void name_run(training_case *c, const char *name) { (void)snprintf(c->path, sizeof c->path, "%s/%s", folder, name); }
 
 static void train_by(training_case *c, int ranks) { test_group_run(ranks, 60, train_as_rank, c, NULL, NULL); }
 
 /* Alone without the option, by others with moments that are divided or not. */
-static void compare_numbers_of_ranks(bool examples, bool divided) {
+static void compare_numbers_of_ranks(bool examples, bool divided, int count, const char *const *words) {
   static const int sizes[] = {2, 3, 4, 8};
   training_case c;
   char alone[TEST_PATH_BYTES + 64];
   test_folder_make(folder);
-  open_case(&c, examples);
+  open_case_with(&c, examples, count, words);
   name_run(&c, "alone");
   memcpy(alone, c.path, sizeof alone);
   hark_context *context = small_run_context(1);
@@ -82,22 +84,34 @@ static void compare_numbers_of_ranks(bool examples, bool divided) {
 
 static void windows_of_a_text(void **state) {
   (void)state;
-  compare_numbers_of_ranks(false, false);
+  compare_numbers_of_ranks(false, false, 0, NULL);
 }
 
 static void windows_with_divided_moments(void **state) {
   (void)state;
-  compare_numbers_of_ranks(false, true);
+  compare_numbers_of_ranks(false, true, 0, NULL);
 }
 
 static void examples(void **state) {
   (void)state;
-  compare_numbers_of_ranks(true, false);
+  compare_numbers_of_ranks(true, false, 0, NULL);
+}
+
+/* So many weights that they are exchanged in several rounds, which begin while the backward runs; messages are late. */
+static void rounds_during_the_backward(void **state) {
+  (void)state;
+  static const char *const plain[] = {"--layers=4", "--width=64", "--heads=4", "--steps=2"};
+  static const char *const tied[] = {"--layers=2", "--width=64", "--heads=4", "--recompute", "--positions=learned", "--no-tie-embeddings"};
+  test_group_lateness = 5;
+  compare_numbers_of_ranks(false, false, 4, plain);
+  compare_numbers_of_ranks(false, true, 6, tied);
+  compare_numbers_of_ranks(true, false, 4, plain);
+  test_group_lateness = 0;
 }
 
 static void examples_with_divided_moments(void **state) {
   (void)state;
-  compare_numbers_of_ranks(true, true);
+  compare_numbers_of_ranks(true, true, 0, NULL);
 }
 
 /* Weights that are frozen, and those with other rates and decays, have ranges of their own, which the bounds of processes divide. */
@@ -225,6 +239,110 @@ static void another_text_is_found(void **state) {
   test_folder_remove(folder);
 }
 
+/* ---- a rank fails in the middle of its backward ---- */
+
+typedef struct saboteur {
+  hark_context *context;
+  hark_status with;
+  hark_engine *engine;
+  hark_tape_watch real;
+  int64_t step, micro_batch; /* where it fails */
+  bool next;
+} saboteur;
+
+static void pass_leaf(void *user, const hark_tensor *gradient, int32_t node) {
+  const saboteur *const s = user;
+  if (s->real.leaf != NULL) s->real.leaf(s->real.user, gradient, node);
+}
+
+/* Fails at the tenth node from the end of the backward. */
+static hark_status fail_at_node(void *user, int32_t node) {
+  const saboteur *const s = user;
+  if (s->real.done != NULL) HARK_TRY(s->real.done(s->real.user, node));
+  return s->next && node == 10 ? hark_fail(s->context, s->with, "sabotage") : HARK_OK;
+}
+
+/* Called after a micro-batch: the next one of this rank may be the one that fails. */
+static hark_status prepare_to_fail(void *user, hark_engine *engine, int64_t step, int64_t micro_batch) {
+  saboteur *const s = user;
+  const hark_tape_watch watch = {s, pass_leaf, fail_at_node};
+  if (s->engine == NULL) {
+    s->real = hark_gradient_sum_watch(&engine->sum, &engine->network->parameters);
+    hark_tape_set_watch(engine->tape, &watch);
+  }
+  s->engine = engine;
+  s->next = step == s->step && micro_batch + 1 == s->micro_batch;
+  return HARK_OK;
+}
+
+typedef struct sabotaged_case {
+  training_case training;
+  hark_status with;
+} sabotaged_case;
+
+/* Micro-batch 5 of 9 in step 3: of 3 ranks the last one of the second, of 4 that of the third. */
+static hark_status train_sabotaged(hark_context *context, hark_group *group, void *user) {
+  const sabotaged_case *const c = user;
+  saboteur s = {.context = context, .with = c->with, .step = 3, .micro_batch = 5};
+  const hark_train_hooks hooks = {.user = &s, .gradients = prepare_to_fail};
+  context->group = group;
+  if (hark_group_rank(group) == 0)
+    return hark_group_agree(context, group, small_run_train(context, &c->training.small, c->training.path, &hooks, NULL));
+  hark_run run = {.lock = -1};
+  hark_train_result result;
+  (void)snprintf(run.path, sizeof run.path, "%s", c->training.path);
+  return hark_group_agree(context, group, hark_train(context, &c->training.small.config, &run, &hooks, &result));
+}
+
+static void open_sabotaged(sabotaged_case *c, hark_status with) {
+  static const char *const words[] = {"--layers=4", "--width=64", "--heads=4"};
+  test_folder_make(folder);
+  open_case_with(&c->training, false, 3, words);
+  c->training.small.config.train.steps = 4;
+  c->with = with;
+}
+
+static void a_backward_fails(void **state) {
+  (void)state;
+  static const int sizes[] = {2, 3, 4};
+  sabotaged_case c;
+  open_sabotaged(&c, HARK_IO_ERROR);
+  for (size_t i = 0; i < 3; i++) {
+    hark_status statuses[TEST_MOST_RANKS];
+    char messages[TEST_MOST_RANKS][512], name[32];
+    (void)snprintf(name, sizeof name, "failing-%d", sizes[i]);
+    name_run(&c.training, name);
+    test_group_run(sizes[i], 60, train_sabotaged, &c, statuses, messages);
+    for (int rank = 0; rank < sizes[i]; rank++) {
+      assert_int_equal(statuses[rank], HARK_IO_ERROR);
+      assert_non_null(strstr(messages[rank], "sabotage"));
+    }
+    assert_int_equal(test_group_lost, 0);
+  }
+  small_run_close(&c.training.small);
+  test_folder_remove(folder);
+}
+
+/* A step whose numbers one rank cannot compute is left out by all, and the next one has the same bits as alone. */
+static void a_step_is_left_out(void **state) {
+  (void)state;
+  static const int sizes[] = {1, 2, 3, 4};
+  sabotaged_case c;
+  char alone[TEST_PATH_BYTES + 64];
+  open_sabotaged(&c, HARK_NOT_FINITE);
+  for (size_t i = 0; i < 4; i++) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "left-out-%d", sizes[i]);
+    name_run(&c.training, name);
+    test_group_run(sizes[i], 60, train_sabotaged, &c, NULL, NULL);
+    if (sizes[i] == 1) memcpy(alone, c.training.path, sizeof alone);
+    small_run_assert_same(alone, c.training.path, 4);
+    assert_int_equal(test_group_lost, 0);
+  }
+  small_run_close(&c.training.small);
+  test_folder_remove(folder);
+}
+
 /* ---- no memory at one rank ---- */
 
 typedef struct memory_case {
@@ -297,6 +415,9 @@ int main(void) {
       cmocka_unit_test(examples),
       cmocka_unit_test(resumed_by_others),
       cmocka_unit_test(refused),
+      cmocka_unit_test(rounds_during_the_backward),
+      cmocka_unit_test(a_backward_fails),
+      cmocka_unit_test(a_step_is_left_out),
       cmocka_unit_test(another_text_is_found),
       cmocka_unit_test(no_memory_at_one_rank),
       cmocka_unit_test(windows_with_divided_moments),

@@ -46,10 +46,23 @@ static bench_kind find_kind(const char *word) {
 
 /* Options that all measurements share, and those of training that change what a step computes. */
 static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed", NULL};
-static const char *const of_step[] = {"data.format",     "train.steps",         "train.batch",           "train.accumulate",
-                                      "train.precision", "train.learning_rate", "train.rotary_rate",     "train.positional_rate",
-                                      "train.beta1",     "train.beta2",         "train.epsilon",         "train.weight_decay",
-                                      "train.clip",      "train.freeze",        "train.label_smoothing", NULL};
+static const char *const of_step[] = {"data.format",
+                                      "train.steps",
+                                      "train.batch",
+                                      "train.accumulate",
+                                      "train.precision",
+                                      "train.learning_rate",
+                                      "train.rotary_rate",
+                                      "train.positional_rate",
+                                      "train.beta1",
+                                      "train.beta2",
+                                      "train.epsilon",
+                                      "train.weight_decay",
+                                      "train.clip",
+                                      "train.freeze",
+                                      "train.label_smoothing",
+                                      "train.shard_optimiser",
+                                      NULL};
 
 static bool is_among(const char *const *names, const char *name) {
   for (; *names != NULL; names++)

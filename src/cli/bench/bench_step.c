@@ -1,5 +1,6 @@
 /* bench_step.c - one training step: forward, backward, clipping and update of the configured model on random tokens, without any files. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 
 #define WARM_STEPS 2
 #define STEPS_DEFAULT 10
+#define EXCHANGES 5 /* measured alone */
 
 #define BENCH_CLASSES 10
 
@@ -22,6 +24,8 @@ typedef struct step_work {
   int32_t *inputs, *targets;
   int64_t tokens; /* of a micro-batch */
   int64_t step;
+  double start;                /* of the last step, when all processes were ready */
+  double computing, finishing; /* seconds of its micro-batches, and of what followed, in this process */
 } step_work;
 
 static hark_status run_pass(hark_context *context, step_work *work, uint64_t sample, uint32_t micro_step, double weight, double *loss) {
@@ -41,6 +45,7 @@ static hark_status run_step(hark_context *context, step_work *work) {
   double loss = 0;
   const hark_share share = work->engine->sum.share;
   HARK_TRY(hark_group_agree(context, context->group, HARK_OK)); /* all processes begin together */
+  work->start = hark_bench_now();
   HARK_TRY(hark_engine_begin_step(context, work->engine));
   for (int64_t i = share.first; i < share.first + share.count; i++) {
     const int64_t micro = i % accumulate; /* of the rows that this process has */
@@ -50,9 +55,12 @@ static hark_status run_step(hark_context *context, step_work *work) {
                       &part)); /* from 1: quantities that change during a run have their final values */
     loss += part;
   }
+  const double computed = hark_bench_now();
+  work->computing = computed - work->start;
   hark_step_result result;
   work->step++;
   HARK_TRY(hark_engine_finish_step(context, work->engine, work->step, config->train.learning_rate, loss, &result));
+  work->finishing = hark_bench_now() - computed;
   if (!result.applied)
     return hark_fail(context, HARK_NOT_FINITE, "bench step: loss or gradients are not finite at step %" PRId64, work->step);
   return HARK_OK;
@@ -64,7 +72,12 @@ typedef struct step_result {
   double operations, tokens;
   uint64_t allocations; /* through hark's allocator, in the measured steps */
   int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
-  double sent_bytes, waiting; /* of this process in a step, to and for others */
+  /* of this process in a step */
+  double sent_bytes, waiting; /* to and for others */
+  double micro_batch;         /* seconds of one */
+  double update;              /* of clipping and the optimiser */
+  double exchange;            /* of the exchange of gradients when nothing else happens */
+  double unhidden;            /* after the backward has ended */
 } step_result;
 
 static int64_t peak_resident(void) {
@@ -72,21 +85,52 @@ static int64_t peak_resident(void) {
   return getrusage(RUSAGE_SELF, &use) == 0 ? (int64_t)use.ru_maxrss * 1024 : 0; /* Linux counts KiB */
 }
 
+/* The exchange of a step whose parts are all zero, from the moment when they are complete. */
+static hark_status exchange_alone(hark_context *context, step_work *work, double *seconds) {
+  hark_gradient_sum *const sum = &work->engine->sum;
+  hark_gradient_sum_begin(sum);
+  for (int64_t i = 0; i < sum->share.count; i++) {
+    HARK_TRY(hark_gradient_sum_open(context, sum));
+    if (i + 1 < sum->share.count) HARK_TRY(hark_gradient_sum_close(context, sum));
+  }
+  HARK_TRY(hark_group_agree(context, context->group, HARK_OK));
+  const double start = hark_bench_now();
+  HARK_TRY(hark_gradient_sum_close(context, sum));
+  HARK_TRY(hark_gradient_sum_finish(context, sum));
+  *seconds = hark_bench_now() - start;
+  return HARK_OK;
+}
+
+static hark_status measure_exchange(hark_context *context, step_work *work, double *seconds) {
+  double times[EXCHANGES] = {0};
+  *seconds = 0;
+  if (hark_group_size(context->group) == 1) return HARK_OK;
+  for (int i = 0; i < EXCHANGES; i++) HARK_TRY(exchange_alone(context, work, &times[i]));
+  *seconds = hark_bench_summarise(times, EXCHANGES).median;
+  return HARK_OK;
+}
+
 static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
                            step_result *result) {
   double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
+  double computing[HARK_BENCH_ROUNDS_LIMIT], finishing[HARK_BENCH_ROUNDS_LIMIT], unhidden[HARK_BENCH_ROUNDS_LIMIT];
   const int64_t requested = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
   const int64_t rounds = hark_min(requested, HARK_BENCH_ROUNDS_LIMIT);
   (void)hark_bench_machine_use_bf16(machine, work->config->train.precision == HARK_PRECISION_BF16);
   for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
+  double exchange = 0;
+  HARK_TRY(measure_exchange(context, work, &exchange));
   const hark_group before = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t warm_resident = peak_resident();
   const uint64_t warm_allocations = hark_context_memory(context).allocations;
   for (int64_t n = 0; n < rounds; n++) {
     peaks[n] = hark_bench_machine_peak(context, machine);
-    const double start = hark_bench_now();
+    const double exchanged = work->engine->sum.seconds;
     HARK_TRY(run_step(context, work));
-    times[n] = hark_bench_now() - start;
+    times[n] = hark_bench_now() - work->start;
+    computing[n] = work->computing / (double)work->engine->sum.share.count;
+    unhidden[n] = hark_group_size(context->group) > 1 ? work->engine->sum.seconds - exchanged : 0;
+    finishing[n] = work->finishing - unhidden[n];
   }
   const hark_group after = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t accumulate = work->config->train.accumulate;
@@ -104,6 +148,10 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .parameters = hark_parameters_total(&work->engine->network->parameters),
       .sent_bytes = (double)(after.sent - before.sent) / (double)rounds,
       .waiting = (after.seconds - before.seconds) / (double)rounds,
+      .exchange = exchange,
+      .micro_batch = hark_bench_summarise(computing, rounds).median,
+      .update = hark_bench_summarise(finishing, rounds).median,
+      .unhidden = hark_bench_summarise(unhidden, rounds).median,
   };
   return HARK_OK;
 }
@@ -124,6 +172,27 @@ static const char *describe(const hark_config *config, char *out, size_t size) {
   return out;
 }
 
+/* Of the exchange, what does not prolong the step; NaN with one process. */
+static double hidden_fraction(const step_result *r) { return r->exchange > 0 ? fmax(0, 1 - r->unhidden / r->exchange) : NAN; }
+
+static void print_ranks(int ranks, const step_result *r) {
+  printf("  ranks    %9d; rank 0 sends %.1f MB per step and waits for others %.1f ms\n", ranks, r->sent_bytes * 1e-6, r->waiting * 1e3);
+  printf("  exchange %9.1f ms alone; %.1f ms after the backward: %.0f %% hidden\n", r->exchange * 1e3, r->unhidden * 1e3,
+         100 * hidden_fraction(r));
+}
+
+/* Adds a real number. */
+static bool add_real(json_t *object, const char *name, double value) { return json_object_set_new(object, name, json_real(value)) == 0; }
+
+static bool add_ranks(json_t *object, int ranks, const step_result *r) {
+  const bool one = add_real(object, "micro_batch_ms", r->micro_batch * 1e3) && add_real(object, "update_ms", r->update * 1e3);
+  const bool all = json_object_set_new(object, "ranks", json_integer(ranks)) == 0 && add_real(object, "sent_bytes", r->sent_bytes) &&
+                   add_real(object, "waiting_ms", r->waiting * 1e3);
+  if (ranks == 1 || !one || !all) return one && all;
+  return add_real(object, "exchange_ms", r->exchange * 1e3) && add_real(object, "unhidden_ms", r->unhidden * 1e3) &&
+         add_real(object, "hidden_fraction", hidden_fraction(r));
+}
+
 static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
   const int ranks = hark_group_size(context->group);
   const double fraction = r->operations / r->time.median / (r->peak.median * ranks);
@@ -139,8 +208,7 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
     printf("  memory   %9.1f MiB at most, %.1f MiB more after %d warm steps; %" PRIu64 " allocations in %" PRId64 " steps\n",
            (double)r->peak_resident_bytes / (1 << 20), (double)r->resident_bytes / (1 << 20), WARM_STEPS, r->allocations, r->rounds);
     char words[HARK_BENCH_SCALING_BYTES];
-    if (context->group != NULL)
-      printf("  ranks    %9d; rank 0 sends %.1f MB a step and waits for others %.1f ms\n", ranks, r->sent_bytes * 1e-6, r->waiting * 1e3);
+    if (context->group != NULL) print_ranks(ranks, r);
     printf("  machine  %.1f GFLOP/s; %d threads; %s\n", r->peak.median * 1e-9, threads,
            hark_bench_scaling_words(context, r->scaling, words));
     return HARK_OK;
@@ -152,9 +220,7 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
                              "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes,
                              "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
                              (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
-  const bool complete = object != NULL && json_object_set_new(object, "ranks", json_integer(ranks)) == 0 &&
-                        json_object_set_new(object, "sent_bytes", json_real(r->sent_bytes)) == 0 &&
-                        json_object_set_new(object, "waiting_ms", json_real(r->waiting * 1e3)) == 0;
+  const bool complete = object != NULL && add_ranks(object, ranks, r);
   if (complete) return hark_bench_print_json(context, object);
   json_decref(object);
   return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");

@@ -10,8 +10,14 @@
 #include "support/setups.h"
 #include "support/train/small_run.h"
 
+enum { TAGS = 512 };
+
+int test_group_lateness = 0;
+long test_group_lost = 0;
+
 typedef struct letter {
   struct letter *next;
+  int tag;
   size_t bytes;
   unsigned char data[];
 } letter;
@@ -21,74 +27,111 @@ typedef struct mailbox {
   letter *first, *last;
 } mailbox;
 
+/* Messages between two ranks with one tag end in the order in which they began. */
+typedef struct order {
+  long begun, ended;
+} order;
+
 typedef struct post_office {
   pthread_mutex_t lock;
   mailbox boxes[TEST_MOST_RANKS][TEST_MOST_RANKS];
-  long begun[TEST_MOST_RANKS][TEST_MOST_RANKS], ended[TEST_MOST_RANKS][TEST_MOST_RANKS]; /* receptions, of the receiver's thread alone */
+  order sent[TEST_MOST_RANKS][TEST_MOST_RANKS][TAGS], received[TEST_MOST_RANKS][TEST_MOST_RANKS][TAGS]; /* [own][peer], of own thread */
 } post_office;
 
 /* In the bytes of a request. */
 typedef struct pending {
-  void *data; /* NULL: sent, which is done at once */
+  union {
+    void *to;
+    const void *from;
+  } data;
   size_t bytes;
-  int from;
-  long number; /* the receptions from a rank end in the order in which they began */
+  int peer, tag;
+  long number;
+  int patience; /* tests before it may end */
+  bool sends;
 } pending;
+_Static_assert(sizeof(pending) <= HARK_TRANSPORT_REQUEST_BYTES, "a message fits into a request");
 
-static void keep(hark_transport_request *request, const pending *state) { memcpy(request->state.bytes, state, sizeof *state); }
-
-static int send_letter(hark_transport *transport, int to, int tag, const void *data, size_t bytes, hark_transport_request *request) {
+static order *order_of(const hark_transport *transport, const pending *state) {
   post_office *const office = transport->state;
-  letter *const new = malloc(sizeof *new + bytes);
-  (void)tag;
+  return &(state->sends ? office->sent : office->received)[transport->rank][state->peer][state->tag];
+}
+
+static void put(post_office *office, int from, const pending *state) {
+  letter *const new = malloc(sizeof *new + state->bytes);
   if (new == NULL) abort();
-  *new = (letter){.bytes = bytes};
-  if (bytes > 0) memcpy(new->data, data, bytes);
+  *new = (letter){.bytes = state->bytes, .tag = state->tag};
+  if (state->bytes > 0) memcpy(new->data, state->data.from, state->bytes);
   (void)pthread_mutex_lock(&office->lock);
-  mailbox *const box = &office->boxes[transport->rank][to];
+  mailbox *const box = &office->boxes[from][state->peer];
   if (box->last != NULL) box->last->next = new;
   if (box->first == NULL) box->first = new;
   box->last = new;
   (void)pthread_mutex_unlock(&office->lock);
-  keep(request, &(pending){0});
+}
+
+/* The first letter with this tag, any with -1. */
+static letter *take(post_office *office, int from, int to, int tag) {
+  (void)pthread_mutex_lock(&office->lock);
+  mailbox *const box = &office->boxes[from][to];
+  letter *before = NULL, *found = box->first;
+  while (found != NULL && tag >= 0 && found->tag != tag) {
+    before = found;
+    found = found->next;
+  }
+  if (found != NULL && before != NULL) before->next = found->next;
+  if (found != NULL && before == NULL) box->first = found->next;
+  if (found != NULL && box->last == found) box->last = before;
+  (void)pthread_mutex_unlock(&office->lock);
+  return found;
+}
+
+static int begin(hark_transport *transport, pending state, hark_transport_request *request) {
+  if (state.tag >= TAGS) abort();
+  state.number = order_of(transport, &state)->begun++;
+  const unsigned mixed =
+      ((unsigned)state.number * 40503u + (unsigned)state.tag * 977u + (unsigned)(7 * transport->rank + state.peer)) * 2654435761u;
+  state.patience = test_group_lateness > 0 ? (int)((mixed >> 8) % (unsigned)test_group_lateness) : 0;
+  memcpy(request->state.bytes, &state, sizeof state);
   return 0;
+}
+
+/* In time, a letter is under way before anybody tests. */
+static int send_letter(hark_transport *transport, int to, int tag, const void *data, size_t bytes, hark_transport_request *request) {
+  const pending state = {.data.from = data, .bytes = bytes, .peer = to, .tag = tag, .sends = true};
+  if (test_group_lateness == 0) put(transport->state, transport->rank, &state);
+  return begin(transport, state, request);
 }
 
 static int receive_letter(hark_transport *transport, int from, int tag, void *data, size_t bytes, hark_transport_request *request) {
-  static char nothing;
-  post_office *const office = transport->state;
-  (void)tag;
-  keep(request, &(pending){bytes > 0 ? data : &nothing, bytes, from, office->begun[from][transport->rank]++});
-  return 0;
+  return begin(transport, (pending){.data.to = data, .bytes = bytes, .peer = from, .tag = tag}, request);
 }
 
-static letter *take(post_office *office, int from, int to) {
-  (void)pthread_mutex_lock(&office->lock);
-  mailbox *const box = &office->boxes[from][to];
-  letter *const first = box->first;
-  if (first != NULL) box->first = first->next;
-  if (box->first == NULL) box->last = NULL;
-  (void)pthread_mutex_unlock(&office->lock);
-  return first;
+static int open_letter(hark_transport *transport, letter *found, const pending *state) {
+  const bool same = found->bytes == state->bytes;
+  if (same && state->bytes > 0) memcpy(state->data.to, found->data, found->bytes);
+  if (!same) (void)snprintf(transport->message, sizeof transport->message, "%zu bytes, expected %zu", found->bytes, state->bytes);
+  free(found);
+  return same ? 0 : 1;
 }
 
 static int test_letter(hark_transport *transport, hark_transport_request *request, bool *done) {
   pending state;
   memcpy(&state, request->state.bytes, sizeof state);
-  *done = state.data == NULL;
-  if (*done) return 0;
-  post_office *const office = transport->state;
-  letter *const found = office->ended[state.from][transport->rank] == state.number ? take(office, state.from, transport->rank) : NULL;
-  if (found == NULL) return 0;
-  office->ended[state.from][transport->rank]++;
+  *done = false;
+  if (state.patience-- > 0) {
+    memcpy(request->state.bytes, &state, sizeof state);
+    return 0;
+  }
+  order *const own = order_of(transport, &state);
+  if (own->ended != state.number) return 0;
+  letter *const found = state.sends ? NULL : take(transport->state, state.peer, transport->rank, state.tag);
+  if (!state.sends && found == NULL) return 0;
+  own->ended++;
   *done = true;
-  const bool same = found->bytes == state.bytes;
-  if (same)
-    memcpy(state.data, found->data, found->bytes);
-  else
-    (void)snprintf(transport->message, sizeof transport->message, "%zu bytes, expected %zu", found->bytes, state.bytes);
-  free(found);
-  return same ? 0 : 1;
+  if (!state.sends) return open_letter(transport, found, &state);
+  if (test_group_lateness > 0) put(transport->state, transport->rank, &state);
+  return 0;
 }
 
 typedef struct member {
@@ -113,12 +156,27 @@ static void *live(void *user) {
 static void empty(post_office *office) {
   for (int from = 0; from < TEST_MOST_RANKS; from++)
     for (int to = 0; to < TEST_MOST_RANKS; to++)
-      for (letter *left = take(office, from, to); left != NULL; left = take(office, from, to)) free(left);
+      for (letter *left = take(office, from, to, -1); left != NULL; left = take(office, from, to, -1)) free(left);
+}
+
+static long lost_of(const order *list) {
+  long lost = 0;
+  for (int tag = 0; tag < TAGS; tag++) lost += list[tag].begun - list[tag].ended;
+  return lost;
+}
+
+static long count_lost(const post_office *office) {
+  long lost = 0;
+  for (int own = 0; own < TEST_MOST_RANKS; own++)
+    for (int peer = 0; peer < TEST_MOST_RANKS; peer++) lost += lost_of(office->sent[own][peer]) + lost_of(office->received[own][peer]);
+  return lost;
 }
 
 void test_group_run(int size, double limit, test_rank *rank, void *user, hark_status *statuses, char (*messages)[512]) {
   static const hark_transport functions = {.send = send_letter, .receive = receive_letter, .test = test_letter};
-  post_office office = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  post_office *const office = calloc(1, sizeof *office);
+  assert_non_null(office);
+  assert_int_equal(pthread_mutex_init(&office->lock, NULL), 0);
   member members[TEST_MOST_RANKS] = {{.rank = NULL}};
   pthread_t threads[TEST_MOST_RANKS];
   for (int i = 0; i < size; i++) {
@@ -126,7 +184,7 @@ void test_group_run(int size, double limit, test_rank *rank, void *user, hark_st
     *self = (member){.transport = functions, .group = {.transport = &self->transport, .limit = limit}, .rank = rank, .user = user};
     self->transport.rank = i;
     self->transport.size = size;
-    self->transport.state = &office;
+    self->transport.state = office;
     assert_int_equal(pthread_create(&threads[i], NULL, live, self), 0);
   }
   for (int i = 0; i < size; i++) {
@@ -137,5 +195,8 @@ void test_group_run(int size, double limit, test_rank *rank, void *user, hark_st
       fail_msg("rank %d of %d: %s", i, size, members[i].message);
     if (messages != NULL) memcpy(messages[i], members[i].message, sizeof members[i].message);
   }
-  empty(&office);
+  test_group_lost = count_lost(office);
+  empty(office);
+  (void)pthread_mutex_destroy(&office->lock);
+  free(office);
 }

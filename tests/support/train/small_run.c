@@ -68,17 +68,26 @@ static void write_lines(small_run *small, const char *folder, const char *name, 
   free(text);
 }
 
-void small_run_open(small_run *small, const char *folder) {
-  write_lines(small, folder, "text.txt", "the %d quick foxes jump over %d lazy dogs\n", 60);
-  configure(small, NULL, 0);
+static const char *const example_words[] = {"--format=text",       "--architecture=encoder", "--structure=hierarchical",
+                                            "--hierarchy-block=2", "--context=12",           "--data.classes=7"};
+enum { EXAMPLE_WORDS = sizeof example_words / sizeof *example_words, MOST_WORDS = 24 };
+
+void small_run_open_with(small_run *small, const char *folder, bool examples, int count, const char *const *words) {
+  const char *all[EXAMPLE_WORDS + MOST_WORDS];
+  const int before = examples ? EXAMPLE_WORDS : 0;
+  assert_true(count <= MOST_WORDS);
+  memcpy(all, example_words, sizeof example_words);
+  for (int i = 0; i < count; i++) all[before + i] = words[i];
+  if (examples)
+    write_lines(small, folder, "examples.tsv", "%d\tab%dcdefg\n", 60);
+  else
+    write_lines(small, folder, "text.txt", "the %d quick foxes jump over %d lazy dogs\n", 60);
+  configure(small, all, before + count);
 }
 
-void small_run_open_examples(small_run *small, const char *folder) {
-  static const char *const words[] = {"--format=text",       "--architecture=encoder", "--structure=hierarchical",
-                                      "--hierarchy-block=2", "--context=12",           "--data.classes=7"};
-  write_lines(small, folder, "examples.tsv", "%d\tab%dcdefg\n", 60);
-  configure(small, words, (int)(sizeof words / sizeof *words));
-}
+void small_run_open(small_run *small, const char *folder) { small_run_open_with(small, folder, false, 0, NULL); }
+
+void small_run_open_examples(small_run *small, const char *folder) { small_run_open_with(small, folder, true, 0, NULL); }
 
 void small_run_close(small_run *small) {
   hark_options_destroy(small->plain, &small->options);

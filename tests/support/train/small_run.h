@@ -25,6 +25,8 @@ extern const int small_run_word_count;
 void small_run_open(small_run *small, const char *folder);
 /* The same over labelled examples: FOLDER/examples.tsv, texts of seven classes, and an encoder with hierarchical attention. */
 void small_run_open_examples(small_run *small, const char *folder);
+/* One of both, with more flags, which win over the common ones. */
+void small_run_open_with(small_run *small, const char *folder, bool examples, int count, const char *const *words);
 void small_run_close(small_run *small);
 
 /* A context as training wants it: the generic kernels of the cpu backend, deterministic. */

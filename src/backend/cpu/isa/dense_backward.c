@@ -320,10 +320,11 @@ static float *partial_tile(const hark_dense_call *call, int64_t chunk, int64_t s
 /* Keys of one range that a tile of queries sees. */
 static void range_of(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int64_t queries, int64_t chunk,
                      int64_t *from, int64_t *to) {
-  const int64_t tiles = hark_ceil_div(sequence->key_count, HARK_TILE_KEYS);
+  int64_t begin, end;
+  hark_dense_chunk(call, sequence, chunk, &begin, &end);
   HARK_ISA(hark_dense_visible_keys)(call, sequence, query, queries, from, to);
-  *from = hark_max(*from, tiles * chunk / call->chunks * HARK_TILE_KEYS);
-  *to = hark_min(*to, tiles * (chunk + 1) / call->chunks * HARK_TILE_KEYS);
+  *from = hark_max(*from, begin);
+  *to = hark_min(*to, end);
 }
 
 static void zero_rows(float *rows, int64_t stride, int64_t count, int features) {
@@ -360,9 +361,8 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
     state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
   state->dkey_stride = args->dkey.stride[2];
   state->dvalue_stride = args->dvalue.stride[2];
-  const int64_t tiles = hark_ceil_div(sequence->key_count, HARK_TILE_KEYS);
-  const int64_t begin = tiles * chunk / call->chunks * HARK_TILE_KEYS;
-  const int64_t end = hark_min(sequence->key_count, tiles * (chunk + 1) / call->chunks * HARK_TILE_KEYS);
+  int64_t begin, end;
+  hark_dense_chunk(call, sequence, chunk, &begin, &end);
   const int64_t item = sequence->item, row = sequence->key_row;
   float *dkey = NULL, *dvalue = NULL;
   const float *key = NULL, *value = NULL;

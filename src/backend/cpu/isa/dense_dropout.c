@@ -13,8 +13,8 @@ void HARK_ISA(hark_dense_drop)(const hark_dense_tile *tile, float *weights) {
   const hark_dense_call *call = tile->call;
   const hark_random_stream *stream = &call->args->dropout;
   const uint64_t plane = (uint64_t)(tile->sequence->item * call->heads + tile->head) << 23;
-  const uint64_t row = (uint64_t)hark_dense_query_row(tile);
-  const int64_t first_key = hark_dense_key_row(tile), last_key = first_key + tile->keys;
+  const uint64_t row = (uint64_t)(hark_dense_query_row(tile) + tile->call->queries_before);
+  const int64_t first_key = hark_dense_key_row(tile) + tile->call->keys_before, last_key = first_key + tile->keys;
   const vu threshold = vu_set(call->dropout_threshold);
   const vf gain = vf_set(call->dropout_gain);
   for (int m = 0; m < hark_dense_vectors(tile); m++)

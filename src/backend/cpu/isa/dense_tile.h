@@ -78,6 +78,8 @@ struct hark_dense_call {
   int term_count;
   int64_t chunks;                          /* number of key ranges of the backward of one (sequence, key head) */
   int64_t tile_count;                      /* tiles of queries of all sequences, one head */
+  int64_t whole_keys;                      /* of the complete sequences of which these are parts; 0: they are complete */
+  int64_t queries_before, keys_before;     /* of the parts, in the complete sequences */
   int64_t *tiles_before;                   /* [S + 1]: tiles of queries of the previous sequences */
   float *partial_dquery;                   /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
   struct hark_dense_exact_row *exact_rows; /* backward: [B, H, Lq]; NULL: all rows are ordinary ones (dense_exact.c) */
@@ -224,6 +226,16 @@ void HARK_ISA(hark_dense_drop)(const hark_dense_tile *tile, float *weights);
 /* Keys of the sequence that queries first .. first + queries see at most: *from <= key < *to, possibly none. */
 void HARK_ISA(hark_dense_visible_keys)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int64_t queries,
                                        int64_t *from, int64_t *to);
+
+/* The keys of a sequence in chunk `chunk`; those of a part are in the chunks of the complete sequence. */
+static inline void hark_dense_chunk(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t chunk, int64_t *from,
+                                    int64_t *to) {
+  const int64_t tiles = hark_ceil_div(call->whole_keys > 0 ? call->whole_keys : sequence->key_count, HARK_TILE_KEYS);
+  const int64_t first = tiles * chunk / call->chunks * HARK_TILE_KEYS - call->keys_before,
+                end = tiles * (chunk + 1) / call->chunks * HARK_TILE_KEYS - call->keys_before;
+  *from = hark_max(0, hark_min(first, sequence->key_count));
+  *to = hark_max(*from, hark_min(end, sequence->key_count));
+}
 
 /* Forward of one tile of queries; backward of one (sequence, key head, key range). */
 void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);

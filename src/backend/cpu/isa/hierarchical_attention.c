@@ -17,9 +17,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "hierarchical_exact.h"
-
-#define TOKEN_PIECE 256 /* tokens of a level computed at once */
+#include "hierarchical_stage.h"
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -71,45 +69,51 @@ typedef struct own_rows {
   bool keys, values, queries, gradients; /* gradients: g */
 } own_rows;
 
-static own_rows own_rows_of(const hark_attention_desc *desc) {
+static own_rows own_rows_of(const hark_attention_desc *desc, bool spread) {
   const bool wide = (int64_t)hark_padded(desc->head_dim) == desc->head_dim;
   const bool wide_values = (int64_t)hark_padded(desc->value_dim) == desc->value_dim;
-  return (own_rows){.keys = desc->has_mask || !wide,
-                    .values = desc->has_mask || !wide_values,
+  return (own_rows){.keys = spread || desc->has_mask || !wide,
+                    .values = spread || desc->has_mask || !wide_values,
                     .queries = desc->has_mask || !wide,
                     .gradients = desc->has_mask || hark_has_terms(desc) || !wide_values};
+}
+
+/* Bytes of a tree with this hierarchy, of which `kept` tokens are in memory, and `above` without level 0. */
+static hark_status count_bytes(hark_context *context, const hark_attention_desc *desc, const hark_hierarchy *h, const own_rows *own,
+                               int64_t kept, int64_t above, bool backward, size_t *out) {
+  const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
+  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
+  size_t rows = own->keys * d + own->values * dv + own->queries * d, token = 3 + rbf; /* floats: of level 0 or not; of every level */
+  if (backward) {
+    rows += own->gradients * dv;
+    token += 2 * d + dv + 2 + HARK_FINE_SUM_FLOATS;
+  }
+  const size_t others = 2 * d + dv + (backward ? dv : 0) - rows; /* of coarse levels only */
+  size_t coarse;
+  HARK_TRY(hark_size_multiply(context, token + rows, (size_t)kept, out));
+  HARK_TRY(hark_size_multiply(context, others, (size_t)above, &coarse));
+  HARK_TRY(hark_size_add(context, *out, coarse, out));
+  if (rbf) {
+    size_t lows;
+    HARK_TRY(hark_size_multiply(context, 2 * d, (size_t)above, &lows));
+    HARK_TRY(hark_size_add(context, *out, lows, out));
+  }
+  if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
+    HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(h, (int)d, (int)dv), out));
+  if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h->levels * 3 * hark_term_width(h->block)), out));
+  HARK_TRY(hark_size_multiply(context, *out, sizeof(float), out));
+  HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
+  *out = hark_align_up(*out - HARK_ALIGNMENT);
+  return HARK_OK;
 }
 
 /* Bytes of a tree over at most `length` rows. */
 static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, int workers, bool backward,
                               size_t *out) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
-  const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
-  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
-  const own_rows own = own_rows_of(desc);
-  size_t rows = own.keys * d + own.values * dv + own.queries * d, token = 3 + rbf; /* floats: of level 0 or not; of every level */
-  if (backward) {
-    rows += own.gradients * dv;
-    token += 2 * d + dv + 2 + HARK_FINE_SUM_FLOATS;
-  }
-  const size_t others = 2 * d + dv + (backward ? dv : 0) - rows; /* of coarse levels only */
+  const own_rows own = own_rows_of(desc, false);
   const int64_t windowed = windowed_from(desc, workers, backward);
-  size_t coarse;
-  HARK_TRY(hark_size_multiply(context, token + rows, (size_t)kept_tokens(length, windowed), out));
-  HARK_TRY(hark_size_multiply(context, others, (size_t)coarse_tokens(length, windowed), &coarse));
-  HARK_TRY(hark_size_add(context, *out, coarse, out));
-  if (rbf) {
-    size_t lows;
-    HARK_TRY(hark_size_multiply(context, 2 * d, (size_t)coarse_tokens(length, windowed), &lows));
-    HARK_TRY(hark_size_add(context, *out, lows, out));
-  }
-  if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
-    HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(&h, (int)d, (int)dv), out));
-  if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * 3 * hark_term_width(h.block)), out));
-  HARK_TRY(hark_size_multiply(context, *out, sizeof(float), out));
-  HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
-  *out = hark_align_up(*out - HARK_ALIGNMENT);
-  return HARK_OK;
+  return count_bytes(context, desc, &h, &own, kept_tokens(length, windowed), coarse_tokens(length, windowed), backward, out);
 }
 
 /* Threads that one (sequence, key head) keeps busy if all threads share it: one per piece of its rows or window; in the backward per two of
@@ -175,7 +179,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return HARK_OK;
 }
 
-static bool tables_are_requested(const hark_attention_args *args, bool backward) {
+bool HARK_ISA(hark_hierarchical_tables_requested)(const hark_attention_args *args, bool backward) {
   return backward && (args->dhierarchical_bias.type != HARK_NONE || args->dlog_kernel.type != HARK_NONE);
 }
 
@@ -183,9 +187,35 @@ static bool tables_are_requested(const hark_attention_args *args, bool backward)
 static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t room) {
   const int64_t pairs = call->run->sequence_count * call->desc->key_heads;
   const int workers = hark_workers(call->context);
-  if (!may_spread(call->backward, tables_are_requested(call->args, call->backward))) return false;
+  if (!may_spread(call->backward, HARK_ISA(hark_hierarchical_tables_requested)(call->args, call->backward))) return false;
   return spread_threads(call->desc, longest, workers, call->backward) > pairs ||
          room / (call->tree_floats * sizeof(float)) < (size_t)hark_min(workers, pairs);
+}
+
+hark_hierarchical_call HARK_ISA(hark_hierarchical_make_call)(hark_context *context, const hark_attention_call *run, bool backward) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  int64_t longest = 0;
+  for (int64_t s = 0; s < run->sequence_count; s++) longest = hark_max(longest, run->sequences[s].query_count);
+  hark_hierarchical_call call = {.context = context,
+                                 .run = run,
+                                 .desc = desc,
+                                 .args = run->args,
+                                 .backward = backward,
+                                 .exact = desc->coarse_query == HARK_COARSE_QUERY_EXACT,
+                                 .first = desc->coarse_query == HARK_COARSE_QUERY_FIRST,
+                                 .rbf = desc->kernel == HARK_KERNEL_RBF,
+                                 .head_dim = (int)desc->head_dim,
+                                 .value_dim = (int)desc->value_dim,
+                                 .head_pad = (int)hark_padded(desc->head_dim),
+                                 .value_pad = (int)hark_padded(desc->value_dim),
+                                 .scale = (float)desc->scale,
+                                 .tables.longest = hark_hierarchy_make(desc, longest)};
+  call.query_lows = call.rbf && !call.first && !call.exact;
+  if (desc->dropout > 0) {
+    call.dropout_threshold = hark_random_threshold(desc->dropout);
+    call.dropout_gain = (float)(1 / (1 - desc->dropout));
+  }
+  return call;
 }
 
 static hark_status begin(hark_context *context, const hark_attention_call *run, bool backward, hark_hierarchical_call *call) {
@@ -194,39 +224,21 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
   const int workers = run->plan->workers;
   HARK_TRY(lay_out(context, desc, workers, backward, &layout));
   char *scratch = run->scratch;
-  int64_t longest = 0;
-  for (int64_t s = 0; s < run->sequence_count; s++) longest = hark_max(longest, run->sequences[s].query_count);
+  *call = HARK_ISA(hark_hierarchical_make_call)(context, run, backward);
+  const int64_t longest = call->tables.longest.length;
   size_t tree;
   HARK_TRY(count_tree(context, desc, longest, workers, backward, &tree));
-  *call = (hark_hierarchical_call){.context = context,
-                                   .run = run,
-                                   .desc = desc,
-                                   .args = run->args,
-                                   .backward = backward,
-                                   .exact = desc->coarse_query == HARK_COARSE_QUERY_EXACT,
-                                   .first = desc->coarse_query == HARK_COARSE_QUERY_FIRST,
-                                   .rbf = desc->kernel == HARK_KERNEL_RBF,
-                                   .head_dim = (int)desc->head_dim,
-                                   .value_dim = (int)desc->value_dim,
-                                   .head_pad = (int)hark_padded(desc->head_dim),
-                                   .value_pad = (int)hark_padded(desc->value_dim),
-                                   .scale = (float)desc->scale,
-                                   .windowed = windowed_from(desc, workers, backward),
-                                   .tokens = kept_tokens(longest, windowed_from(desc, workers, backward)),
-                                   .coarse = coarse_tokens(longest, windowed_from(desc, workers, backward)),
-                                   .tree_floats = tree / sizeof(float),
-                                   .worker_bytes = layout.worker_bytes,
-                                   .tile_bytes = layout.tile_bytes,
-                                   .trees = (float *)(void *)scratch,
-                                   .workers = scratch + layout.workers,
-                                   .tables.longest = hark_hierarchy_make(desc, longest)};
-  call->query_lows = call->rbf && !call->first && !call->exact;
+  call->windowed = windowed_from(desc, workers, backward);
+  call->tokens = kept_tokens(longest, call->windowed);
+  call->coarse = coarse_tokens(longest, call->windowed);
+  call->tree_floats = tree / sizeof(float);
+  call->worker_bytes = layout.worker_bytes;
+  call->tile_bytes = layout.tile_bytes;
+  call->trees = (float *)(void *)scratch;
+  call->workers = scratch + layout.workers;
   call->spread = spreads(call, longest, layout.workers);
-  if (desc->dropout > 0) {
-    call->dropout_threshold = hark_random_threshold(desc->dropout);
-    call->dropout_gain = (float)(1 / (1 - desc->dropout));
-  }
-  HARK_ISA(hark_hierarchical_tables_open)(call, tables_are_requested(run->args, backward), (double *)(void *)(scratch + layout.tables));
+  const bool gradients = HARK_ISA(hark_hierarchical_tables_requested)(run->args, backward);
+  HARK_ISA(hark_hierarchical_tables_open)(call, gradients, (double *)(void *)(scratch + layout.tables));
   return HARK_OK;
 }
 
@@ -246,17 +258,20 @@ static void take_rows(hark_tree *tree, float **next, size_t offset, int width, b
   float *rows = take(next, (size_t)(own ? tree->call->tokens : tree->call->coarse) * (size_t)width);
   for (int level = own ? 0 : 1; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
-    const hark_rows at = {rows, width};
+    const hark_held held = hark_held_tokens(tree->call, &tree->hierarchy, level);
+    const hark_rows at = {hark_memory_from(rows, held.from, width), width};
     memcpy((char *)&tree->level[level] + offset, &at, sizeof at);
-    rows += hark_hierarchy_tokens(&tree->hierarchy, level) * width;
+    rows += (held.to - held.from) * width;
   }
 }
 static void take_numbers(hark_tree *tree, float **next, size_t offset) {
   float *numbers = take(next, (size_t)tree->call->tokens);
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
-    memcpy((char *)&tree->level[level] + offset, &numbers, sizeof numbers);
-    numbers += hark_hierarchy_tokens(&tree->hierarchy, level);
+    const hark_held held = hark_held_tokens(tree->call, &tree->hierarchy, level);
+    float *const at = hark_memory_from(numbers, held.from, 1);
+    memcpy((char *)&tree->level[level] + offset, &at, sizeof at);
+    numbers += held.to - held.from;
   }
 }
 
@@ -264,8 +279,9 @@ static void take_fine_sums(hark_tree *tree, float **next) {
   float *sums = take(next, (size_t)tree->call->tokens * HARK_FINE_SUM_FLOATS);
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
-    tree->level[level].fine_least = sums;
-    sums += hark_hierarchy_tokens(&tree->hierarchy, level) * HARK_FINE_SUM_FLOATS;
+    const hark_held held = hark_held_tokens(tree->call, &tree->hierarchy, level);
+    tree->level[level].fine_least = hark_memory_from(sums, held.from, HARK_FINE_SUM_FLOATS);
+    sums += (held.to - held.from) * HARK_FINE_SUM_FLOATS;
   }
 }
 
@@ -279,10 +295,24 @@ static void take_lows(hark_tree *tree, float **next) {
   for (int level = 1; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
     hark_level *at = &tree->level[level];
-    at->key_low = (hark_rows){keys + token * width, width};
-    if (call->query_lows) at->query_low = (hark_rows){queries + token * width, width};
-    token += hark_hierarchy_tokens(&tree->hierarchy, level);
+    const hark_held held = hark_held_tokens(call, &tree->hierarchy, level);
+    at->key_low = (hark_rows){hark_memory_from(keys + token * width, held.from, width), width};
+    if (call->query_lows) at->query_low = (hark_rows){hark_memory_from(queries + token * width, held.from, width), width};
+    token += held.to - held.from;
   }
+}
+
+hark_status HARK_ISA(hark_hierarchical_count_spread_tree)(hark_hierarchical_call *call, const hark_hierarchy *h, size_t *bytes) {
+  const own_rows own = own_rows_of(call->desc, true);
+  const hark_tree tree = {.call = call, .hierarchy = *h, .windowed = h->length >= call->windowed};
+  call->tokens = call->coarse = 0;
+  for (int level = 0; level < h->levels; level++) {
+    const hark_held held = hark_held_tokens(call, h, level);
+    if (!is_kept(&tree, level)) continue;
+    call->tokens += held.to - held.from;
+    if (level > 0) call->coarse += held.to - held.from;
+  }
+  return count_bytes(call->context, call->desc, h, &own, call->tokens, call->coarse, call->backward, bytes);
 }
 
 /* True for a requested gradient whose rows are whole vectors. A gradient in the memory of its input is given when the head is done. */
@@ -290,12 +320,20 @@ static bool written_in_place(const hark_tensor *gradient, const hark_tensor *inp
   return gradient->type != HARK_NONE && width == pad && gradient->data != input->data;
 }
 
-static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {
+/* Gradients of keys of spread rows are summed with those of keys beyond them. */
+static bool keys_written_in_place(const hark_hierarchical_call *call) {
+  return call->peers == NULL && written_in_place(&call->args->dkey, &call->args->key, call->head_dim, call->head_pad);
+}
+static bool values_written_in_place(const hark_hierarchical_call *call) {
+  return call->peers == NULL && written_in_place(&call->args->dvalue, &call->args->value, call->value_dim, call->value_pad);
+}
+
+hark_tree HARK_ISA(hark_hierarchical_place_tree)(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {
   hark_tree tree = {.call = call, .sequence = &call->run->sequences[sequence], .key_head = key_head, .finite = true};
   float *next = call->trees + (size_t)slot * call->tree_floats;
   tree.hierarchy = hark_hierarchy_make(call->desc, tree.sequence->query_count);
   tree.windowed = tree.hierarchy.length >= call->windowed;
-  const own_rows own = own_rows_of(call->desc);
+  const own_rows own = own_rows_of(call->desc, call->peers != NULL);
   take_rows(&tree, &next, offsetof(hark_level, key), call->head_pad, own.keys);
   take_rows(&tree, &next, offsetof(hark_level, value), call->value_pad, own.values);
   take_rows(&tree, &next, offsetof(hark_level, query), call->head_pad, own.queries);
@@ -329,32 +367,12 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   hark_level *rows = &tree.level[0];
   if (hark_keys_in_place(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
   if (hark_values_in_place(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
-  if (call->backward && written_in_place(&args->dkey, &args->key, call->head_dim, call->head_pad))
-    rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
-  if (call->backward && written_in_place(&args->dvalue, &args->value, call->value_dim, call->value_pad))
-    rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
+  if (call->backward && keys_written_in_place(call)) rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
+  if (call->backward && values_written_in_place(call)) rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
   return tree;
 }
 
 /* ---- the work ---- */
-
-typedef enum stage_kind {
-  MAKE_KEYS,
-  MAKE_QUERIES,
-  MAKE_KEYS_THROUGH, /* all levels up to the first one above the windows */
-  MAKE_QUERIES_THROUGH,
-  EXACT_SUMS,
-  EXACT_SUMS_WINDOW,
-  FORWARD,
-  BACKWARD,
-  BACKWARD_WINDOW,
-  EXACT_BEGIN,
-  EXACT_PART,
-  EXACT_GATHER, /* the index of the piece is the level */
-  EXACT_HAND_DOWN,
-  GIVE_QUERIES,
-  GIVE_KEYS
-} stage_kind;
 
 /* Adds or copies gradients of rows begin .. end from our memory to the caller's. */
 static void give_rows(const hark_rows *from, int64_t begin, int64_t end, int width, bool add, const hark_rows *to) {
@@ -377,54 +395,59 @@ static void give_keys(const hark_tree *tree, int64_t begin, int64_t end) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->key_row;
-  if (args->dkey.type != HARK_NONE && !written_in_place(&args->dkey, &args->key, call->head_dim, call->head_pad)) {
+  if (args->dkey.type != HARK_NONE && !keys_written_in_place(call)) {
     const hark_rows to = hark_rows_of(&args->dkey, item, tree->key_head, row);
-    give_rows(&tree->level[0].dkey, begin, end, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY, &to);
+    const bool begun = call->peers != NULL && call->head_dim == call->head_pad; /* with the caller's contents */
+    give_rows(&tree->level[0].dkey, begin, end, call->head_dim, !begun && (args->accumulate & HARK_ACCUMULATE_KEY) != 0, &to);
   }
-  if (args->dvalue.type != HARK_NONE && !written_in_place(&args->dvalue, &args->value, call->value_dim, call->value_pad)) {
+  if (args->dvalue.type != HARK_NONE && !values_written_in_place(call)) {
     const hark_rows to = hark_rows_of(&args->dvalue, item, tree->key_head, row);
-    give_rows(&tree->level[0].dvalue, begin, end, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE, &to);
+    const bool begun = call->peers != NULL && call->value_dim == call->value_pad;
+    give_rows(&tree->level[0].dvalue, begin, end, call->value_dim, !begun && (args->accumulate & HARK_ACCUMULATE_VALUE) != 0, &to);
+  }
+}
+
+void HARK_ISA(hark_hierarchical_run_piece)(const hark_tree *tree, hark_stage_kind kind, int stage_level, int64_t piece, int worker) {
+  const hark_level *level = &tree->level[stage_level];
+  const int64_t token = piece * HARK_TOKEN_PIECE;
+  const int64_t keys = hark_min(token + HARK_TOKEN_PIECE, level->keys), queries = hark_min(token + HARK_TOKEN_PIECE, level->queries);
+  void *memory = tree->call->workers + (size_t)worker * tree->call->worker_bytes;
+  float *window = (float *)(void *)((char *)memory + tree->call->tile_bytes);
+  switch (kind) {
+    case MAKE_KEYS: HARK_ISA(hark_hierarchical_make_keys)(tree, stage_level, token, keys); break;
+    case MAKE_QUERIES: HARK_ISA(hark_hierarchical_make_queries)(tree, stage_level, token, queries); break;
+    case MAKE_KEYS_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, true, token, keys, window); break;
+    case MAKE_QUERIES_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, false, token, queries, window); break;
+    case BACKWARD_WINDOW: HARK_ISA(hark_hierarchical_backward_window)(tree, piece, memory, window); break;
+    case EXACT_SUMS: HARK_ISA(hark_hierarchical_exact_sums)(tree, token, queries, NULL); break;
+    case EXACT_SUMS_WINDOW: HARK_ISA(hark_hierarchical_exact_sums)(tree, piece, piece, window); break;
+    case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, stage_level, memory, window); break;
+    case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, stage_level, piece, memory); break;
+    case EXACT_BEGIN: HARK_ISA(hark_hierarchical_exact_begin)(tree, stage_level, token, keys); break;
+    case EXACT_PART: HARK_ISA(hark_hierarchical_exact_part)(tree, piece, memory); break;
+    case EXACT_GATHER: HARK_ISA(hark_hierarchical_exact_gather)(tree, (int)piece); break;
+    case EXACT_HAND_DOWN: HARK_ISA(hark_hierarchical_exact_hand_down)(tree, stage_level, token, keys); break;
+    case GIVE_QUERIES: give_queries(tree, token, queries); break;
+    case GIVE_KEYS: give_keys(tree, token, keys); break;
   }
 }
 
 /* Independent pieces of work on a tree. */
 typedef struct stage {
   const hark_tree *tree;
-  stage_kind kind;
+  hark_stage_kind kind;
   int level;
   int64_t first, step; /* indices of pieces */
 } stage;
 
 static void run_piece(const stage *s, int64_t index, int worker) {
-  const hark_tree *tree = s->tree;
-  const hark_level *level = &tree->level[s->level];
-  const int64_t piece = s->first + index * s->step, token = piece * TOKEN_PIECE;
-  const int64_t keys = hark_min(token + TOKEN_PIECE, level->keys), queries = hark_min(token + TOKEN_PIECE, level->queries);
-  void *memory = tree->call->workers + (size_t)worker * tree->call->worker_bytes;
-  float *window = (float *)(void *)((char *)memory + tree->call->tile_bytes);
-  switch (s->kind) {
-    case MAKE_KEYS: HARK_ISA(hark_hierarchical_make_keys)(tree, s->level, token, keys); break;
-    case MAKE_QUERIES: HARK_ISA(hark_hierarchical_make_queries)(tree, s->level, token, queries); break;
-    case MAKE_KEYS_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, true, token, keys, window); break;
-    case MAKE_QUERIES_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, false, token, queries, window); break;
-    case BACKWARD_WINDOW: HARK_ISA(hark_hierarchical_backward_window)(tree, piece, memory, window); break;
-    case EXACT_SUMS: HARK_ISA(hark_hierarchical_exact_sums)(tree, token, queries, NULL); break;
-    case EXACT_SUMS_WINDOW: HARK_ISA(hark_hierarchical_exact_sums)(tree, piece, piece, window); break;
-    case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory, window); break;
-    case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, s->level, piece, memory); break;
-    case EXACT_BEGIN: HARK_ISA(hark_hierarchical_exact_begin)(tree, s->level, token, keys); break;
-    case EXACT_PART: HARK_ISA(hark_hierarchical_exact_part)(tree, piece, memory); break;
-    case EXACT_GATHER: HARK_ISA(hark_hierarchical_exact_gather)(tree, (int)piece); break;
-    case EXACT_HAND_DOWN: HARK_ISA(hark_hierarchical_exact_hand_down)(tree, s->level, token, keys); break;
-    case GIVE_QUERIES: give_queries(tree, token, queries); break;
-    case GIVE_KEYS: give_keys(tree, token, keys); break;
-  }
+  HARK_ISA(hark_hierarchical_run_piece)(s->tree, s->kind, s->level, s->first + index * s->step, worker);
 }
 
 static void stage_task(void *data, int64_t index, int worker) { run_piece(data, index, worker); }
 
 /* Runs `count` pieces first, first + step, ... on all threads, or on the one that computes the tree. */
-static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t first, int64_t step, int64_t count, int worker) {
+static void run_stage(const hark_tree *tree, hark_stage_kind kind, int level, int64_t first, int64_t step, int64_t count, int worker) {
   stage s = {.tree = tree, .kind = kind, .level = level, .first = first, .step = step};
   if (tree->call->spread)
     hark_parallel_for(tree->call->context, count, stage_task, &s);
@@ -432,9 +455,9 @@ static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t
     for (int64_t index = 0; index < count; index++) run_piece(&s, index, worker);
 }
 
-static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN_PIECE); }
+static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, HARK_TOKEN_PIECE); }
 
-static stage_kind made_through(stage_kind kind) { return kind == MAKE_KEYS ? MAKE_KEYS_THROUGH : MAKE_QUERIES_THROUGH; }
+static hark_stage_kind made_through(hark_stage_kind kind) { return kind == MAKE_KEYS ? MAKE_KEYS_THROUGH : MAKE_QUERIES_THROUGH; }
 
 /* Computes a piece of a level after the two below it, while their results are in the caches. */
 static void make_piece(const stage *s, int level, int64_t piece, int worker) {
@@ -447,7 +470,7 @@ static void make_piece(const stage *s, int level, int64_t piece, int worker) {
 }
 
 /* Computes the tokens of all levels: level by level if all threads share the tree. */
-static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int worker) {
+static void make_tokens(const hark_tree *tree, hark_stage_kind kind, int levels, int worker) {
   const hark_level *top = &tree->level[levels - 1];
   const stage s = {.tree = tree, .kind = kind};
   const int first = tree->windowed ? HARK_WINDOW_LEVELS + 1 : 0;
@@ -463,16 +486,16 @@ static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int 
 
 /* Recomputes log-sum-exp of rows far from 0, and then everything that depends on it. */
 static void exact_sums(hark_tree *tree, int worker) {
-  if (!HARK_ISA(hark_hierarchical_begin_far_rows)(tree)) return;
   const int64_t rows = tree->level[0].queries;
+  if (!HARK_ISA(hark_hierarchical_any_far)(tree, 0, rows)) return;
+  HARK_ISA(hark_hierarchical_begin_far_rows)(tree, 0, rows);
   tree->is_far = true;
   run_stage(tree, tree->windowed ? EXACT_SUMS_WINDOW : EXACT_SUMS, 0, 0, 1,
             tree->windowed ? hark_ceil_div(rows, HARK_WINDOW_ROWS) : token_pieces(rows), worker);
   make_tokens(tree, MAKE_QUERIES, tree->call->exact ? 1 : tree->hierarchy.levels, worker);
 }
 
-/* True if all keys and values are finite: means and sums of the coarsest level show this. */
-static bool all_finite(const hark_tree *tree) {
+bool HARK_ISA(hark_hierarchical_all_finite)(const hark_tree *tree) {
   const hark_level *top = &tree->level[tree->hierarchy.levels - 1];
   for (int64_t b = 0; b < top->keys; b++)
     if (!hark_rows_finite(top->key.data + b * top->key.stride, 0, 1, tree->call->head_dim) ||
@@ -492,7 +515,7 @@ static void forward_head(const hark_tree *tree, int worker) {
 
 /* Runs pieces of which every second one may run at the same time: an odd one adds to keys after both of its neighbours. One thread runs
  * them from left to right, which gives the same sums. */
-static void run_alternating(const hark_tree *tree, stage_kind kind, int level, int64_t pieces, int worker) {
+static void run_alternating(const hark_tree *tree, hark_stage_kind kind, int level, int64_t pieces, int worker) {
   if (tree->call->spread) {
     run_stage(tree, kind, level, 0, 2, (pieces + 1) / 2, worker);
     run_stage(tree, kind, level, 1, 2, pieces / 2, worker);
@@ -522,8 +545,7 @@ static void backward_head(const hark_tree *tree, int worker) {
   run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
 
-/* Sets the rows of a head to the caller's memory where possible, otherwise to ours. */
-static void place_head(hark_tree *tree, const hark_level *own) {
+void HARK_ISA(hark_hierarchical_place_head)(hark_tree *tree, const hark_level *own) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
@@ -546,13 +568,13 @@ typedef struct work_place {
 
 static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, work_place place) {
   const int64_t group = call->desc->heads / call->desc->key_heads;
-  hark_tree tree = place_tree(call, sequence, key_head, place.tree);
+  hark_tree tree = HARK_ISA(hark_hierarchical_place_tree)(call, sequence, key_head, place.tree);
   const hark_level own = tree.level[0];
   make_tokens(&tree, MAKE_KEYS, tree.hierarchy.levels, place.worker);
-  tree.finite = all_finite(&tree);
+  tree.finite = HARK_ISA(hark_hierarchical_all_finite)(&tree);
   for (tree.head = key_head * group; tree.head < (key_head + 1) * group; tree.head++) {
     if (hark_has_terms(call->desc)) HARK_ISA(hark_hierarchical_make_terms)(&tree, place.slot);
-    place_head(&tree, &own);
+    HARK_ISA(hark_hierarchical_place_head)(&tree, &own);
     tree.add_first = tree.head > key_head * group;
     tree.is_far = false;
     make_tokens(&tree, MAKE_QUERIES, call->exact ? 1 : tree.hierarchy.levels, place.worker);
@@ -625,5 +647,7 @@ const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical) = {
     .forward = forward,
     .backward = backward,
     .products = HARK_ISA(hark_hierarchical_products),
+    .spread_unit = HARK_ISA(hark_hierarchical_spread_unit),
+    .spread = HARK_ISA(hark_hierarchical_spread),
     .print = print,
 };

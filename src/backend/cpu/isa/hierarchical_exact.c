@@ -72,11 +72,14 @@ void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from,
   for (int64_t row = window.first; row < window.last; row++) sum_row(tree, origin + row, &window.tree, row);
 }
 
-bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree) {
+bool HARK_ISA(hark_hierarchical_any_far)(const hark_tree *tree, int64_t from, int64_t to) {
+  for (int64_t row = from; row < to; row++)
+    if (is_far(tree, tree->level[0].least[row])) return true;
+  return false;
+}
+
+void HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree, int64_t from, int64_t to) {
   const hark_level *rows = &tree->level[0];
-  bool any = false;
-  for (int64_t row = 0; row < rows->queries && !any; row++) any = is_far(tree, rows->least[row]);
-  for (int64_t row = 0; row < rows->queries && any; row++)
+  for (int64_t row = from; row < to; row++)
     hark_set_fine_sum(rows, row, (hark_fine_sum){(double)rows->least[row] * HARK_DISTANCE_LOG2_E, 0.0f});
-  return any;
 }

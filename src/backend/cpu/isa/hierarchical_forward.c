@@ -55,7 +55,9 @@ void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_wa
   const hark_random_stream *stream = &call->args->dropout;
   const int up = walk->level - walk->shift; /* rows of the tile are tokens of this level */
   const uint64_t plane = (uint64_t)(tree->sequence->item * call->desc->heads + tree->head) << 23;
-  const uint64_t first = (uint64_t)(tree->sequence->key_row + (group->first << walk->level));
+  /* rows of the whole item: those of the tensors begin with first_row */
+  const int64_t query_row = tree->sequence->query_row + call->first_row, key_row = tree->sequence->key_row + call->first_row;
+  const uint64_t first = (uint64_t)(key_row + (group->first << walk->level));
   const vu threshold = vu_set(call->dropout_threshold);
   const vf gain = vf_set(call->dropout_gain);
   for (int m = group->from; m < group->to; m++) {
@@ -64,7 +66,7 @@ void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_wa
       const uint64_t quad = (first + ((uint64_t)k << walk->level)) / 4;
       uint32_t low[HARK_LANES], high[HARK_LANES];
       for (int i = 0; i < HARK_LANES; i++) {
-        const uint64_t row = (uint64_t)(tree->sequence->query_row + ((walk->row + lane + i) << up));
+        const uint64_t row = (uint64_t)(query_row + ((walk->row + lane + i) << up));
         const uint64_t counter = ((plane + row) << 21) + quad + stream->first_index;
         low[i] = (uint32_t)counter;
         high[i] = (uint32_t)(counter >> 32);

@@ -66,6 +66,12 @@ typedef struct hark_hierarchical_call {
   float *trees;
   char *workers;
   hark_hierarchical_tables tables;
+  /* Rows that are spread over processes (hierarchical_spread.c). NULL: all are here. Otherwise this process has rows first_row .. end_row
+   * of the sequences, of levels up to `shared` the tokens of its rows and `halo` (level 0: `halo_rows`) on both sides, of the levels above
+   * all tokens. Tokens and rows have the numbers of the whole sequence. */
+  const hark_attention_peers *peers;
+  int64_t first_row, end_row, halo, halo_rows;
+  int shared;
 } hark_hierarchical_call;
 
 /* The current head of a task. */
@@ -93,17 +99,44 @@ static inline hark_rows hark_rows_of(const hark_tensor *tensor, int64_t item, in
                      tensor->stride[2]};
 }
 
+/* Tokens from .. to of a level that are in memory. */
+typedef struct hark_held {
+  int64_t from, to;
+} hark_held;
+
+/* Those of rows first .. end, of which a level with `tokens` has ceil(rows / 2^level). */
+static inline hark_held hark_tokens_of_rows(int64_t first, int64_t end, int level, int64_t tokens) {
+  const int64_t last = hark_min((end + ((int64_t)1 << level) - 1) >> level, tokens);
+  return (hark_held){hark_min(first >> level, last), last};
+}
+
+static inline hark_held hark_held_tokens(const hark_hierarchical_call *call, const hark_hierarchy *h, int level) {
+  const int64_t tokens = hark_hierarchy_tokens(h, level), halo = level == 0 ? call->halo_rows : call->halo;
+  if (call->peers == NULL || level > call->shared) return (hark_held){0, tokens};
+  const hark_held own = hark_tokens_of_rows(call->first_row, call->end_row, level, tokens);
+  return (hark_held){hark_max(own.from - halo, 0), hark_min(own.to + halo, tokens)};
+}
+
+/* Memory of tokens from `from` on, as memory of tokens from 0 on, of which only the former may be used. By way of a number, because the
+ * result need not be a part of the same memory. */
+static inline float *hark_memory_from(float *memory, int64_t from, int64_t width) {
+  return (float *)((uintptr_t)memory - (uintptr_t)(from * width) * sizeof(float));
+}
+
+/* Keys and values of spread rows have their neighbours' on both sides, in our memory. */
 static inline bool hark_keys_in_place(const hark_tree *tree) {
-  return tree->call->args->mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
+  return tree->call->peers == NULL && tree->call->args->mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
 static inline bool hark_values_in_place(const hark_tree *tree) {
-  return tree->call->args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
+  return tree->call->peers == NULL && tree->call->args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
 }
 static inline bool hark_queries_in_place(const hark_tree *tree) {
   return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
 /* The query of a cell is the query of its first row. */
-static inline bool hark_first_queries_in_place(const hark_tree *tree) { return tree->call->first && hark_queries_in_place(tree); }
+static inline bool hark_first_queries_in_place(const hark_tree *tree) {
+  return tree->call->peers == NULL && tree->call->first && hark_queries_in_place(tree);
+}
 /* Masked keys and hidden distances may leave a row that sees nothing. The gradient of such a row must not be read. */
 static inline bool hark_gradients_in_place(const hark_tree *tree) {
   const hark_attention_args *args = tree->call->args;
@@ -361,8 +394,10 @@ void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, 
 /* Backward: recomputes, in `least` and `fine_least`, the log-sum-exp of level 0's rows from .. to if the given one has lost digits. In a
  * windowed tree: of the rows of window `from`. */
 void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory);
-/* True if some row needs that; then `fine_least` has been filled with the given values. */
-bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree);
+/* True if some row from .. to needs that. */
+bool HARK_ISA(hark_hierarchical_any_far)(const hark_tree *tree, int64_t from, int64_t to);
+/* Fills `fine_least` of the rows with the given log-sum-exps. */
+void HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree, int64_t from, int64_t to);
 
 /* All levels of a window's rows. Like the pieces of a level: even windows first, then odd ones. */
 void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);
