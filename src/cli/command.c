@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "cli/process.h"
 #include "cli/threads.h"
 #include "data/inputs.h"
@@ -219,6 +220,7 @@ static hark_status execute(hark_invocation *call, int count, const char *const *
   if (call->command->check != NULL) HARK_TRY(call->command->check(call));
   HARK_TRY(hark_options_refuse_idle(call->context, call->options));
   HARK_TRY(hark_options_finish(call->context, call->options));
+  HARK_TRY(hark_command_refuse_outputs(call));
   return call->command->run(call);
 }
 

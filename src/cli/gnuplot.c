@@ -125,6 +125,14 @@ void hark_picture_append_log_axis(hark_text *script, char axis, double low, doub
   hark_text_append(script, ")\n");
 }
 
+bool hark_picture_append_single(hark_text *script, char axis, double low, double high) {
+  char text[2][HARK_NUMBER_BYTES];
+  const double room = low != 0 ? fabs(low) / 20 : 1;
+  if (!(low == high && isfinite(low + room))) return false;
+  hark_text_append(script, "set %crange [%s:%s]\n", axis, hark_number_print(low - room, text[0]), hark_number_print(high + room, text[1]));
+  return true;
+}
+
 void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high) {
   for (int64_t i = 0; i < count; i++) {
     const double number = points[2 * i + (axis == 'y')];

@@ -39,6 +39,9 @@ void hark_picture_append_curve(hark_picture *picture, int index, const char *sty
 void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high);
 void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high);
 
+/* Sets a range around a single number (low = high), which gnuplot would warn about. Returns whether it did. */
+bool hark_picture_append_single(hark_text *script, char axis, double low, double high);
+
 /* The colour of item `index` of a comparison, "#rrggbb": first eight, most of them those of Okabe and Ito, which people of any colour
  * vision distinguish; then others. */
 #define HARK_COLOR_BYTES 8

@@ -1,7 +1,6 @@
 /* import.c - hark import: a model of another program as a file of hark (docs/models.md). */
 #include <hark/model.h>
 #include <inttypes.h>
-#include <sys/stat.h>
 
 #include "cli/model.h"
 #include "io/json_write.h"
@@ -60,39 +59,6 @@ static hark_status find(hark_invocation *call, const char *path, char folder[HAR
                    "%s: is no model of another program: expected a folder with " HARK_FOREIGN_CONFIG_FILE " and safetensors", path);
 }
 
-static bool is_same_file(const struct stat *one, const char *path) {
-  struct stat other;
-  return stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
-}
-
-static hark_status refuse_output(hark_invocation *call, const char *output) {
-  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--output %s: is a file of the model that is read", output);
-}
-
-static hark_status check_weights(hark_invocation *call, const char *folder, const char *output, const struct stat *about) {
-  hark_foreign from;
-  hark_status status = hark_foreign_open(call->context, folder, &from);
-  for (int64_t i = 0; i < from.shards.count && status == HARK_OK; i++)
-    if (is_same_file(about, from.shards.list[i].path)) status = refuse_output(call, output);
-  hark_foreign_close(call->context, &from);
-  return status;
-}
-
-/* The output is no file that is read, by whatever name: writing it would destroy the model. */
-static hark_status check_output(hark_invocation *call, const char *folder, const char *output) {
-  static const char *const names[] = {HARK_FOREIGN_CONFIG_FILE, "model.safetensors.index.json", "tokenizer.json",
-                                      "tokenizer.model",        "tokenizer_config.json",        "vocab.txt",
-                                      "modules.json",           "sentence_bert_config.json",    HARK_FOREIGN_GENERATION_FILE};
-  char path[HARK_PATH_BYTES];
-  struct stat about;
-  if (stat(output, &about) != 0) return HARK_OK;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    HARK_TRY(hark_path_join(call->context, folder, names[i], path));
-    if (is_same_file(&about, path)) return refuse_output(call, output);
-  }
-  return check_weights(call, folder, output, &about);
-}
-
 static hark_status run(hark_invocation *call) {
   const import_values *values = call->values[0];
   const char *const path = hark_options_argument(call->options, 0);
@@ -100,7 +66,6 @@ static hark_status run(hark_invocation *call) {
   hark_model *model = NULL;
   HARK_TRY(hark_command_open(call, "cpu", 0, 0, false));
   HARK_TRY(find(call, path, folder));
-  HARK_TRY(check_output(call, folder, values->output));
   const hark_model_options load = {.struct_size = sizeof load, .matrices = hark_command_matrix_type(values->type)};
   hark_status status = hark_model_load(call->context, path, &load, &model);
   if (status == HARK_OK) status = hark_path_clean(call->context, values->output);

@@ -16,6 +16,7 @@
 #include "models/foreign/foreign.h"
 #include "train/config.h"
 #include "train/config_rotary.h"
+#include "train/data_place.h"
 
 #define POINTER_BYTES ((size_t)HARK_NAME_BYTES)
 
@@ -321,7 +322,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
     hark_text_free(&summary.positional);
     return status;
   }
-  status = hark_options_read_yaml(context, options, configuration, HARK_SOURCE_RUN);
+  status = hark_data_place_read_stored(context, options, configuration);
   hark_config_recall_rotary(options, &config);
   if (status == HARK_OK && hark_options_finish(context, options) != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];

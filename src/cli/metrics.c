@@ -140,15 +140,22 @@ static void axis_number(double value, hark_text *text) {
 
 static double place(double x, bool logarithmic) { return logarithmic ? log2(x) : x; }
 
-void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text) {
-  double low = INFINITY, high = -INFINITY, first = INFINITY, last = -INFINITY;
+void hark_series_ranges(const hark_series *series, int count, double x[2], double y[2]) {
+  x[0] = y[0] = INFINITY;
+  x[1] = y[1] = -INFINITY;
   for (int i = 0; i < count; i++) {
     if (series[i].count == 0) continue;
-    low = fmin(low, series[i].low);
-    high = fmax(high, series[i].high);
-    first = fmin(first, series[i].first_x);
-    last = fmax(last, series[i].last_x);
+    y[0] = fmin(y[0], series[i].low);
+    y[1] = fmax(y[1], series[i].high);
+    x[0] = fmin(x[0], series[i].first_x);
+    x[1] = fmax(x[1], series[i].last_x);
   }
+}
+
+void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text) {
+  double x_range[2], y_range[2];
+  hark_series_ranges(series, count, x_range, y_range);
+  const double low = y_range[0], high = y_range[1], first = x_range[0], last = x_range[1];
   if (!(low <= high)) {
     hark_text_append(text, "no points\n");
     return;

@@ -19,6 +19,8 @@ typedef struct hark_series {
 HARK_MUST_CHECK hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out);
 /* Adds a point; a series begins as zeros. */
 HARK_MUST_CHECK hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y);
+/* The ranges of all points of several curves: x low, x high, y low, y high; infinity and minus infinity without points. */
+void hark_series_ranges(const hark_series *series, int count, double x[2], double y[2]);
 void hark_series_free(hark_context *context, hark_series *series);
 /* Sorts the points by x; of several with the same x only the last remains. */
 void hark_series_sort(hark_series *series);

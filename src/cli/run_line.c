@@ -11,7 +11,7 @@
 #include "config/yaml.h"
 #include "io/checkpoint_files.h"
 #include "json/json.h"
-#include "train/run.h"
+#include "train/verify.h"
 
 #define TAIL_BYTES ((uint64_t)4096) /* of metrics.jsonl that are read: its last lines; up to LONGEST_TAIL if these have no loss */
 #define LONGEST_TAIL ((uint64_t)1 << 20)
@@ -64,19 +64,23 @@ static void take_number(const json_t *object, const char *name, double *out) {
   if (json_is_number(value)) *out = json_number_value(value);
 }
 
-/* The numbers of the last complete lines. A line that is no JSON is what hark verify reports. */
+/* The numbers of the last complete lines, of which one at least is JSON. hark verify examines them all. */
 static hark_status take_tail(hark_context *context, const char *path, char *tail, hark_run_line *line) {
+  bool any = false, good = false;
   for (char *at = tail, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
     json_t *object;
-    if (at == tail || *at != '{') continue; /* perhaps not the beginning of a line */
+    if (at == tail) continue; /* perhaps not the beginning of a line */
+    any = true;
+    if (*at != '{') continue;
     if (hark_json_parse(context, path, at, (size_t)(end - at), &object) != HARK_OK) continue;
     take_number(object, "step", &line->step);
     take_number(object, "train/loss", &line->training);
     take_number(object, "val/loss", &line->validation);
     take_number(object, "time", &line->seconds);
     json_decref(object);
+    good = true;
   }
-  return HARK_OK;
+  return good || !any ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "%s: its last lines are no JSON", path);
 }
 
 static hark_status read_tail(hark_context *context, const char *path, int descriptor, uint64_t bytes, uint64_t part, hark_run_line *line) {
@@ -97,9 +101,9 @@ static hark_status read_metrics(hark_context *context, const char *run, hark_run
   uint64_t bytes;
   int descriptor;
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
-  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* correct for a run without checkpoints */
   HARK_TRY(hark_file_open(context, path, &descriptor, &bytes));
-  hark_status status = HARK_OK;
+  hark_status status = hark_file_refuse_foreign(context, path, descriptor, bytes, "lines of JSON");
   uint64_t part = 0;
   for (uint64_t most = TAIL_BYTES; status == HARK_OK && isnan(line->training) && part < bytes && most <= LONGEST_TAIL; most *= 16) {
     part = bytes < most ? bytes : most;
@@ -112,6 +116,10 @@ static hark_status read_metrics(hark_context *context, const char *run, hark_run
 /* The files of a checkpoint are there, with the sizes of the manifest. */
 static hark_status check_sizes(hark_context *context, const char *folder, const json_t *manifest) {
   const json_t *const files = json_object_get(manifest, "files");
+  const int64_t version = json_integer_value(json_object_get(manifest, "format_version"));
+  if (version != HARK_MANIFEST_VERSION)
+    return hark_fail(context, HARK_BAD_FILE, "%s/" HARK_MANIFEST_FILE ": format_version is %" PRId64 ", expected %d", folder, version,
+                     HARK_MANIFEST_VERSION);
   if (json_array_size(files) == 0) return hark_fail(context, HARK_BAD_FILE, "%s/" HARK_MANIFEST_FILE ": has no files", folder);
   for (size_t i = 0; i < json_array_size(files); i++) {
     const json_t *const entry = json_array_get(files, i);
@@ -145,32 +153,48 @@ static hark_status check_checkpoint(hark_context *context, const hark_run *run, 
 static hark_status read_checkpoint(hark_context *context, const hark_run *run, hark_run_line *line) {
   char name[HARK_NAME_BYTES];
   hark_run_state state;
-  const hark_status found = hark_checkpoint_find(context, run, "last", name);
+  const hark_status found = hark_checkpoint_pointer_follow(context, run->path, "last", name);
   if (found == HARK_NOT_FOUND) return HARK_OK;
   HARK_TRY(found);
+  HARK_TRY(check_checkpoint(context, run, name)); /* first: it names a newer version */
   HARK_TRY(hark_checkpoint_read_state(context, run, name, &state));
-  HARK_TRY(check_checkpoint(context, run, name));
   const bool running = line->state == HARK_RUN_RUNNING;
   if (!running) line->state = state.plan.steps > 0 && state.step >= state.plan.steps ? HARK_RUN_DONE : HARK_RUN_STOPPED;
   if (!running || !(line->step > (double)state.step)) line->step = (double)state.step;
   if (state.plan.steps > 0) line->steps = (double)state.plan.steps;
   line->best = isfinite(state.best_loss) ? state.best_loss : NAN;
+  return hark_run_check_metrics(context, run, name, state.metrics_bytes);
+}
+
+/* Keeps the first fault. HARK_OUT_OF_MEMORY is none. */
+static hark_status keep_fault(hark_context *context, hark_status status, hark_run_line *line) {
+  if (status == HARK_OUT_OF_MEMORY) return status;
+  if (status != HARK_OK && line->problem[0] == '\0')
+    (void)snprintf(line->problem, sizeof line->problem, "%s", hark_context_message(context));
   return HARK_OK;
 }
 
-/* A fault of the run's files is a state of the run, other failures end the listing. */
+static hark_status read_all(hark_context *context, const hark_run *run, hark_run_line *line) {
+  HARK_TRY(keep_fault(context, read_configuration(context, run->path, line), line));
+  HARK_TRY(keep_fault(context, hark_run_check_configuration(context, run, NULL), line));
+  HARK_TRY(keep_fault(context, read_metrics(context, run->path, line), line));
+  return keep_fault(context, read_checkpoint(context, run, line), line);
+}
+
+/* A fault of the run's files is a state of the run, other failures end the listing. A damaged run has no last losses: its lines may be
+ * those of an earlier step. */
 hark_status hark_run_line_read(hark_context *context, const char *path, hark_run_line *line) {
   hark_run run = {.lock = -1};
   *line = (hark_run_line){.step = NAN, .steps = NAN, .training = NAN, .validation = NAN, .best = NAN, .seconds = NAN};
   HARK_TRY(hark_path_join(context, "", path, run.path));
   if (hark_folder_check_unlocked(context, path) == HARK_BUSY) line->state = HARK_RUN_RUNNING;
-  hark_status status = read_configuration(context, path, line);
-  if (status == HARK_OK) status = read_metrics(context, path, line);
-  if (status == HARK_OK) status = read_checkpoint(context, &run, line);
-  const bool moves =
-      line->state == HARK_RUN_RUNNING && hark_folder_check_unlocked(context, path) == HARK_BUSY; /* its files change meanwhile */
-  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY || moves) return status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
-  (void)snprintf(line->problem, sizeof line->problem, "%s", hark_context_message(context));
+  HARK_TRY(read_all(context, &run, line));
+  if (line->problem[0] == '\0') return HARK_OK;
+  if (line->state == HARK_RUN_RUNNING && hark_folder_check_unlocked(context, path) == HARK_BUSY) { /* its files change meanwhile */
+    line->problem[0] = '\0';
+    return HARK_OK;
+  }
+  line->training = line->validation = line->seconds = NAN;
   line->state = HARK_RUN_DAMAGED;
   return HARK_OK;
 }

@@ -14,7 +14,8 @@
 #include "io/temporary.h"
 
 #define SPOOL_NAME "hark-unpacked"
-#define PART_BYTES ((size_t)1 << 16)
+#define TOKEN_BYTES 64
+#define LEAST_BEGINNING ((int64_t)1 << 16)
 
 bool hark_input_is_standard(const char *path) { return strcmp(path, HARK_STANDARD_INPUT) == 0; }
 
@@ -74,6 +75,7 @@ typedef struct pouring {
   hark_spool *spool;
   unsigned char front[HARK_UNPACK_FRONT_BYTES]; /* was read already, and comes first */
   size_t front_bytes, front_used;
+  uint64_t most, poured; /* bytes that are needed of the unpacked ones, so far */
 } pouring;
 
 static hark_status read_some(pouring *p, void *data, size_t bytes, size_t *got) {
@@ -96,9 +98,16 @@ static hark_status read_part(void *closure, void *data, size_t bytes, size_t *go
   return HARK_OK;
 }
 
+static bool has_enough(const pouring *p) { return p->poured > p->most; }
+
+/* HARK_CANCELLED, which nothing else returns here, where more is not needed. */
 static hark_status write_part(void *closure, const void *data, size_t bytes) {
   pouring *const p = closure;
-  return hark_spool_append(p->context, p->spool, data, bytes);
+  const uint64_t room = p->most - p->poured; /* one byte more shows that there are more */
+  const size_t used = bytes > room ? (size_t)room + 1 : bytes;
+  HARK_TRY(hark_spool_append(p->context, p->spool, data, used));
+  p->poured += used;
+  return has_enough(p) ? HARK_CANCELLED : HARK_OK;
 }
 
 static hark_status read_front(pouring *p) {
@@ -111,7 +120,7 @@ static hark_status copy(pouring *p) {
   char part[4096];
   for (size_t got = 1; got > 0;) {
     HARK_TRY(read_part(p, part, sizeof part, &got));
-    HARK_TRY(hark_spool_append(p->context, p->spool, part, got));
+    HARK_TRY(write_part(p, part, got));
   }
   return HARK_OK;
 }
@@ -120,25 +129,30 @@ static hark_status copy(pouring *p) {
 static hark_status pour(pouring *p, const hark_packing *packing, hark_input *out) {
   const uint64_t base = p->spool->bytes;
   const hark_unpack_ends ends = {p, read_part, write_part};
-  HARK_TRY(packing != NULL ? hark_unpack(p->context, p->name, packing, &ends) : copy(p));
+  const hark_status status = packing != NULL ? hark_unpack(p->context, p->name, packing, &ends) : copy(p);
+  if (status != HARK_CANCELLED || !has_enough(p)) HARK_TRY(status);
   if (!p->spool->open) HARK_TRY(make_spool(p->context, p->spool)); /* of nothing */
   *out = (hark_input){.path = p->name, .descriptor = p->spool->descriptor, .packed = true, .base = base, .size = p->spool->bytes - base};
   return HARK_OK;
 }
 
-static hark_status open_standard(hark_context *context, hark_spool *spool, hark_input *out) {
-  pouring p = {.context = context, .name = HARK_STANDARD_INPUT_NAME, .descriptor = STDIN_FILENO, .spool = spool};
+static hark_status open_standard(hark_context *context, uint64_t most, hark_spool *spool, hark_input *out) {
+  pouring p = {.context = context, .name = HARK_STANDARD_INPUT_NAME, .descriptor = STDIN_FILENO, .spool = spool, .most = most};
   HARK_TRY(read_front(&p));
   return pour(&p, hark_packing_of(p.front, p.front_bytes), out);
 }
 
 hark_status hark_input_open(hark_context *context, const char *path, hark_spool *spool, hark_input *out) {
+  return hark_input_open_beginning(context, path, UINT64_MAX, spool, out);
+}
+
+hark_status hark_input_open_beginning(hark_context *context, const char *path, uint64_t most, hark_spool *spool, hark_input *out) {
   *out = (hark_input){.path = path, .descriptor = -1};
-  if (hark_input_is_standard(path)) return open_standard(context, spool, out);
+  if (hark_input_is_standard(path)) return open_standard(context, most, spool, out);
   int descriptor;
   uint64_t size;
   HARK_TRY(hark_file_open(context, path, &descriptor, &size));
-  pouring p = {.context = context, .name = path, .descriptor = descriptor, .spool = spool};
+  pouring p = {.context = context, .name = path, .descriptor = descriptor, .spool = spool, .most = most};
   hark_status status = read_front(&p);
   const hark_packing *const packing = status == HARK_OK ? hark_packing_of(p.front, p.front_bytes) : NULL;
   if (status == HARK_OK && packing == NULL) {
@@ -165,7 +179,7 @@ hark_status hark_input_read_at(hark_context *context, const hark_input *input, v
 hark_status hark_input_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
   hark_spool spool = {0};
   hark_input input;
-  hark_status status = hark_input_open(context, path, &spool, &input);
+  hark_status status = hark_input_open_beginning(context, path, limit, &spool, &input);
   if (status == HARK_OK && input.size > limit)
     status = hark_fail(context, HARK_BAD_FILE, "%s: larger than %zu bytes, the most that is read of such a file", input.path, limit);
   if (status == HARK_OK) {
@@ -176,5 +190,33 @@ hark_status hark_input_read(hark_context *context, const char *path, size_t limi
   hark_input_close(&input);
   hark_spool_close(&spool);
   if (status != HARK_OK) hark_text_free(out);
+  return status;
+}
+
+size_t hark_input_beginning_bytes(int64_t tokens) {
+  return (size_t)(tokens < LEAST_BEGINNING / TOKEN_BYTES ? LEAST_BEGINNING : tokens * TOKEN_BYTES);
+}
+
+/* The number of bytes without a part of a character at the end. */
+static size_t whole_characters(const char *text, size_t length) {
+  size_t end = length;
+  while (end > 0 && length - end < 4 && ((unsigned char)text[end - 1] & 0xc0) == 0x80) end--;
+  return end > 0 && (unsigned char)text[end - 1] >= 0xc0 ? end - 1 : length;
+}
+
+hark_status hark_input_read_beginning(hark_context *context, const char *path, size_t most, hark_text *out, bool *cut) {
+  hark_spool spool = {0};
+  hark_input input = {0};
+  hark_status status = hark_input_open_beginning(context, path, most, &spool, &input);
+  if (status == HARK_OK) {
+    const size_t size = input.size < most ? (size_t)input.size : most;
+    *cut = input.size > size;
+    hark_text_resize(out, size);
+    status = out->status;
+    if (status == HARK_OK && size > 0) status = hark_input_read_at(context, &input, out->data, size, 0);
+    if (status == HARK_OK && *cut) hark_text_resize(out, whole_characters(out->data, size));
+    hark_input_close(&input);
+  }
+  hark_spool_close(&spool);
   return status;
 }

@@ -40,11 +40,21 @@ bool hark_input_is_standard(const char *path);
 /* Opens a file for reading at offsets. The spool must outlive the input. After a failure there is nothing to close.
  * Errors: those of hark_file_open() and hark_unpack(). */
 HARK_MUST_CHECK hark_status hark_input_open(hark_context *context, const char *path, hark_spool *spool, hark_input *out);
+/* The same, of which not more than the first `most` bytes are needed: compressed data and standard input, which may have no end, are read
+ * and unpacked so far only. out->size is at most `most` + 1 for them; larger than `most`: there are more bytes. */
+HARK_MUST_CHECK hark_status hark_input_open_beginning(hark_context *context, const char *path, uint64_t most, hark_spool *spool,
+                                                      hark_input *out);
 void hark_input_close(hark_input *input);
 /* Reads exactly `bytes` bytes from `offset`. HARK_BAD_FILE if there are fewer. */
 HARK_MUST_CHECK hark_status hark_input_read_at(hark_context *context, const hark_input *input, void *data, size_t bytes, uint64_t offset);
 
 /* Reads all of a file into `out`, an empty text that the caller frees. More than `limit` bytes: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_input_read(hark_context *context, const char *path, size_t limit, hark_text *out);
+/* Bytes of a beginning that has so many tokens: a token has fewer, except for long runs of one character: fewer tokens are read of such a
+ * text than requested. */
+size_t hark_input_beginning_bytes(int64_t tokens);
+/* Reads the first bytes of a text, at most `most`, without a part of a UTF-8 character at the end. *cut: there are more. The caller frees
+ * `out`, also after a failure. */
+HARK_MUST_CHECK hark_status hark_input_read_beginning(hark_context *context, const char *path, size_t most, hark_text *out, bool *cut);
 
 #endif

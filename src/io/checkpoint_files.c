@@ -7,7 +7,6 @@
 #include "io/json_tree.h"
 
 #define POINTER_LIMIT ((size_t)HARK_NAME_BYTES)
-#define MANIFEST_FORMAT_VERSION 1
 
 int64_t hark_checkpoint_step(const char *name) {
   static const char prefix[] = "step-";
@@ -38,18 +37,49 @@ hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run,
   return status;
 }
 
+/* Checkpoints get their names when they are complete. */
+static hark_status find_newest(hark_context *context, const char *run, char name[HARK_NAME_BYTES]) {
+  char folder[HARK_PATH_BYTES];
+  hark_names names = {0};
+  int64_t newest = -1;
+  HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
+  HARK_TRY(hark_folder_list(context, folder, &names));
+  for (int64_t i = 0; i < names.count; i++) {
+    const int64_t step = hark_checkpoint_step(names.items[i]);
+    if (step <= newest || strlen(names.items[i]) >= HARK_NAME_BYTES) continue;
+    newest = step;
+    memcpy(name, names.items[i], strlen(names.items[i]) + 1);
+  }
+  hark_names_free(context, &names);
+  return newest >= 0 ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run);
+}
+
+hark_status hark_checkpoint_pointer_follow(hark_context *context, const char *run, const char *which, char name[HARK_NAME_BYTES]) {
+  char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
+  hark_path_kind kind;
+  const hark_status read = hark_checkpoint_pointer_read(context, run, which, name);
+  if (read == HARK_NOT_FOUND && strcmp(which, "last") == 0) return find_newest(context, run, name);
+  HARK_TRY(read);
+  HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
+  HARK_TRY(hark_path_join(context, folder, name, path));
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind == HARK_PATH_FOLDER) return HARK_OK;
+  HARK_TRY(hark_path_join(context, run, which, path));
+  return hark_fail(context, HARK_BAD_FILE, "%s: names %s, and there is no such checkpoint", path, name);
+}
+
 hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *requested, char name[HARK_NAME_BYTES]) {
   if (requested != NULL && (strcmp(requested, "best") == 0 || strcmp(requested, "last") == 0))
-    return hark_checkpoint_pointer_read(context, run, requested, name);
+    return hark_checkpoint_pointer_follow(context, run, requested, name);
   if (requested != NULL && requested[0] != '\0') {
     if (!hark_name_is_plain(requested) || hark_checkpoint_step(requested) < 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint %s: expected best, last or step-N", requested);
     memcpy(name, requested, strlen(requested) + 1);
     return HARK_OK;
   }
-  const hark_status best = hark_checkpoint_pointer_read(context, run, "best", name);
+  const hark_status best = hark_checkpoint_pointer_follow(context, run, "best", name);
   if (best != HARK_NOT_FOUND) return best;
-  const hark_status last = hark_checkpoint_pointer_read(context, run, "last", name);
+  const hark_status last = hark_checkpoint_pointer_follow(context, run, "last", name);
   return last == HARK_NOT_FOUND ? hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run) : last;
 }
 
@@ -57,8 +87,8 @@ hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *ru
 static hark_status find_entry(hark_context *context, const char *path, const hark_json_node *root, const char *file,
                               const hark_json_node **entry) {
   const hark_json_node *version = hark_json_member(root, "format_version"), *files = hark_json_member(root, "files");
-  if (!hark_json_is(version, HARK_JSON_INTEGER) || version->integer != MANIFEST_FORMAT_VERSION)
-    return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, MANIFEST_FORMAT_VERSION);
+  if (!hark_json_is(version, HARK_JSON_INTEGER) || version->integer != HARK_MANIFEST_VERSION)
+    return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_MANIFEST_VERSION);
   if (!hark_json_is(files, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "%s: \"files\" is missing or not a list", path);
   for (const hark_json_node *at = files->first; at != NULL; at = at->next) {
     const char *name = hark_json_text(hark_json_member(at, "name"));

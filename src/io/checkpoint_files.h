@@ -6,6 +6,7 @@
 
 #define HARK_CHECKPOINTS_FOLDER "checkpoints" /* in a run */
 #define HARK_MANIFEST_FILE "manifest.json"    /* in a checkpoint */
+#define HARK_MANIFEST_VERSION 1               /* its format_version */
 #define HARK_MANIFEST_BYTES ((size_t)1 << 20) /* at most */
 #define HARK_WEIGHTS_FILE "model.safetensors"
 #define HARK_OPTIMIZER_FILE "optimizer.safetensors"
@@ -19,8 +20,13 @@ int64_t hark_checkpoint_step(const char *name);
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run, const char *which,
                                                          char name[HARK_NAME_BYTES]);
 
+/* The same, of an existing checkpoint: HARK_BAD_FILE, which names the pointer file, if there is none of that name. Without a file `last` it
+ * is the newest checkpoint, from which a resumed run would continue. */
+HARK_MUST_CHECK hark_status hark_checkpoint_pointer_follow(hark_context *context, const char *run, const char *which,
+                                                           char name[HARK_NAME_BYTES]);
+
 /* The checkpoint of a run to read: `requested` names one ("best", "last", "step-N"); with "" or NULL the best if there is one, otherwise
- * the last. Errors: HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for an invalid name. */
+ * the last. Errors: HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for an invalid name, those of hark_checkpoint_pointer_follow(). */
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *requested,
                                                            char name[HARK_NAME_BYTES]);
 

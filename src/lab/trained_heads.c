@@ -5,8 +5,6 @@
 #include "data/inputs.h"
 #include "models/model.h"
 
-#define TEXT_BYTES_LIMIT ((size_t)1 << 30)
-
 /* One pass. */
 typedef struct reading {
   hark_lab *lab;
@@ -136,8 +134,9 @@ static hark_status load(reading *r, const char *model) {
 
 static hark_status read_with(reading *r, const char *model, const char *path, int64_t least, int64_t longest) {
   hark_text text = hark_text_empty(r->context);
+  bool cut = false;
   hark_status status = load(r, model);
-  if (status == HARK_OK) status = hark_input_read(r->context, path, TEXT_BYTES_LIMIT, &text);
+  if (status == HARK_OK) status = hark_input_read_beginning(r->context, path, hark_input_beginning_bytes(longest), &text, &cut);
   if (status == HARK_OK) status = read_text(r, model, &text, path, least, longest);
   hark_text_free(&text);
   return status;

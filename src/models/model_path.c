@@ -7,15 +7,19 @@
 
 /* folder/file if that is a file; else "". */
 static hark_status file_in(hark_context *context, const char *folder, const char *file, char out[HARK_PATH_BYTES]) {
+  hark_path_kind kind;
   HARK_TRY(hark_path_join(context, folder, file, out));
-  if (hark_path_kind_of(out) != HARK_PATH_FILE) out[0] = '\0';
+  HARK_TRY(hark_path_examine(context, out, &kind));
+  if (kind != HARK_PATH_FILE) out[0] = '\0';
   return HARK_OK;
 }
 
 static hark_status find_in_run(hark_context *context, const char *run, const char *requested, char out[HARK_PATH_BYTES]) {
   char name[HARK_NAME_BYTES], folder[HARK_PATH_BYTES], checkpoint[HARK_PATH_BYTES];
+  hark_path_kind kind;
   HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
-  if (hark_path_kind_of(folder) != HARK_PATH_FOLDER)
+  HARK_TRY(hark_path_examine(context, folder, &kind));
+  if (kind != HARK_PATH_FOLDER)
     return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run, nor a checkpoint, nor a folder with a %s", run, HARK_WEIGHTS_FILE);
   HARK_TRY(hark_checkpoint_pointer_choose(context, run, requested, name));
   HARK_TRY(hark_path_join(context, folder, name, checkpoint));
@@ -37,8 +41,9 @@ static hark_status verify_file(hark_context *context, const char *path, bool in_
 }
 
 hark_status hark_model_find_file(hark_context *context, const char *path, const char *checkpoint, bool verify, char out[HARK_PATH_BYTES]) {
-  const hark_path_kind kind = hark_path_kind_of(path);
+  hark_path_kind kind;
   bool in_run = false;
+  HARK_TRY(hark_path_examine(context, path, &kind));
   if (kind == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run, checkpoint or file", path);
   if (kind == HARK_PATH_FOLDER) {
     HARK_TRY(file_in(context, path, HARK_WEIGHTS_FILE, out));

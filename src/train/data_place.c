@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/yaml.h"
 #include "data/sources.h"
 #include "io/system_error.h"
 #include "json/json.h"
@@ -275,9 +276,29 @@ static hark_status lead(hark_context *context, hark_options *options, const hark
   return HARK_OK;
 }
 
+/* hark writes all sections, each as a block, `run` last. */
+static hark_status check_complete(hark_context *context, const char *path, const char *yaml) {
+  static const char first[] = "model:\n", last[] = "\nrun:\n";
+  const size_t length = strlen(yaml);
+  if (strspn(yaml, " \t\r\n") == length) return hark_fail(context, HARK_BAD_FILE, "%s: is empty, expected a run's configuration", path);
+  const bool begun = strncmp(yaml, first, sizeof first - 1) == 0, ends_line = yaml[length - 1] == '\n';
+  if (begun && (!ends_line || strstr(yaml, last) == NULL))
+    return hark_fail(context, HARK_BAD_FILE, "%s: its end is missing: %s", path,
+                     ends_line ? "it has no section run" : "the last line is cut off");
+  return HARK_OK;
+}
+
+hark_status hark_data_place_read_stored(hark_context *context, hark_options *options, const char *path) {
+  hark_text yaml = hark_text_empty(context);
+  hark_status status = hark_file_read(context, path, HARK_YAML_BYTES, &yaml);
+  if (status == HARK_OK) status = check_complete(context, path, hark_text_get(&yaml));
+  hark_text_free(&yaml);
+  return status == HARK_OK ? hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN) : status;
+}
+
 hark_status hark_data_place_read_options(hark_context *context, hark_options *options, const char *path) {
   static const char field[] = "data.text_field";
-  HARK_TRY(hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN));
+  HARK_TRY(hark_data_place_read_stored(context, options, path));
   if (hark_options_source(options, field) != HARK_SOURCE_DEFAULT) return HARK_OK;
   return hark_options_set(context, options, field, "", path, HARK_SOURCE_RUN);
 }

@@ -18,8 +18,11 @@ typedef struct hark_data_place {
   hark_string_list recorded[HARK_DATA_LISTS]; /* of data.paths, validation_paths and test_paths */
 } hark_data_place;
 
-/* Reads a run's config.yaml into the options (HARK_SOURCE_RUN). Without data.text_field it is from a version that read files of JSON lines
- * as text like any other: the field is then "". Errors: those of hark_options_read_yaml(). */
+/* Reads a run's config.yaml into the options (HARK_SOURCE_RUN). A file that is empty, or whose end is missing, is refused: all that it
+ * lacks would be the defaults. Errors: HARK_BAD_FILE, those of hark_options_read_yaml(). */
+HARK_MUST_CHECK hark_status hark_data_place_read_stored(hark_context *context, hark_options *options, const char *path);
+/* The same. Without data.text_field it is from a version that read files of JSON lines
+ * as text like any other: the field is then "". */
 HARK_MUST_CHECK hark_status hark_data_place_read_options(hark_context *context, hark_options *options, const char *path);
 
 /* Finds the data that the run's config.yaml names: relative to the run's place, to the recorded folder, or to the working folder. The first

@@ -72,10 +72,20 @@ hark_status hark_run_read_vocabulary(hark_context *context, const hark_run *run,
   return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
 }
 
-/* Removes the files of a run that has not begun, the lock last, and nothing else. */
+/* What a run has before it has begun, the lock last. */
+static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
+                                  "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME};
+
+bool hark_run_keeps(const char *name) {
+  static const char *const later[] = {"config.yaml", "last", "best"};
+  bool kept = strncmp(name, HARK_EVENT_PREFIX, sizeof HARK_EVENT_PREFIX - 1) == 0;
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) kept = kept || strcmp(name, own[i]) == 0;
+  for (size_t i = 0; i < sizeof later / sizeof *later; i++) kept = kept || strcmp(name, later[i]) == 0;
+  return kept;
+}
+
+/* Removes the files of a run that has not begun, and nothing else. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
-  static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
-                                    "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME};
   HARK_TRY(hark_event_files_remove(context, run->path, NULL));
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];

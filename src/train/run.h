@@ -36,6 +36,9 @@ void hark_run_abandon(hark_context *context, const hark_run *run);
 /* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and copies the last part to `checkpoint`; false for a path of another form. */
 bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
+/* True if hark itself keeps a file or a folder of this name in a run's folder. */
+bool hark_run_keeps(const char *name);
+
 /* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
 HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out);
 /* Reads vocabulary.json into an empty text, which stays empty if there is none. Errors: those of files. */

@@ -32,20 +32,24 @@ static hark_status report(verification *v, const char *what, hark_status status,
 
 /* ---- single files ---- */
 
-static hark_status verify_configuration(verification *v) {
-  hark_context *context = v->context;
+hark_status hark_run_check_configuration(hark_context *context, const hark_run *run, bool *examples) {
   char path[HARK_PATH_BYTES];
   hark_config config;
   hark_options *options = NULL;
   const hark_option_group group = {&hark_config_table, &config};
-  HARK_TRY(hark_run_path(context, v->run, "config.yaml", path));
+  HARK_TRY(hark_run_path(context, run, "config.yaml", path));
   HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
-  hark_status status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
+  hark_status status = hark_data_place_read_stored(context, options, path);
   if (status == HARK_OK) status = hark_config_finish(context, options, &config);
   if (status == HARK_OK) status = hark_options_finish(context, options);
-  v->data_known = status == HARK_OK;
-  v->has_examples = v->data_known && hark_config_has_examples(&config);
+  if (examples != NULL) *examples = status == HARK_OK && hark_config_has_examples(&config);
   hark_options_destroy(context, &options);
+  return status;
+}
+
+static hark_status verify_configuration(verification *v) {
+  const hark_status status = hark_run_check_configuration(v->context, v->run, &v->has_examples);
+  v->data_known = status == HARK_OK;
   return report(v, "config.yaml", status, NULL);
 }
 
@@ -172,14 +176,13 @@ static hark_status verify_tensors(verification *v, const char *name) {
   return status;
 }
 
-/* Checks that metrics.jsonl can be cut to its length at the checkpoint. */
-static hark_status verify_metrics_bytes(verification *v, const char *name, uint64_t recorded) {
-  hark_context *context = v->context;
+/* It can be cut to its length at the checkpoint. */
+hark_status hark_run_check_metrics(hark_context *context, const hark_run *run, const char *name, uint64_t recorded) {
   char path[HARK_PATH_BYTES];
   int file = -1;
   uint64_t size = 0;
   char end = '\n';
-  HARK_TRY(hark_run_path(context, v->run, "metrics.jsonl", path));
+  HARK_TRY(hark_run_path(context, run, "metrics.jsonl", path));
   if (recorded == 0) return HARK_OK;
   HARK_TRY(hark_file_open(context, path, &file, &size));
   hark_status status = HARK_OK;
@@ -199,7 +202,7 @@ static hark_status verify_state(verification *v, const char *name) {
     return hark_fail(v->context, HARK_BAD_FILE, "%s: its state is of step %" PRId64, name, state.step);
   if (state.updates > state.step || state.best_step > state.step || state.evaluated_step > state.step)
     return hark_fail(v->context, HARK_BAD_FILE, "%s: its state names steps after its own", name);
-  return verify_metrics_bytes(v, name, state.metrics_bytes);
+  return hark_run_check_metrics(v->context, v->run, name, state.metrics_bytes);
 }
 
 static hark_status verify_checkpoint(verification *v, const char *name) {

@@ -282,13 +282,37 @@ static void long_texts_are_read_at_their_beginning(void **state) {
   expect("inspect run --text long.txt", 0, "run: 8 tokens", "the first 8 tokens are read");
 }
 
+/* No file becomes larger than 4 MiB: standard input without an end is read as far as it is needed, or up to a limit. */
+static void standard_input_may_have_no_end(void **state) {
+  (void)state;
+  static const struct {
+    const char *words;
+    int code;
+    const char *message;
+  } cases[] = {
+      {"inspect run", 0, "standard input: is longer than the model's context, the first 8 tokens are read"},
+      {"report run --file -", 0, ""},
+  };
+  expect("train --data text.txt --steps 2 --out run " COMMAND_TINY, 0, "", "");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    test_command_run(folder, "ulimit -f 4096 && yes the | timeout 60", cases[i].words, &output);
+    if (output.code != cases[i].code || strstr(output.err, cases[i].message) == NULL)
+      fail_msg("hark %s: exit code %d: %s", cases[i].words, output.code, output.err);
+  }
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(numbers_are_those_of_the_weights),           TEST(every_structure_is_read), TEST(distances_are_chosen),
-      TEST(folders_of_other_programs_need_a_tokenizer), TEST(figures_are_drawn),       TEST(what_cannot_be_read_is_refused_in_one_line),
+      TEST(numbers_are_those_of_the_weights),
+      TEST(every_structure_is_read),
+      TEST(distances_are_chosen),
+      TEST(folders_of_other_programs_need_a_tokenizer),
+      TEST(figures_are_drawn),
+      TEST(what_cannot_be_read_is_refused_in_one_line),
       TEST(long_texts_are_read_at_their_beginning),
+      TEST(standard_input_may_have_no_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,7 +237,7 @@ static void a_run_whose_configuration_is_damaged_is_refused(void **state) {
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "model.layers: many\n");
   command_expect(folder, "sweep plan.yaml", 2, "", "many", &output);
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "");
-  command_expect(folder, "sweep plan.yaml", 2, "", "was started with", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "is empty", &output);
 }
 
 /* What was deleted, as the refusal asks for, is made again. */

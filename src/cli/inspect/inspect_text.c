@@ -7,35 +7,6 @@
 #include "data/inputs.h"
 #include "models/encoder.h"
 
-/* More bytes than a token has, except for long runs of one character: fewer tokens are read of such a text than fit. */
-#define TOKEN_BYTES 64
-#define LEAST_BYTES ((int64_t)1 << 16)
-
-/* The number of bytes without a part of a character at the end. */
-static size_t whole_characters(const char *text, size_t length) {
-  size_t end = length;
-  while (end > 0 && length - end < 4 && ((unsigned char)text[end - 1] & 0xc0) == 0x80) end--;
-  return end > 0 && (unsigned char)text[end - 1] >= 0xc0 ? end - 1 : length;
-}
-
-/* The first bytes of a file, at most `most`; *cut: there are more. */
-static hark_status read_bytes(hark_context *context, const char *path, int64_t most, hark_text *bytes, bool *cut) {
-  hark_spool spool = {0};
-  hark_input input = {0};
-  hark_status status = hark_input_open(context, path, &spool, &input);
-  if (status == HARK_OK) {
-    const size_t size = (size_t)hark_min((int64_t)input.size, most);
-    *cut = input.size > size;
-    hark_text_resize(bytes, size);
-    status = bytes->status;
-    if (status == HARK_OK && size > 0) status = hark_input_read_at(context, &input, bytes->data, size, 0);
-    if (status == HARK_OK && *cut) hark_text_resize(bytes, whole_characters(bytes->data, size));
-    hark_input_close(&input);
-  }
-  hark_spool_close(&spool);
-  return status;
-}
-
 /* Appends tokens, as many as fit. */
 static void take(hark_inspect_text *out, const int32_t *ids, size_t count) {
   const size_t room = out->capacity - (size_t)out->count, taken = count < room ? count : room;
@@ -94,7 +65,8 @@ hark_status hark_inspect_text_read(hark_context *context, const hark_model *mode
   *out = (hark_inspect_text){0};
   const char *const name = hark_input_is_standard(text) ? HARK_STANDARD_INPUT_NAME : text;
   hark_status status = make_room(context, model, path, out);
-  if (status == HARK_OK) status = read_bytes(context, text, hark_max(LEAST_BYTES, (int64_t)out->capacity * TOKEN_BYTES), &bytes, &out->cut);
+  if (status == HARK_OK)
+    status = hark_input_read_beginning(context, text, hark_input_beginning_bytes((int64_t)out->capacity), &bytes, &out->cut);
   if (status == HARK_OK && bytes.length == 0) status = hark_fail(context, HARK_BAD_FILE, "%s: the text is empty", name);
   const hark_line_reader lines = {.path = name, .line = hark_text_get(&bytes), .length = bytes.length, .number = 1};
   if (status == HARK_OK) status = encode_text(context, model, path, tokenizer, &lines, out);

@@ -1,5 +1,6 @@
 /* plot.c - hark plot: loss curves of runs, learned positions of a run, or evaluations at several contexts, as a picture by gnuplot or in
  * letters. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,6 +132,10 @@ static void print_axes(const plot_values *values, int metrics, const hark_series
     for (int i = 0; i < count; i++) hark_picture_extend(series[i].points, series[i].count, 'y', &low, &high);
     hark_picture_append_log_axis(script, 'y', low, high);
   }
+  double x[2], y[2];
+  hark_series_ranges(series, count, x, y);
+  (void)hark_picture_append_single(script, 'x', x[0], x[1]);
+  (void)hark_picture_append_single(script, 'y', y[0], y[1]);
   hark_text_append(script, "plot ");
 }
 
@@ -239,7 +244,10 @@ static hark_status draw_kernels(hark_invocation *call, const plot_values *values
 static hark_status read_all(hark_invocation *call, const plot_values *values, hark_series *series, int *count) {
   const char *const *const metrics = metrics_of(values);
   const int kinds = metric_count(values), runs = hark_options_argument_count(call->options);
-  if ((int64_t)runs * kinds > SERIES_LIMIT) return hark_fail(call->context, HARK_BAD_CONFIGURATION, "more than %d curves", SERIES_LIMIT);
+  if ((int64_t)runs * kinds > SERIES_LIMIT)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                     "%d runs with %d metrics are %" PRId64 " curves, expected at most %d: fewer runs, or one --metric", runs, kinds,
+                     (int64_t)runs * kinds, SERIES_LIMIT);
   int64_t points = 0;
   for (int run = 0; run < runs; run++) {
     for (int m = 0; m < kinds; m++) {

@@ -204,10 +204,15 @@ static void print_panel(hark_picture *picture, const evaluation_panel *panel, bo
   for (int i = 0; i < panel->count; i++) hark_picture_extend(panel->curves[i].points, panel->curves[i].count, 'y', &low, &high);
   hark_text_append(&picture->script, "set xlabel '%s'\n", panel->x);
   if (logarithmic) hark_picture_append_log_axis(&picture->script, 'y', low, high);
+  double x[2], y[2];
+  hark_series_ranges(panel->curves, panel->count, x, y);
+  const bool single[] = {hark_picture_append_single(&picture->script, 'x', x[0], x[1]),
+                         hark_picture_append_single(&picture->script, 'y', y[0], y[1])};
   hark_text_append(&picture->script, "plot ");
   print_curves(picture, panel);
   (void)print_contexts(panel, &picture->script);
-  hark_text_append(&picture->script, "\n");
+  hark_text_append(&picture->script, single[0] ? "\nset autoscale x\nset autoscale xfix\n" : "\n"); /* not those of the next panel */
+  if (single[1]) hark_text_append(&picture->script, "set autoscale y\n");
 }
 
 static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/report/report_page.h"
+#include "io/checkpoint_files.h"
 #include "json/json.h"
 
 #define AT(field) offsetof(hark_report_values, field)
@@ -33,18 +34,44 @@ static const hark_option_table table = {options, (int)(sizeof options / sizeof o
 
 /* ---- shared by the parts ---- */
 
+/* True if the text has it already; appends it otherwise. */
+static bool has_line(hark_text *lines, const char *line) {
+  const size_t length = strlen(line);
+  for (const char *at = hark_text_get(lines); (at = strstr(at, line)) != NULL; at += length) /* none is empty */
+    if ((at == hark_text_get(lines) || at[-1] == '\n') && at[length] == '\n') return true;
+  hark_text_append(lines, "%s\n", line);
+  return false;
+}
+
+hark_status hark_report_warn(hark_report *report, const char *message) {
+  if (has_line(&report->warned, message)) return report->warned.status;
+  if (report->warnings++ < HARK_REPORT_WARNINGS) hark_command_warn(report->call, "%s", message);
+  return report->warned.status;
+}
+
+hark_status hark_report_refuse_file(hark_report *report, const char *option, hark_status status) {
+  char message[HARK_MESSAGE_BYTES];
+  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
+  (void)snprintf(message, sizeof message, "%s", hark_context_message(report->context));
+  return hark_fail(report->context, HARK_BAD_CONFIGURATION, "--%s: %s", option, message);
+}
+
 hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status) {
   if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
   const char *const message = hark_context_message(report->context);
-  hark_text_append(&report->problems, report->notes > 0 ? "," : "");
+  hark_text item = hark_text_empty(report->context);
   if (index >= 0)
-    hark_text_append(&report->problems, "{\"run\":%" PRId64 ",\"text\":", index);
+    hark_text_append(&item, "{\"run\":%" PRId64 ",\"text\":", index);
   else
-    hark_text_append(&report->problems, "{\"run\":null,\"text\":");
-  hark_json_append_string(&report->problems, message);
-  hark_text_append(&report->problems, "}");
-  report->notes++;
-  if (report->warnings++ < HARK_REPORT_WARNINGS) hark_command_warn(report->call, "%s", message);
+    hark_text_append(&item, "{\"run\":null,\"text\":");
+  hark_json_append_string(&item, message);
+  hark_text_append(&item, "}");
+  const bool again = strstr(hark_text_get(&report->problems), hark_text_get(&item)) != NULL;
+  if (!again) hark_text_append(&report->problems, "%s%s", report->notes++ > 0 ? "," : "", hark_text_get(&item));
+  const hark_status kept = item.status;
+  hark_text_free(&item);
+  HARK_TRY(kept);
+  HARK_TRY(hark_report_warn(report, message));
   return report->problems.status;
 }
 
@@ -71,14 +98,33 @@ void hark_report_append_series(const hark_series *series, hark_text *text) {
 
 /* ---- the document and the page ---- */
 
+/* Of no use to any of the runs, it is a mistake of the command line. */
+static hark_status check_checkpoint(hark_report *report) {
+  const char *const name = report->values->checkpoint;
+  bool found = false;
+  for (int64_t i = 0; i < report->detailed && !found && name[0] != '\0'; i++) {
+    char chosen[HARK_NAME_BYTES], inside[HARK_NAME_BYTES + 16], path[HARK_PATH_BYTES];
+    if (hark_checkpoint_pointer_choose(report->context, report->runs[i].path, name, chosen) != HARK_OK) continue;
+    (void)snprintf(inside, sizeof inside, HARK_CHECKPOINTS_FOLDER "/%s", chosen);
+    HARK_TRY(hark_path_join(report->context, report->runs[i].path, inside, path));
+    found = hark_path_kind_of(path) == HARK_PATH_FOLDER;
+  }
+  if (found || name[0] == '\0') return HARK_OK;
+  return hark_fail(report->context, HARK_BAD_CONFIGURATION, "--checkpoint %s: no run has it (%s), expected best, last or step-N", name,
+                   report->runs[0].path);
+}
+
 static hark_status collect(hark_report *report) {
   hark_text *const data = &report->data;
+  HARK_TRY(hark_report_read_words(report));
+  HARK_TRY(hark_report_read_evaluations(report));
   hark_text_append(data, "{\"hark\":\"%s\",\"title\":", HARK_VERSION_STRING);
   hark_json_append_string(data, report->values->title);
   HARK_TRY(hark_report_add_runs(report));
   if (report->found == 0)
     return hark_fail(report->context, HARK_NOT_FOUND, "none of the %d arguments is a run or a folder with runs",
                      hark_options_argument_count(report->call->options));
+  HARK_TRY(check_checkpoint(report));
   HARK_TRY(hark_report_add_details(report));
   HARK_TRY(hark_report_add_differences(report));
   HARK_TRY(hark_report_add_samples(report));
@@ -133,8 +179,14 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, "cpu", 0, 0, false));
   hark_context *const context = call->context;
   const size_t bytes = (size_t)values->curves * sizeof(hark_report_run);
-  hark_report report = {
-      .call = call, .context = context, .values = values, .data = hark_text_empty(context), .problems = hark_text_empty(context)};
+  hark_report report = {.call = call,
+                        .context = context,
+                        .values = values,
+                        .data = hark_text_empty(context),
+                        .problems = hark_text_empty(context),
+                        .warned = hark_text_empty(context),
+                        .words = hark_text_empty(context),
+                        .evaluations = hark_text_empty(context)};
   HARK_TRY(hark_allocate(context, bytes, &memory));
   report.runs = memory;
   hark_status status = collect(&report);
@@ -143,6 +195,10 @@ static hark_status run(hark_invocation *call) {
     hark_command_warn(call, "%" PRId64 " more problems, which the page lists", report.warnings - HARK_REPORT_WARNINGS);
   hark_text_free(&report.data);
   hark_text_free(&report.problems);
+  hark_text_free(&report.warned);
+  hark_text_free(&report.words);
+  hark_text_free(&report.evaluations);
+  hark_release(context, report.places, report.place_bytes);
   hark_release(context, memory, bytes);
   return status;
 }

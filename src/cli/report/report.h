@@ -23,26 +23,47 @@ typedef struct hark_report_run {
   char path[HARK_PATH_BYTES];
 } hark_report_run;
 
+/* Device and inode of a run's folder. */
+typedef struct hark_report_place {
+  uint64_t device, inode;
+} hark_report_place;
+
 typedef struct hark_report {
   hark_invocation *call;
   hark_context *context;
   const hark_report_values *values;
   hark_report_run *runs; /* [values->curves] */
   int64_t detailed;
+  struct hark_report_place *places; /* [found] of the runs; the memory has place_bytes */
+  size_t place_bytes;
+  int64_t seen;                            /* runs of all arguments, of which some may be the same */
   int64_t found, listed, damaged, running; /* runs */
   int64_t notes, warnings;                 /* problems of the page; lines on stderr */
-  hark_text data;                          /* the document */
-  hark_text problems;                      /* items of a list of {"run": index or null, "text": ...} */
+  hark_text warned;                        /* the latter, each followed by a line end */
+  hark_text words;                         /* of --text or --file */
+  hark_text evaluations;                   /* items of a list */
+  int64_t evaluation_lines;
+  hark_text data;     /* the document */
+  hark_text problems; /* items of a list of {"run": index or null, "text": ...} */
 } hark_report;
 
 /* Keeps the context's message as a problem of run `index` (-1: of none), which the page shows and stderr gets as a warning, and returns
  * HARK_OK. Returns failures that are not those of a file: HARK_OUT_OF_MEMORY. HARK_OK stays HARK_OK. */
 hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status);
 
+/* A warning on stderr, once. */
+HARK_MUST_CHECK hark_status hark_report_warn(hark_report *report, const char *message);
+/* Makes the failure to read the file of an option one of the command line, whose message begins with the option: no page is written. */
+hark_status hark_report_refuse_file(hark_report *report, const char *option, hark_status status);
+
 /* "[1,2.5,...]" with five significant digits; NaN is null. `stride`: of the numbers. */
 void hark_report_append_numbers(const double *numbers, int64_t count, int64_t stride, hark_text *text);
 /* {"x":[first, differences...],"y":[...]}: x are whole numbers. */
 void hark_report_append_series(const hark_series *series, hark_text *text);
+
+/* Read the files of options before anything else. Errors: HARK_BAD_CONFIGURATION. */
+HARK_MUST_CHECK hark_status hark_report_read_words(hark_report *report);
+HARK_MUST_CHECK hark_status hark_report_read_evaluations(hark_report *report);
 
 /* Members of the document; each begins with a comma. */
 /* "runs": [...] of the table, "details": [...] */

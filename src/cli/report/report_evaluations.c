@@ -13,7 +13,7 @@
 typedef struct evaluation_list {
   hark_report *report;
   const char *file;
-  int64_t lines, left_out;
+  int64_t lines; /* of all files */
 } evaluation_list;
 
 /* Members that are shown. The items of a list have a limit: of a matrix with more classes nothing is shown. */
@@ -53,7 +53,7 @@ static hark_status append_member(hark_context *context, size_t member, json_t *v
 
 static hark_status take_line(void *user, const json_t *object, int64_t line) {
   evaluation_list *const list = user;
-  hark_text *const text = &list->report->data;
+  hark_text *const text = &list->report->evaluations;
   if (!json_is_number(json_object_get(object, "loss")) && !json_is_string(json_object_get(object, "run")))
     return hark_fail(list->report->context, HARK_BAD_FILE, "%s:%" PRId64 ": no line of hark eval --json", list->file, line);
   if (list->lines++ >= LINES) return HARK_OK;
@@ -67,13 +67,40 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   return text->status;
 }
 
-hark_status hark_report_add_evaluations(hark_report *report) {
+/* hark_jsonl_read() leaves out what is after the last line end: a killed process may have left it. */
+static hark_status check_end(hark_context *context, const char *path) {
+  uint64_t size = 0;
+  int file = -1;
+  char end = '\n';
+  HARK_TRY(hark_file_open(context, path, &file, &size));
+  hark_status status = size > 0 ? hark_file_read_at(context, file, path, &end, 1, size - 1) : HARK_OK;
+  hark_file_close(&file);
+  if (status == HARK_OK && end != '\n')
+    status = hark_fail(context, HARK_BAD_FILE, "%s: does not end with a line end, expected complete lines of hark eval --json", path);
+  return status;
+}
+
+static hark_status read_file(evaluation_list *list) {
+  const int64_t before = list->lines;
+  hark_context *const context = list->report->context;
+  HARK_TRY(hark_jsonl_read(context, list->file, take_line, list));
+  HARK_TRY(check_end(context, list->file));
+  return list->lines > before ? HARK_OK
+                              : hark_fail(context, HARK_BAD_FILE, "%s: has no lines, expected those of hark eval --json", list->file);
+}
+
+hark_status hark_report_read_evaluations(hark_report *report) {
   evaluation_list list = {.report = report};
-  hark_text_append(&report->data, ",\"evaluations\":[");
   for (int64_t i = 0; i < report->values->evaluations.count; i++) {
     list.file = report->values->evaluations.items[i];
-    HARK_TRY(hark_report_keep_problem(report, -1, hark_jsonl_read(report->context, list.file, take_line, &list)));
+    HARK_TRY(hark_report_refuse_file(report, "evaluation", read_file(&list)));
   }
-  hark_text_append(&report->data, "],\"evaluations_left_out\":%" PRId64, hark_max(0, list.lines - LINES));
+  report->evaluation_lines = list.lines;
+  return report->evaluations.status;
+}
+
+hark_status hark_report_add_evaluations(hark_report *report) {
+  hark_text_append(&report->data, ",\"evaluations\":[%s],\"evaluations_left_out\":%" PRId64, hark_text_get(&report->evaluations),
+                   hark_max(0, report->evaluation_lines - LINES));
   return report->data.status;
 }

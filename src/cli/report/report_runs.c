@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/model.h"
 #include "cli/report/report.h"
@@ -45,25 +46,56 @@ static const struct {
 /* ---- the table ---- */
 
 /* A line on stderr for what is not as it should be; the page says it too. */
-static void warn_of_state(hark_report *report, const char *path, const hark_run_line *line) {
-  char shown[HARK_SHOWN_BYTES];
-  if (line->state != HARK_RUN_DAMAGED && line->state != HARK_RUN_RUNNING) return;
-  if (report->warnings++ >= HARK_REPORT_WARNINGS) return;
-  if (line->state == HARK_RUN_DAMAGED)
-    hark_command_warn(report->call, "%s: damaged: %s", hark_text_shown(path, shown), line->problem);
-  else
-    hark_command_warn(report->call, "%s: a process still writes it: shown as far as it has come", hark_text_shown(path, shown));
+static hark_status warn_of_state(hark_report *report, const char *path, const hark_run_line *line) {
+  char shown[HARK_SHOWN_BYTES], message[HARK_SHOWN_BYTES + HARK_MESSAGE_BYTES + 64];
+  const bool damaged = line->state == HARK_RUN_DAMAGED;
+  if (!damaged && line->state != HARK_RUN_RUNNING) return HARK_OK;
+  (void)snprintf(message, sizeof message, "%s: %s%s", hark_text_shown(path, shown),
+                 damaged ? "damaged: " : "a process still writes it: shown as far as it has come", damaged ? line->problem : "");
+  HARK_TRY(hark_report_warn(report, message));
+  /* a part of the page that reports it too needs no other line */
+  if (damaged) hark_text_append(&report->warned, "%s\n", line->problem);
+  return report->warned.status;
+}
+
+static hark_status grow_places(hark_report *report) {
+  const size_t bytes = hark_max(1024, 2 * (int64_t)report->place_bytes);
+  void *memory = NULL;
+  if ((size_t)(report->found + 1) * sizeof *report->places <= report->place_bytes) return HARK_OK;
+  HARK_TRY(hark_allocate(report->context, bytes, &memory));
+  if (report->places != NULL) memcpy(memory, report->places, report->place_bytes);
+  hark_release(report->context, report->places, report->place_bytes);
+  report->places = memory;
+  report->place_bytes = bytes;
+  return HARK_OK;
+}
+
+/* Remembers where the run is. *again: it is one of those before, by another path or argument. */
+static hark_status note_place(hark_report *report, const char *path, bool *again) {
+  struct stat about = {0};
+  *again = false;
+  HARK_TRY(grow_places(report));
+  const bool known = stat(path, &about) == 0;
+  const hark_report_place place = {(uint64_t)about.st_dev, (uint64_t)about.st_ino};
+  for (int64_t i = 0; i < report->found && known && !*again; i++)
+    *again = report->places[i].inode == place.inode && report->places[i].device == place.device;
+  if (!*again) report->places[report->found] = place;
+  return HARK_OK;
 }
 
 static hark_status list_run(void *user, const char *path) {
   hark_report *const report = user;
   hark_run_line line;
+  bool again = false;
+  HARK_TRY(note_place(report, path, &again));
+  report->seen++;
+  if (again) return HARK_OK;
   const int64_t index = report->found++;
   if (index >= HARK_REPORT_LISTED) return HARK_OK;
   HARK_TRY(hark_run_line_read(report->context, path, &line));
   report->damaged += line.state == HARK_RUN_DAMAGED;
   report->running += line.state == HARK_RUN_RUNNING;
-  warn_of_state(report, path, &line);
+  HARK_TRY(warn_of_state(report, path, &line));
   hark_text_append(&report->data, index > 0 ? ",\n" : "\n");
   hark_run_line_append_json(path, &line, &report->data);
   report->listed++;
@@ -74,9 +106,9 @@ static hark_status list_run(void *user, const char *path) {
 }
 
 static hark_status list_folder(hark_report *report, const char *folder) {
-  const int64_t before = report->found;
+  const int64_t before = report->seen;
   HARK_TRY(hark_run_folders_visit(report->context, folder, list_run, report));
-  if (report->found > before) return HARK_OK;
+  if (report->seen > before) return HARK_OK;
   return hark_fail(report->context, HARK_NOT_FOUND, "%s: no runs in this folder", folder);
 }
 

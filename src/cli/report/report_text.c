@@ -15,10 +15,9 @@
 #include "nn/self_attention.h"
 #include "train/ahca_statistics.h"
 
-#define TEXT_BYTES ((size_t)1 << 26) /* of a file, at most */
-#define MAPS 64                      /* of a run, at most: the first heads of every layer */
-#define ALL_MAP_NUMBERS 700000       /* of all runs, which share them equally: they are the largest part of the page */
-#define SAME_CELL 1e-6               /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
+#define MAPS 64                /* of a run, at most: the first heads of every layer */
+#define ALL_MAP_NUMBERS 700000 /* of all runs, which share them equally: they are the largest part of the page */
+#define SAME_CELL 1e-6         /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
 
 /* The reading of one run. */
 typedef struct text_reading {
@@ -140,7 +139,8 @@ static hark_status take_tokens(text_reading *r) {
   HARK_TRY(hark_model_describe(r->model, &info));
   const int64_t begin = info.begin != 0, most = hark_min(r->report->values->tokens, r->shape.longest);
   const hark_status status = hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found);
-  if (status != HARK_OK) hark_fail_prefix(r->context, "%s: ", r->report->runs[r->index].path);
+  const char *const file = r->report->values->file;
+  if (status != HARK_OK) hark_fail_prefix(r->context, "%s: %s%s", r->report->runs[r->index].path, file, file[0] != '\0' ? ": " : "");
   HARK_TRY(status);
   if (begin) r->tokens[0] = (int32_t)info.begin;
   r->count = hark_min(most, (int64_t)hark_min((int64_t)found, (int64_t)r->bytes) + begin);
@@ -246,22 +246,26 @@ static hark_status add_text(hark_report *report, int64_t run, const hark_text *w
   return status;
 }
 
-static hark_status read_words(hark_report *report, hark_text *words) {
+static hark_status read_file(hark_report *report) {
   const hark_report_values *const values = report->values;
-  if (values->file[0] == '\0') hark_text_append(words, "%s", values->text);
-  if (values->file[0] == '\0') return words->status;
-  HARK_TRY(hark_input_read(report->context, values->file, TEXT_BYTES, words));
-  return words->length > 0 ? HARK_OK : hark_fail(report->context, HARK_BAD_FILE, "%s: is empty, expected a text", values->file);
+  const char *const name = hark_input_is_standard(values->file) ? HARK_STANDARD_INPUT_NAME : values->file;
+  bool cut = false; /* the tokens are the first ones anyhow */
+  HARK_TRY(hark_input_read_beginning(report->context, values->file, hark_input_beginning_bytes(values->tokens), &report->words, &cut));
+  return report->words.length > 0 ? HARK_OK : hark_fail(report->context, HARK_BAD_FILE, "%s: is empty, expected a text", name);
+}
+
+hark_status hark_report_read_words(hark_report *report) {
+  if (report->values->file[0] != '\0') return hark_report_refuse_file(report, "file", read_file(report));
+  hark_text_append(&report->words, "%s", report->values->text);
+  return report->words.status;
 }
 
 hark_status hark_report_add_texts(hark_report *report) {
-  hark_text words = hark_text_empty(report->context);
+  const bool given = report->words.length > 0;
   bool begun = false;
-  hark_status status = hark_report_keep_problem(report, -1, read_words(report, &words));
   hark_text_append(&report->data, ",\"texts\":[");
-  for (int64_t i = 0; i < report->detailed && status == HARK_OK && words.length > 0; i++)
-    status = hark_report_keep_problem(report, report->runs[i].index, add_text(report, i, &words, &begun));
-  hark_text_append(&report->data, "],\"text_given\":%s", words.length > 0 ? "true" : "false");
-  hark_text_free(&words);
-  return status;
+  for (int64_t i = 0; i < report->detailed && given; i++)
+    HARK_TRY(hark_report_keep_problem(report, report->runs[i].index, add_text(report, i, &report->words, &begun)));
+  hark_text_append(&report->data, "],\"text_given\":%s", given ? "true" : "false");
+  return report->data.status;
 }

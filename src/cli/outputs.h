@@ -1,0 +1,16 @@
+/* outputs.h - outputs that would destroy what is read. */
+#ifndef HARK_CLI_OUTPUTS_H
+#define HARK_CLI_OUTPUTS_H
+
+#include "cli/common.h"
+
+/* Called before a subcommand runs: refuses an output (--output, --out, --figure, --markdown) that exists as a regular file and is
+ *
+ *   an input of this call (an argument or the value of another option), by whatever name: the same device and inode;
+ *   a file of a model, or of data of a task, in a folder that is an input;
+ *   a file that hark keeps in a run's folder (hark_run_keeps), whether that run is an input or not.
+ *
+ * Other files are replaced: a page, a figure, an export. Errors: HARK_BAD_CONFIGURATION, which names both. */
+HARK_MUST_CHECK hark_status hark_command_refuse_outputs(hark_invocation *call);
+
+#endif

@@ -1,0 +1,202 @@
+/* test_damaged.c - what hark runs, report, verify, eval, inspect and plot do with runs that are damaged, incomplete or may not be read, and
+ * with files of options that cannot be used. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "support/cmocka_all.h"
+#include "support/train/command_place.h"
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, words, code, in_out, in_err, &output);
+}
+
+static int shell(const char *line) {
+  char command[2 * TEST_PATH_BYTES + 2048];
+  (void)snprintf(command, sizeof command, "cd '%s' && { %s\n} >/dev/null 2>&1", folder, line);
+  return system(command);
+}
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  (void)test_file_write_text(folder, "t.txt", "the quick brown");
+  expect("train --data text.txt --out good --steps 6 --checkpoint-every 2 --keep 3 " COMMAND_TINY, 0, "", "");
+  return chmod(folder, 0755);
+}
+
+static int end(void **state) {
+  (void)state;
+  (void)shell("chmod -R u+rwx .");
+  command_place_close(folder, &output);
+  return 0;
+}
+
+/* A new copy of the run, all/x, changed by a line of the shell in it. */
+static void damage(const char *line) {
+  char command[1024];
+  (void)snprintf(command, sizeof command, "rm -rf all && mkdir all && cp -r good all/x && cd all/x && %s", line);
+  if (shell(command) != 0) fail_msg("%s: failed", line);
+}
+
+static json_t *run_of(const char *words) {
+  expect(words, HARK_EXIT_DONE, "\"state\"", "");
+  return command_json(&output);
+}
+
+static void damage_is_reported_with_the_reason(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *problem;
+    bool verified;
+  } cases[] = {
+      {"head -3 metrics.jsonl >m && mv m metrics.jsonl", "metrics.jsonl: has ", true},
+      {": >metrics.jsonl", "metrics.jsonl: has 0 bytes, step-6 was saved at ", true},
+      {"rm metrics.jsonl", "metrics.jsonl: cannot be opened", true},
+      {"yes garbage | head -c 80000 >metrics.jsonl", "metrics.jsonl: its last lines are no JSON", true},
+      {"gzip metrics.jsonl && mv metrics.jsonl.gz metrics.jsonl", "metrics.jsonl: is compressed with gzip", true},
+      {"rm metrics.jsonl && mkdir metrics.jsonl", "metrics.jsonl: is a folder", false},
+      {": >config.yaml", "config.yaml: is empty", true},
+      {"echo >config.yaml", "config.yaml: is empty", true},
+      {"head -c 3000 config.yaml >c && mv c config.yaml", "config.yaml: its end is missing", true},
+      {"head -30 config.yaml >c && mv c config.yaml", "config.yaml: its end is missing: it has no section run", true},
+      {"printf '\\377\\376\\000' >config.yaml", "config.yaml: ", true},
+      {"sed -i 's/  width: 16/  width: 99999999999/' config.yaml", "model.width: \"99999999999\" given", true},
+      {"rm config.yaml && mkdir config.yaml", "config.yaml: cannot be read", false},
+      {"echo step-99 >last", "last: names step-99, and there is no such checkpoint", true},
+      {"sed -i 's/\"format_version\": *1/\"format_version\": 7/' checkpoints/step-6/manifest.json",
+       "manifest.json: format_version is 7, expected 1", true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    damage(cases[i].line);
+    json_t *const run = run_of("runs all --json");
+    const char *const problem = json_string_value(json_object_get(run, "problem"));
+    if (strcmp(json_string_value(json_object_get(run, "state")), "damaged") != 0 || problem == NULL ||
+        strstr(problem, cases[i].problem) == NULL)
+      fail_msg("%s: %s", cases[i].line, output.out);
+    if (json_is_number(json_object_get(run, "train/loss"))) fail_msg("%s: has a last loss: %s", cases[i].line, output.out);
+    json_decref(run);
+    expect("report all/x -o page.html", HARK_EXIT_DONE, "1 damaged", cases[i].problem);
+    if (cases[i].verified) expect("verify all/x", HARK_EXIT_BAD_INPUT, "BAD", "");
+  }
+}
+
+/* Without `last`, a resumed run continues from the newest checkpoint, and the others use it too. */
+static void the_newest_checkpoint_is_the_last(void **state) {
+  (void)state;
+  damage("rm last best");
+  json_t *run = run_of("runs all --json");
+  assert_string_equal(json_string_value(json_object_get(run, "state")), "done");
+  assert_true(command_number(run, "step") == 6);
+  json_decref(run);
+  expect("eval all/x --threads 1", HARK_EXIT_DONE, "step-6", "");
+  expect("eval all/x --checkpoint last --threads 1", HARK_EXIT_DONE, "step-6", "");
+  expect("inspect all/x --text t.txt", HARK_EXIT_DONE, "all/x: ", "");
+  expect("report all/x -o page.html", HARK_EXIT_DONE, "1 run, ", "");
+  assert_string_equal(output.err, "");
+  damage("rm -r last best checkpoints/step-6");
+  run = run_of("runs all --json");
+  assert_string_equal(json_string_value(json_object_get(run, "state")), "stopped");
+  assert_true(command_number(run, "step") == 4);
+  json_decref(run);
+  expect("eval all/x --threads 1", HARK_EXIT_DONE, "step-4", "");
+  expect("train --resume --out all/x --threads 1", HARK_EXIT_DONE, "step 6 of 6", "going on from step-4");
+  damage("echo step-99 >best");
+  expect("eval all/x --threads 1", HARK_EXIT_BAD_INPUT, "", "all/x/best: names step-99, and there is no such checkpoint");
+  damage(": >config.yaml");
+  expect("train --resume --out all/x --threads 1", HARK_EXIT_BAD_INPUT, "", "config.yaml: is empty");
+}
+
+static void a_run_is_reported_once(void **state) {
+  (void)state;
+  damage(":");
+  expect("report all/x all ./all/../all/x -o page.html", HARK_EXIT_DONE, "page.html: 1 run, ", "");
+  damage(": >config.yaml");
+  expect("report all/x all -o page.html", HARK_EXIT_DONE, "1 damaged", "config.yaml: is empty");
+  assert_int_equal(test_line_count(output.err), 1); /* once, although several parts of the page need the file */
+  expect("runs t.txt", HARK_EXIT_BAD_INPUT, "", "t.txt: is a file, expected a folder of runs");
+  expect("report t.txt", HARK_EXIT_BAD_INPUT, "", "t.txt: is a file, expected a folder of runs");
+}
+
+static void mistakes_of_a_report_write_no_page(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"--file nosuch", "--file: nosuch: cannot be opened"},
+      {"--file none.txt", "--file: none.txt: is empty"},
+      {"--evaluation nosuch", "--evaluation: nosuch: cannot be opened"},
+      {"--evaluation none.txt", "--evaluation: none.txt: has no lines"},
+      {"--evaluation cut.json", "--evaluation: cut.json: does not end with a line end"},
+      {"--evaluation t.txt", "--evaluation: t.txt:"},
+      {"--checkpoint nonsense", "--checkpoint nonsense: "},
+      {"--checkpoint step-7", "--checkpoint step-7: no run has it"},
+  };
+  (void)test_file_write_text(folder, "none.txt", "");
+  (void)test_file_write_text(folder, "cut.json", "{\"run\": \"good\", \"loss\": 1}");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[256];
+    (void)snprintf(words, sizeof words, "report good -o no.html %s", cases[i][0]);
+    expect(words, HARK_EXIT_USAGE, "", cases[i][1]);
+    assert_int_equal(test_line_count(output.err), 1);
+    assert_int_not_equal(access(test_path(folder, "no.html"), F_OK), 0);
+  }
+  expect("report good -o no.html --checkpoint step-4", HARK_EXIT_DONE, "no.html: 1 run", "");
+}
+
+/* As a user without permissions: the superuser has them all. */
+static void missing_permissions_are_named(void **state) {
+  (void)state;
+  static const char *const lines[] = {"chmod 000 .", "chmod 600 .", "chmod 000 config.yaml checkpoints"};
+  static const char *const commands[] = {"runs all", "report all -o /dev/null", "eval all/x --threads 1", "inspect all/x --text t.txt"};
+  const char *const user = geteuid() != 0 ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups";
+  test_command_run(folder, user, "version", &output);
+  if (output.code != 0) skip();
+  for (size_t l = 0; l < sizeof lines / sizeof *lines; l++) {
+    damage(lines[l]);
+    for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+      test_command_run(folder, user, commands[c], &output);
+      if (strstr(output.out, "Permission denied") == NULL && strstr(output.err, "Permission denied") == NULL)
+        fail_msg("%s: hark %s: %s%s", lines[l], commands[c], output.out, output.err);
+    }
+    assert_int_equal(shell("chmod 755 all/x && chmod -R u+rwX all"), 0);
+  }
+}
+
+static void single_points_are_drawn_without_a_warning(void **state) {
+  (void)state;
+  if (shell("gnuplot --version") != 0) skip();
+  (void)test_file_write_text(folder, "one.jsonl", "{\"step\": 5, \"train/loss\": 2}\n");
+  (void)test_file_write_text(folder, "flat.jsonl", "{\"step\": 5, \"train/loss\": 2}\n{\"step\": 6, \"train/loss\": 2}\n");
+  (void)test_file_write_text(folder, "one.json", "{\"run\": \"a\", \"context\": 8, \"loss\": 1}\n");
+  static const char *const words[] = {"plot one.jsonl -o one.svg", "plot one.jsonl --log -o one.svg", "plot flat.jsonl -o one.svg",
+                                      "plot --evaluation one.json -o one.svg"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    expect(words[i], HARK_EXIT_DONE, "one.svg", "");
+    if (output.err[0] != '\0') fail_msg("hark %s: %s", words[i], output.err);
+  }
+}
+
+static void the_number_of_curves_is_named(void **state) {
+  (void)state;
+  char words[1024] = "plot";
+  for (int i = 0; i < 33; i++) (void)snprintf(words + strlen(words), sizeof words - strlen(words), " good");
+  expect(words, HARK_EXIT_USAGE, "", "33 runs with 2 metrics are 66 curves, expected at most 64: fewer runs, or one --metric");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(damage_is_reported_with_the_reason),
+      cmocka_unit_test(the_newest_checkpoint_is_the_last),
+      cmocka_unit_test(a_run_is_reported_once),
+      cmocka_unit_test(mistakes_of_a_report_write_no_page),
+      cmocka_unit_test(missing_permissions_are_named),
+      cmocka_unit_test(single_points_are_drawn_without_a_warning),
+      cmocka_unit_test(the_number_of_curves_is_named),
+  };
+  return cmocka_run_group_tests_name("damaged", tests, begin, end);
+}

@@ -1,0 +1,134 @@
+/* test_overwrite.c - outputs that would destroy an input, or a file of a run, are refused before anything is computed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "support/cmocka_all.h"
+#include "support/train/command_place.h"
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, words, code, in_out, in_err, &output);
+}
+
+/* Exit code of a line of the shell in the folder. */
+static int shell(const char *line) {
+  char command[2 * TEST_PATH_BYTES + 2048];
+  (void)snprintf(command, sizeof command, "cd '%s' && { %s\n} >/dev/null 2>&1", folder, line);
+  return system(command);
+}
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  expect("train --data text.txt --out run --steps 3 " COMMAND_TINY, 0, "", "");
+  expect("train --data text.txt --out kernels --steps 3 --positions none --positional decay " COMMAND_TINY, 0, "", "");
+  expect("data make pathfinder --size 32 --training 2 --validation 0 --test 0 --out made", 0, "", "");
+  (void)test_file_write_text(folder, "t.txt", "to be or not to be");
+  (void)test_file_write_text(folder, "ev.json", "{\"run\": \"run\", \"loss\": 1}\n");
+  (void)test_file_write_text(folder, "in.safetensors", "not read before the output is refused");
+  (void)test_file_write_text(folder, "text.md", "to be or not to be");
+  (void)test_file_write_text(folder, "o.yaml", "data:\n  unit: line\n");
+  return shell(
+      "ln t.txt hard && ln -s t.txt soft && ln -s run/metrics.jsonl far && cp run/checkpoints/step-3/model.safetensors . &&"
+      "echo x >run/events.out.tfevents.1");
+}
+
+static int end(void **state) {
+  (void)state;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+#define SUMS "find . -type f | LC_ALL=C sort | grep -v '^[.]/[.]' | xargs cksum"
+
+static void expect_refused(const char *words, const char *first, const char *second) {
+  assert_int_equal(shell(SUMS " >.sums"), 0);
+  expect(words, HARK_EXIT_USAGE, "", first);
+  if (strstr(output.err, second) == NULL) fail_msg("hark %s: \"%s\" is not named: %s", words, second, output.err);
+  if (shell(SUMS " | cmp - .sums") != 0) fail_msg("hark %s: files have changed", words);
+}
+
+static void inputs_stay(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *output, *input;
+  } cases[] = {
+      {"report run --file t.txt -o t.txt", "--output t.txt: ", "the input --file t.txt"},
+      {"report run --file t.txt -o ./run/../t.txt", "--output ./run/../t.txt: ", "the input --file t.txt"},
+      {"report run --file t.txt -o hard", "--output hard: ", "the input --file t.txt"},
+      {"report run --file t.txt -o soft", "--output soft: ", "the input --file t.txt"},
+      {"report run --file soft -o hard", "--output hard: ", "the input --file soft"},
+      {"report run --evaluation ev.json -o ev.json", "--output ev.json: ", "the input --evaluation ev.json"},
+      {"inspect run --text t.txt --figure t.txt", "--figure t.txt: ", "the input --text t.txt"},
+      {"inspect model.safetensors --text t.txt --figure model.safetensors", "--figure model.safetensors: ", "the input model.safetensors"},
+      {"embed model.safetensors t.txt --format npy -o t.txt", "--output t.txt: ", "the input t.txt"},
+      {"embed model.safetensors t.txt -o model.safetensors", "--output model.safetensors: ", "the input model.safetensors"},
+      {"export model.safetensors --type int8", "--output model.safetensors: ", "the input model.safetensors"},
+      {"attend --input in.safetensors --output in.safetensors", "--output in.safetensors: ", "the input --input in.safetensors"},
+      {"plot t.txt -o t.txt", "--output t.txt: ", "the input t.txt"},
+      {"plot --evaluation ev.json -o ev.json", "--output ev.json: ", "the input ev.json"},
+      {"lab approximation --run run --text text.md --markdown text.md", "--markdown text.md: ", "the input --text text.md"},
+      {"lab approximation --run run --text t.txt --figure t.txt", "--figure t.txt: ", "the input --text t.txt"},
+      {"data picture made --out made/task.json", "--out made/task.json: ", "data that are read, made"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].output, cases[i].input);
+}
+
+static void files_of_runs_stay(void **state) {
+  (void)state;
+  static const char *const names[] = {"config.yaml",
+                                      "metrics.jsonl",
+                                      "vocabulary.json",
+                                      "data.json",
+                                      "last",
+                                      ".lock",
+                                      "events.out.tfevents.1",
+                                      "checkpoints/step-3/model.safetensors",
+                                      "checkpoints/step-3/manifest.json"};
+  static const char *const commands[] = {"report run -o",
+                                         "plot run -o",
+                                         "plot --positional kernels -o",
+                                         "export run --output",
+                                         "inspect run --text t.txt --figure",
+                                         "embed model.safetensors t.txt -o",
+                                         "report kernels -o" /* of another run */};
+  char words[512], expected[256], named[256];
+  for (size_t c = 0; c < sizeof commands / sizeof *commands; c++)
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+      (void)snprintf(words, sizeof words, "%s run/%s", commands[c], names[n]);
+      (void)snprintf(expected, sizeof expected, "run/%s: is ", names[n]);
+      (void)snprintf(named, sizeof named, "%.*s of the run ", (int)strcspn(names[n], "/"), names[n]);
+      expect_refused(words, expected, named);
+    }
+  expect_refused("report run -o far", "--output far: is metrics.jsonl of the run", "/run");
+  assert_int_equal(shell("cp -r run lost && rm lost/config.yaml"), 0); /* a damaged run is one */
+  expect_refused("report run -o lost/metrics.jsonl", "lost/metrics.jsonl: is metrics.jsonl of the run", "/lost");
+}
+
+static void other_files_are_replaced(void **state) {
+  (void)state;
+  static const char *const words[] = {"report run -o run/report.html",
+                                      "report run --file t.txt -o page.html",
+                                      "export run --output out.safetensors",
+                                      "embed model.safetensors t.txt -o made/numbers.jsonl",
+                                      "data picture made --out made/training.svg --count 1",
+                                      "report run -o last" /* in no run */};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    for (int again = 0; again < 2; again++) expect(words[i], HARK_EXIT_DONE, "", "");
+  assert_int_equal(shell("mkdir -p plain && echo x >plain/config.yaml"), 0); /* one file makes no run */
+  expect("report run -o plain/config.yaml", HARK_EXIT_DONE, "", "");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(inputs_stay),
+      cmocka_unit_test(files_of_runs_stay),
+      cmocka_unit_test(other_files_are_replaced),
+  };
+  return cmocka_run_group_tests_name("overwrite", tests, begin, end);
+}
