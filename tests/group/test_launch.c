@@ -81,8 +81,8 @@ static void gradients_are_exchanged_during_the_backward(void **state) {
   test_command_run(folder, LAUNCH("2"),
                    "bench step --layers 4 --width 64 --heads 4 --context 32 --accumulate 3 --threads 1 --rounds 2 --json", &output);
   if (output.code != 0 || strstr(output.out, "\"hidden_fraction\"") == NULL) fail_msg("%s%s", output.out, output.err);
-  test_command_run(folder, LAUNCH("2"),
-                   "bench step --layers 1 --width 16 --heads 2 --context 32 --sequence-ranks 2 --threads 1 --rounds 2", &output);
+  test_command_run(folder, LAUNCH("2"), "bench step --layers 1 --width 16 --heads 2 --context 32 --sequence-ranks 2 --threads 1 --rounds 2",
+                   &output);
   if (output.code != 0) fail_msg("%s%s", output.out, output.err);
   test_output_free(&output);
 }
