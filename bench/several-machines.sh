@@ -87,6 +87,7 @@ check_network() {
   [ "$(id -u)" = 0 ] || refuse "network namespaces need root"
   command -v ip > /dev/null || refuse "ip is not there (Debian: iproute2)"
   command -v tc > /dev/null || refuse "tc is not there (Debian: iproute2)"
+  ip netns del hark-bench-try 2> /dev/null || true # of a call that was interrupted
   ip netns add hark-bench-try 2> "$scratch/error" || refuse "network namespaces are not allowed here: $(cat "$scratch/error")"
   netem=no
   if ip netns exec hark-bench-try tc qdisc add dev lo root netem delay 1ms 2> /dev/null; then netem=yes; fi

@@ -1,8 +1,8 @@
 # libhark, and libhark_test: the same objects, except that the backends are compiled with HARK_WITH_GUARD and the guard backend is there.
 
-set(HARK_LAYERS core backend io options positional attention ops autograd tokenizers nn models) # lab and cli are the command's
+set(HARK_LAYERS core backend io group options positional attention ops autograd tokenizers nn models) # lab and cli are the command's
 if(HARK_TRAIN)
-  list(APPEND HARK_LAYERS group json config data train) # what only training needs
+  list(APPEND HARK_LAYERS json config data train) # what only training needs
 endif()
 
 # hark_objects(TARGET SOURCE...): objects with the flags that all objects of the library share.
@@ -18,7 +18,7 @@ foreach(layer ${HARK_LAYERS})
   list(APPEND HARK_SOURCES ${sources})
 endforeach()
 if(NOT HARK_TRAIN)
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/attention/spread[^/]*$") # uses the group
+  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/(attention/spread[^/]*|group/launch\\.c)$") # only several processes need them
 endif()
 set(HARK_ISA_SOURCES ${HARK_SOURCES})
 list(FILTER HARK_ISA_SOURCES INCLUDE REGEX "/src/backend/cpu/isa/")

@@ -289,9 +289,9 @@ static hark_status join_group(hark_invocation *call, argument_walk *walk) {
   return HARK_OK;
 }
 
-/* A lost connection, by whoever finds it first and ends all (hark_group_set_limit). */
+/* A lost group, by whoever finds it first and ends all (hark_group_set_limit). */
 static void report_loss(const hark_invocation *call) {
-  if (call->group->over != HARK_CANCELLED || emergency < 0) return;
+  if (!hark_group_is_lost(call->group) || emergency < 0) return;
   (void)dprintf(emergency, "hark %s: %s\n", call->command->name, hark_context_message(call->context));
 }
 
@@ -343,7 +343,7 @@ static int run_command(const hark_command *command, int count, const char *const
     const int code = run_once(command, count, words, &walk);
     if (first == HARK_EXIT_DONE) first = code;
     if (code == HARK_EXIT_USAGE || code == HARK_EXIT_DISK || code > HARK_EXIT_SIGNAL) break;
-    if (walk.group != NULL && walk.group->over == HARK_CANCELLED) break;
+    if (hark_group_is_lost(walk.group)) break;
   }
   hark_group_close(walk.home, &walk.group, first);
   hark_context_destroy(&walk.home);

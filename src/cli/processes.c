@@ -48,9 +48,10 @@ hark_status hark_command_join(hark_invocation *call, hark_config *config) {
   return call->group != NULL ? compare_options(call, config) : HARK_OK;
 }
 
-hark_status hark_command_compare_data(hark_invocation *call, uint64_t checksum) {
+hark_status hark_command_compare_data(hark_invocation *call, hark_status opened, uint64_t checksum) {
   hark_context *const context = call->context;
   uint64_t first = checksum;
+  HARK_TRY(hark_group_agree(context, context->group, opened));
   HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
   const hark_status status = first == checksum ? HARK_OK : hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
   return hark_group_agree(context, context->group, status);

@@ -417,7 +417,8 @@ static hark_status ready(void *user, bool timed) {
   const hark_config given = *config;
   HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
-  config->run.ranks = 0;                       /* the next part may have another number */
+  config->run.ranks = 0; /* the next part may have another number */
+  config->run.sequence_ranks = 1;
   config->train.extend = HARK_EXTEND_CONTINUE; /* only for this part: its plan is in the run's state */
   if (timed) {
     config->train.steps = config->train.tokens = config->train.examples = 0;

@@ -84,10 +84,13 @@ static hark_status end(hark_context *context, hark_group *group, hark_status sta
   return status;
 }
 
-void hark_group_give_up(hark_context *context, hark_group *group) {
-  char message[HARK_MESSAGE_BYTES];
-  (void)snprintf(message, sizeof message, "rank %d: %.480s", hark_group_name(group, hark_group_rank(group)), hark_context_message(context));
-  end_with(group, HARK_CANCELLED, message);
+void hark_group_give_up(hark_context *context, hark_group *group, hark_status status) {
+  char message[HARK_MESSAGE_BYTES], name[24] = "";
+  const int rank = hark_group_name(group, hark_group_rank(group));
+  if (rank > 0) (void)snprintf(name, sizeof name, "rank %d: ", rank);
+  (void)snprintf(message, sizeof message, "%s%.480s", name, hark_context_message(context));
+  for (hark_group *g = group; g != NULL; g = g->whole) g->abandoned = g->abandoned || g->over == HARK_OK;
+  end_with(group, status, message);
 }
 
 static hark_status refuse_if_over(hark_context *context, const hark_group *group) {
@@ -317,5 +320,5 @@ hark_status hark_group_agree_patiently(hark_context *context, hark_group *group,
 }
 
 void hark_group_renew(hark_group *group) {
-  if (group != NULL && group->over != HARK_CANCELLED) group->over = HARK_OK;
+  if (group != NULL && !hark_group_is_lost(group)) group->over = HARK_OK;
 }

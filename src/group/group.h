@@ -34,6 +34,7 @@ typedef struct hark_group {
   hark_group_background background; /* functions NULL: none */
   int64_t begun;                    /* its rounds so far, at this process */
   hark_status over;                 /* HARK_OK: it is not */
+  bool abandoned;                   /* it is over, and other processes do not know (hark_group_give_up()) */
   char message[512];
   struct hark_group *whole; /* of a part (part.h), whose processes are `first`, `first` + `step`, ... of it; else NULL */
   int first, step;
@@ -44,6 +45,11 @@ static inline int hark_group_size(const hark_group *group) { return group != NUL
 /* The rank by which messages name a process: that of the whole. */
 static inline int hark_group_name(const hark_group *group, int rank) {
   return group->whole != NULL ? group->first + rank * group->step : rank;
+}
+
+/* The group is over, and no process can report it to all others: they are aborted. */
+static inline bool hark_group_is_lost(const hark_group *group) {
+  return group != NULL && (group->over == HARK_CANCELLED || group->abandoned);
 }
 
 /* Sets the limit. Rank 1 waits longer than rank 0, which waits for every one and reports who does not answer, and the others wait longer
@@ -108,18 +114,21 @@ HARK_MUST_CHECK hark_status hark_group_gather(hark_context *context, hark_group 
  * the next place where the others agree, whichever that is, and all of them end. Before that, and after HARK_NOT_FINITE, the rounds of the
  * group's background that any of them has begun are completed (drain). */
 HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *group, hark_status status);
-
-/* Ends the group, and the whole that it is a part of, with the message of this process, which fails where the others wait for its messages
- * and no process can report an error: it aborts them. Every later call returns HARK_CANCELLED. Does nothing if the group is over. */
-void hark_group_give_up(hark_context *context, hark_group *group);
 /* The same without a limit of time at other ranks than 0, for whose work they wait: if it is killed, the launcher ends the others. */
 HARK_MUST_CHECK hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status);
-/* After an error that all have agreed on: what follows is exchanged again. Does nothing where a process did not answer. */
-void hark_group_renew(hark_group *group);
 
 #define HARK_GROUP_NOTE_BYTES 64
-/* The same with a note of every process: all [size, bytes], bytes up to HARK_GROUP_NOTE_BYTES, is set if the status is HARK_OK. */
+/* hark_group_agree() with a note of every process: all [size, bytes], bytes up to HARK_GROUP_NOTE_BYTES, is set if the status is
+ * HARK_OK. */
 HARK_MUST_CHECK hark_status hark_group_meet(hark_context *context, hark_group *group, hark_status status, const void *mine, size_t bytes,
                                             void *all);
+
+/* Ends the group, and the whole that it is a part of, with the error `status` and the message of this process, which fails where the others
+ * wait for its messages and no process can report an error: hark_group_close() aborts them. Every later call returns the error. Does
+ * nothing if the group is over. */
+void hark_group_give_up(hark_context *context, hark_group *group, hark_status status);
+
+/* After an error that all have agreed on: what follows is exchanged again. Does nothing where the group is lost. */
+void hark_group_renew(hark_group *group);
 
 #endif

@@ -131,7 +131,7 @@ void hark_group_close(hark_context *context, hark_group **group_pointer, int cod
   hark_group *const group = *group_pointer;
   *group_pointer = NULL;
   if (group == NULL) return;
-  if (group->over == HARK_CANCELLED) group->transport->abort(group->transport, code);
+  if (hark_group_is_lost(group)) group->transport->abort(group->transport, code);
   group->transport->close(group->transport);
   hark_release(context, group, sizeof(hark_group) + sizeof(hark_transport));
 }

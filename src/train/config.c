@@ -140,10 +140,7 @@ static const hark_option options[] = {
     {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
      "AdamW: decoupled decay of matrices", NULL},
     {"train.shard_optimiser", "shard-optimiser", HARK_OPTION_BOOL, AT(train.shard_optimiser), "false", NULL, "train bench config", NULL,
-     "of several processes each keeps the moments of an equal part of the weights, which needs less memory, and sends more; the run has "
-     "the "
-     "same bits",
-     NULL},
+     "each of several processes keeps the moments of an equal part of the weights: less memory, more bytes sent, the same bits", NULL},
     {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping",
      NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
@@ -188,7 +185,7 @@ static const hark_option options[] = {
     {"run.ranks", "ranks", HARK_OPTION_INT, AT(run.ranks), "0", "[0, 1024]", TRAIN, NULL,
      "number of processes that a launcher (mpirun) must have started; another number is an error; 0: any", NULL},
     {"run.sequence_ranks", "sequence-ranks", HARK_OPTION_INT, AT(run.sequence_ranks), "1", "[1, 1024]", TRAIN, NULL,
-     "processes that share the tokens of every window, each a part of them; the number of all processes is a multiple", NULL},
+     "processes that share the tokens of every window; the number of all processes must be a multiple of it", NULL},
     {"run.rank_timeout", "rank-timeout", HARK_OPTION_DURATION, AT(run.rank_timeout), "10m", "[1, inf)", TRAIN, "TIME",
      "time after which a process that does not answer ends the run of all", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},

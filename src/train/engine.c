@@ -51,6 +51,11 @@ static hark_share own_rows(const hark_engine *engine) {
 
 int64_t hark_engine_own_length(const hark_engine *engine) { return own_rows(engine).count; }
 
+hark_status hark_engine_end_work(hark_context *context, const hark_engine *engine, hark_status status) {
+  if (status != HARK_OK && sequence_of(engine) != NULL) hark_group_give_up(context, engine->sequence.group, status);
+  return status;
+}
+
 const char *hark_loss_term_name(hark_loss_term term) {
   static const char *const names[HARK_LOSS_TERMS] = {
       [HARK_TERM_SMOOTHING] = "train/smoothing_loss", [HARK_TERM_RATIO] = "train/ratio_loss", [HARK_TERM_PONDER] = "train/ponder_loss"};
@@ -548,12 +553,6 @@ static hark_status read_parts(hark_context *context, hark_engine *engine, double
   return alone ? HARK_OK : read_loss(context, engine, engine->total, &engine->parts.objective);
 }
 
-/* Within a pass over a spread sequence the other processes wait for the rows of this one, and not for its error. */
-static hark_status end_of_pass(hark_context *context, const hark_engine *engine, hark_status status) {
-  if (status != HARK_OK && sequence_of(engine) != NULL) hark_group_give_up(context, engine->sequence.group);
-  return status;
-}
-
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
@@ -561,7 +560,7 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
   HARK_TRY(write_windows(context, engine, &engine->targets, targets, rows, length));
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
-  HARK_TRY(end_of_pass(context, engine, training_pass(context, engine, rows, first_sample, micro_step, weight, &value)));
+  HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
   HARK_TRY(read_loss(context, engine, value, loss));
   return read_parts(context, engine, *loss);
@@ -569,8 +568,7 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
 
 hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
-  return end_of_pass(context, engine,
-                     prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length));
+  return prediction_pass(context, engine, rows, sequence_of(engine) != NULL ? hark_engine_own_length(engine) : length);
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {

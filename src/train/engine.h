@@ -80,8 +80,7 @@ hark_network_config hark_engine_text_config(const hark_config *config, int32_t v
 /* Makes the model, the optimiser and the memory that a step needs, which a shape-only run of a step determines. Weights are zero. If
  * context->sequence is set, an engine for training computes the own rows of windows alone, and all processes of the sequence call it alike:
  * its windows are whole ones, its losses those of the own rows. Without `training` only hark_engine_predict() and hark_engine_loss() may be
- * called. Errors: those of the model and of attention plans;
- * HARK_OUT_OF_MEMORY. */
+ * called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
 /* The same for any task. Batches of examples are packed, of at most train.batch examples. */
@@ -159,6 +158,10 @@ HARK_MUST_CHECK hark_status hark_engine_correct(hark_context *context, hark_engi
  * or tokens] belongs to the engine and is valid until the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);
+
+/* The status of work in which passes are computed, at its end. In passes over windows whose tokens are spread over processes, and between
+ * them, the other processes wait for the rows of this one, and not for its error: if it has failed, it gives the group up. */
+hark_status hark_engine_end_work(hark_context *context, const hark_engine *engine, hark_status status);
 
 /* The tokens of a window that this process computes. */
 int64_t hark_engine_own_length(const hark_engine *engine);

@@ -120,7 +120,7 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   const bool some = task->positions || engine->network->architecture->predicts_masked;
   const size_t bytes = (size_t)((some ? 3 : 2) * rows * length) * sizeof(int32_t);
   void *memory = NULL;
-  HARK_TRY(hark_allocate(context, bytes, &memory));
+  HARK_TRY(hark_engine_end_work(context, engine, hark_allocate(context, bytes, &memory)));
   walk.batch.inputs = memory;
   walk.batch.targets = walk.batch.inputs + rows * length;
   walk.batch.some = some ? walk.batch.targets + rows * length : NULL;

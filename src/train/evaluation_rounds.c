@@ -44,17 +44,18 @@ static hark_status run_round(hark_context *context, hark_engine *engine, const h
   const double *more = rounds->more_batch;
   hark_status status = measure(engine, rounds, first + (shared->size > 1 ? hark_group_rank(context->group) % shared->together : 0), &own);
   all[0] = own;
+  status = hark_engine_end_work(context, engine, status);
   if (shared->size > 1) status = hark_group_meet(context, context->group, status, &own, sizeof own, all);
   HARK_TRY(status);
   if (shared->size > 1 && bytes > 0) {
     HARK_TRY(hark_group_gather(context, context->group, more, bytes, shared->more));
     more = shared->more;
   }
-  for (int i = 0; i < shared->size; i++) {
-    if (first + i % shared->together >= rounds->batches) continue;
-    add(engine, &all[i], sums);
-    add_more(rounds, more + i * rounds->more);
-  }
+  for (int batch = 0; batch < shared->together && first + batch < rounds->batches; batch++)
+    for (int i = batch; i < shared->size; i += shared->together) { /* the processes that have its rows */
+      add(engine, &all[i], sums);
+      add_more(rounds, more + i * rounds->more);
+    }
   return HARK_OK;
 }
 
@@ -96,9 +97,10 @@ hark_status hark_evaluate_rounds(hark_context *context, hark_engine *engine, con
   void *memory = NULL;
   *sums = (hark_batch_sums){0};
   *complete = true;
-  if (bytes > 0) HARK_TRY(hark_group_agree(context, context->group, hark_allocate(context, bytes, &memory)));
+  hark_status status = HARK_OK;
+  if (bytes > 0) status = hark_group_agree(context, context->group, hark_allocate(context, bytes, &memory));
   shared.more = memory;
-  const hark_status status = run_rounds(context, engine, rounds, &shared, sums, complete);
+  if (status == HARK_OK) status = run_rounds(context, engine, rounds, &shared, sums, complete);
   hark_release(context, memory, bytes);
   return status;
 }

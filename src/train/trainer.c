@@ -300,11 +300,10 @@ static hark_status make_engine(training_run *trainer, const resumption *begun) {
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   HARK_TRY(make_parts(trainer));
-  trainer->pass_operations = trainer->engine->largest_operations;
+  trainer->pass_operations = trainer->engine->largest_operations * hark_group_size(context->sequence);
   if (config->model.architecture == HARK_ARCHITECTURE_AHCA) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
-  if (begun->there && begun->state.corpus_checksum != trainer->material.checksum) return refuse_material(trainer);
-  return hark_training_settle_steps(trainer, &begun->state);
+  return begun->there && begun->state.corpus_checksum != trainer->material.checksum ? refuse_material(trainer) : HARK_OK;
 }
 
 /* Opens text and model and sets both to the state of the run. */
@@ -319,6 +318,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(open_material(trainer, resume, &begun));
   HARK_TRY(hark_group_agree(context, context->group, hark_training_compare_data(trainer)));
   HARK_TRY(hark_group_agree(context, context->group, make_engine(trainer, &begun)));
+  HARK_TRY(hark_group_agree(context, context->group, hark_training_settle_steps(trainer, &begun.state)));
   if (leads && !begun.there && resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");
   if (leads) status = begun.there ? load_checkpoint(trainer, &begun) : begin_weights(trainer);
   HARK_TRY(hark_group_agree(context, context->group, hark_training_end_transfer(trainer, status)));
@@ -392,6 +392,7 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
   *step = (hark_material_pass){0};
   HARK_TRY(hark_material_targets(context, &trainer->material, trainer->state.samples, &targets));
   hark_status status = compute_share(trainer, targets > 0 ? 1.0 / (double)targets : 0, parts);
+  status = hark_engine_end_work(context, trainer->engine, status);
   status = hark_group_agree(context, context->group, status);
   if (status == HARK_OK) status = hark_group_gather(context, context->group, parts, (size_t)room * sizeof *parts, all);
   trainer->engine->report.pivots = pivots;

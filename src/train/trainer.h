@@ -34,8 +34,8 @@ typedef struct hark_train_hooks {
    * train.warmup with these values make the same run. `evaluates`: false if evaluations take too long, and none are made. */
   void (*planned)(void *user, int64_t steps, int64_t warmup, bool evaluates);
   /* Optional: called after every micro-batch of this process, for inspection: the gradients in the engine are those of the last subtree
-   * (gradient_sum.h), with one micro-batch those of the step; of several processes not after the last one. Step (from 1) and micro-batch
-   * (from 0) are the current ones. */
+   * (gradient_sum.h), with one micro-batch those of the step; with several processes they mean nothing after the last one. Step (from 1)
+   * and micro-batch (from 0) are the current ones. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
   double peak_operations;      /* per second, of this machine with these threads; 0: unknown */
   double (*clock)(void *user); /* monotonic seconds that measure and limit a run's time; NULL: the machine's clock */

@@ -74,13 +74,15 @@ static hark_status measured_step(void *user, int64_t number) {
   HARK_TRY(hark_engine_begin_step(trainer->context, trainer->engine));
   const hark_share share = trainer->engine->sum.share;
   hark_status computed = HARK_OK;
-  for (int64_t micro = share.first; micro < share.first + share.count; micro++) {
+  for (int64_t index = share.first; index < share.first + share.count; index++) {
+    const int64_t micro = index % config->train.accumulate;
     const hark_status status =
         hark_material_train(trainer->context, &trainer->material, trainer->engine, first + micro * config->train.batch, (uint32_t)micro + 1,
                             1.0 / (double)hark_max(1, targets), &part);
     if (status != HARK_OK) computed = status;
     if (status != HARK_OK && status != HARK_NOT_FINITE) break;
   }
+  computed = hark_engine_end_work(trainer->context, trainer->engine, computed);
   computed = hark_group_agree(trainer->context, trainer->context->group, computed);
   if (computed != HARK_OK) return computed == HARK_NOT_FINITE ? HARK_OK : computed;
   return hark_engine_finish_step(trainer->context, trainer->engine, number + 1, 0, 0, &result);

@@ -201,7 +201,7 @@ static void killed_at_random_moments(void **state) {
     (void)snprintf(name, sizeof name, "killed-%d", kill);
     write_script("if [ " RANK
                  " = %d ]; then\n"
-                 "  (until [ -s %s/%s ]; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
+                 "  (until [ -s %s/%s ] || ! kill -0 $$; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
                  "fi\n"
                  "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
                  rank, name, kill % 2 == 0 ? "metrics.jsonl" : "last", (int)random_below(&random, 150), name, kill % 4 == 3 ? "" : DIVIDED);

@@ -174,7 +174,7 @@ static void wait_until_unlocked(const char *name) {
 static void a_killed_rank_ends_all(void **state) {
   static const char killing[] =
       "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ]; then\n"
-      "  (while [ ! -e parts/last ]; do sleep 0.01; done; kill -9 $$) &\n"
+      "  (until [ -e parts/last ] || ! kill -0 $$; do sleep 0.01; done; kill -9 $$) &\n"
       "fi\n"
       "exec " HARK_COMMAND " train --out parts" OPTIONS "\n";
   (void)state;
@@ -199,7 +199,7 @@ static void a_stopped_rank_is_named(void **state) {
     char script[1024], expected[64];
     (void)snprintf(script, sizeof script,
                    "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = %d ]; then\n"
-                   "  (until [ -s by-%d/metrics.jsonl ]; do sleep 0.01; done; kill -STOP $$) &\n"
+                   "  (until [ -s by-%d/metrics.jsonl ] || ! kill -0 $$; do sleep 0.01; done; kill -STOP $$) &\n"
                    "fi\n"
                    "exec " HARK_COMMAND " train --out by-%d" MODEL " --steps=1000000 --checkpoint-every=1000000 --rank-timeout=5\n",
                    rank, rank, rank);

@@ -47,14 +47,16 @@ static hark_status run_step(hark_context *context, step_work *work) {
   HARK_TRY(hark_group_agree(context, context->group, HARK_OK)); /* all processes begin together */
   work->start = hark_bench_now();
   HARK_TRY(hark_engine_begin_step(context, work->engine));
-  for (int64_t i = share.first; i < share.first + share.count; i++) {
+  hark_status status = HARK_OK;
+  for (int64_t i = share.first; i < share.first + share.count && status == HARK_OK; i++) {
     const int64_t micro = i % accumulate; /* of the rows that this process has */
     const uint64_t sample = (uint64_t)((work->step * accumulate + micro) * batch);
     double part = 0;
-    HARK_TRY(run_pass(context, work, sample, (uint32_t)micro + 1, weight,
-                      &part)); /* from 1: quantities that change during a run have their final values */
+    /* from 1: quantities that change during a run have their final values */
+    status = run_pass(context, work, sample, (uint32_t)micro + 1, weight, &part);
     loss += part;
   }
+  HARK_TRY(hark_group_agree(context, context->group, hark_engine_end_work(context, work->engine, status)));
   const double computed = hark_bench_now();
   work->computing = computed - work->start;
   hark_step_result result;

@@ -231,7 +231,7 @@ hark_status hark_eval_examples(hark_invocation *call, const hark_config *config,
   hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
   if (decisions > 0) m.statistics.list = &list;
   hark_status status = open_examples(call, config, opened, other_data, &split, &m);
-  if (status == HARK_OK) status = hark_command_compare_data(call, hark_examples_checksum(m.examples));
+  status = hark_command_compare_data(call, status, status == HARK_OK ? hark_examples_checksum(m.examples) : 0);
   if (status == HARK_OK) status = measure(call, config, opened, split, &m);
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
