@@ -146,7 +146,7 @@ static hark_status run_own(hark_context *context, const hark_attention_plan *pla
   const size_t sequences = (size_t)args->query.shape[0] * sizeof(hark_attention_sequence);
   void *memory = NULL;
   hark_status status = hark_allocate(context, messages + sequences, &memory);
-  if (status == HARK_OK) status = hark_group_reserve(context, spread->group, 4 * size);
+  if (status == HARK_OK) status = hark_group_reserve(context, spread->group, 4 * (int64_t)size);
   post to = {spread->group, memory};
   const hark_attention_peers peers = {.rank = hark_group_rank(spread->group),
                                       .size = size,

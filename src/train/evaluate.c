@@ -47,8 +47,8 @@ static hark_status measure_positions(hark_context *context, hark_engine *engine,
   for (int bucket = 0; bucket < hark_position_buckets(batch->length); bucket++) {
     const int64_t count = choose_targets(batch, hark_position_first(bucket), hark_position_last(bucket, batch->length));
     if (count == 0) continue;
-    HARK_TRY(hark_engine_loss(context, engine, batch->some, &positions[2 * bucket]));
-    positions[2 * bucket + 1] = (double)count;
+    HARK_TRY(hark_engine_loss(context, engine, batch->some, &positions[2 * (ptrdiff_t)bucket]));
+    positions[2 * (ptrdiff_t)bucket + 1] = (double)count;
   }
   return HARK_OK;
 }
@@ -135,7 +135,7 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   hark_batch_sums sums;
   const hark_status status = hark_evaluate_rounds(context, engine, &rounds, &sums, &out->complete);
   hark_release(context, memory, bytes);
-  for (int i = 0; i < HARK_POSITION_BUCKETS; i++)
+  for (ptrdiff_t i = 0; i < HARK_POSITION_BUCKETS; i++)
     out->positions[i] = (hark_position_loss){.sum = walk.positions[2 * i], .targets = (int64_t)walk.positions[2 * i + 1]};
   out->targets = sums.targets;
   out->correct = sums.correct;

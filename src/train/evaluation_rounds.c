@@ -63,7 +63,7 @@ static hark_status run_round(hark_context *context, hark_engine *engine, const h
 
 /* Rank 0's counts <- the sum of those of all. */
 static hark_status add_counts(hark_context *context, const hark_evaluation_rounds *rounds) {
-  int64_t part[COUNTS];
+  int64_t part[COUNTS] = {0};
   hark_group *const group = context->group;
   for (int peer = 1; peer < hark_group_size(group); peer++)
     for (int64_t at = 0; at < rounds->counted; at += COUNTS) {
