@@ -54,7 +54,7 @@ static hark_status run_round(hark_context *context, hark_engine *engine, const h
   for (int batch = 0; batch < shared->together && first + batch < rounds->batches; batch++)
     for (int i = batch; i < shared->size; i += shared->together) { /* the processes that have its rows */
       add(engine, &all[i], sums);
-      add_more(rounds, more + i * rounds->more);
+      if (rounds->more > 0) add_more(rounds, more + i * rounds->more);
     }
   return HARK_OK;
 }
