@@ -32,13 +32,9 @@ static hark_status compare_options(hark_invocation *call, hark_config *config) {
   hark_options_print_yaml(call->options, false, &text);
   config->run.threads = threads;
   const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
-  uint64_t first = own;
-  hark_status status = text.status;
+  const hark_status status = text.status;
   hark_text_free(&text);
-  HARK_TRY(hark_group_agree(call->context, call->group, status));
-  HARK_TRY(hark_group_broadcast(call->context, call->group, &first, sizeof first));
-  status = first == own ? HARK_OK : hark_fail(call->context, HARK_BAD_CONFIGURATION, "the options are not those of rank 0");
-  HARK_TRY(hark_group_agree(call->context, call->group, status));
+  HARK_TRY(hark_group_compare(call->context, call->group, status, own, "options"));
   return hark_group_agree(call->context, call->group, compare_machines(call));
 }
 
@@ -46,13 +42,4 @@ hark_status hark_command_join(hark_invocation *call, hark_config *config) {
   call->context->group = call->group;
   hark_group_set_limit(call->group, config->run.rank_timeout);
   return call->group != NULL ? compare_options(call, config) : HARK_OK;
-}
-
-hark_status hark_command_compare_data(hark_invocation *call, hark_status opened, uint64_t checksum) {
-  hark_context *const context = call->context;
-  uint64_t first = checksum;
-  HARK_TRY(hark_group_agree(context, context->group, opened));
-  HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
-  const hark_status status = first == checksum ? HARK_OK : hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
-  return hark_group_agree(context, context->group, status);
 }

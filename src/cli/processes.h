@@ -10,7 +10,4 @@
  * bits differ; those of the group. */
 HARK_MUST_CHECK hark_status hark_command_join(hark_invocation *call, hark_config *config);
 
-/* Refuses data whose checksum is not that of rank 0, after all have opened them: `opened` is the status of this process. */
-HARK_MUST_CHECK hark_status hark_command_compare_data(hark_invocation *call, hark_status opened, uint64_t checksum);
-
 #endif

@@ -30,6 +30,12 @@ hark_share hark_group_share(int64_t total, int rank, int size) {
   return (hark_share){first, end - first};
 }
 
+hark_share hark_group_share_units(int64_t total, int64_t unit, int rank, int size) {
+  const hark_share units = hark_group_share(hark_ceil_div(total, unit), rank, size);
+  const int64_t first = hark_min(units.first * unit, total), end = hark_min((units.first + units.count) * unit, total);
+  return (hark_share){first, end - first};
+}
+
 static int64_t pieces_of(const hark_message *message) {
   return message->bytes == 0 ? 1 : hark_ceil_div((int64_t)message->bytes, HARK_TRANSPORT_PIECE);
 }
@@ -321,4 +327,12 @@ hark_status hark_group_agree_patiently(hark_context *context, hark_group *group,
 
 void hark_group_renew(hark_group *group) {
   if (group != NULL && !hark_group_is_lost(group)) group->over = HARK_OK;
+}
+
+hark_status hark_group_compare(hark_context *context, hark_group *group, hark_status status, uint64_t number, const char *what) {
+  uint64_t first = number;
+  HARK_TRY(hark_group_agree(context, group, status));
+  HARK_TRY(hark_group_broadcast(context, group, &first, sizeof first));
+  if (first != number) status = hark_fail(context, HARK_BAD_CONFIGURATION, "the %s are not those of rank 0", what);
+  return hark_group_agree(context, group, status);
 }

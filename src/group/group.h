@@ -61,6 +61,8 @@ typedef struct hark_share {
   int64_t first, count;
 } hark_share;
 hark_share hark_group_share(int64_t total, int rank, int size);
+/* The same in multiples of `unit`; the last part may be shorter. */
+hark_share hark_group_share_units(int64_t total, int64_t unit, int rank, int size);
 
 /* Memory for exchanges of up to `pieces` messages, so that these allocate nothing: a process that fails in the middle of an exchange cannot
  * explain it to the others. A message longer than HARK_TRANSPORT_PIECE counts as several. */
@@ -118,6 +120,11 @@ HARK_MUST_CHECK hark_status hark_group_agree(hark_context *context, hark_group *
 HARK_MUST_CHECK hark_status hark_group_agree_patiently(hark_context *context, hark_group *group, hark_status status);
 
 #define HARK_GROUP_NOTE_BYTES 64
+/* hark_group_agree() on `status`, then on one number, such as a checksum: HARK_BAD_CONFIGURATION "the WHAT are not those of rank 0" for a
+ * process with another one. */
+HARK_MUST_CHECK hark_status hark_group_compare(hark_context *context, hark_group *group, hark_status status, uint64_t number,
+                                               const char *what);
+
 /* hark_group_agree() with a note of every process: all [size, bytes], bytes up to HARK_GROUP_NOTE_BYTES, is set if the status is
  * HARK_OK. */
 HARK_MUST_CHECK hark_status hark_group_meet(hark_context *context, hark_group *group, hark_status status, const void *mine, size_t bytes,

@@ -15,9 +15,7 @@ typedef struct hark_sequence {
 
 /* The rows of a process. */
 static inline hark_share hark_sequence_rows(const hark_sequence *sequence, int rank) {
-  const hark_share units = hark_group_share(hark_ceil_div(sequence->total, HARK_SEQUENCE_UNIT), rank, hark_group_size(sequence->group));
-  const int64_t first = units.first * HARK_SEQUENCE_UNIT;
-  return (hark_share){first, hark_min(units.count * HARK_SEQUENCE_UNIT, sequence->total - first)};
+  return hark_group_share_units(sequence->total, HARK_SEQUENCE_UNIT, rank, hark_group_size(sequence->group));
 }
 static inline hark_share hark_sequence_own_rows(const hark_sequence *sequence) {
   return hark_sequence_rows(sequence, hark_group_rank(sequence->group));

@@ -456,25 +456,17 @@ static hark_status attend_group(hark_context *context, const hark_forward *forwa
   return hark_tape_leaf(forward->tape, &all, NULL, mixed);
 }
 
-static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
-  const hark_self_attention_spec *spec = &layer->spec;
-  hark_value rates = 0;
-  if (!spec->rotary.present) return HARK_OK;
-  HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
-  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &parts[QUERY]));
-  return hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &parts[KEY]);
-}
-
-/* The same with learned rates, in the second step. */
-static hark_status rotate_learned(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts) {
+/* Queries and keys: of all heads, or of the own heads of a spread sequence. */
+static hark_status rotate(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                          const hark_sequence *sequence, hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value rates = 0;
   bool own = false;
-  if (!spec->rotary.present || layer->rotary_rates == 0) return HARK_OK;
+  if (!spec->rotary.present) return HARK_OK;
   HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
-  HARK_TRY(own_rows(forward, spec, spec->key_heads, &own, &rates));
-  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, forward->sequence, spec->heads).count, &parts[QUERY]));
-  return hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, forward->sequence, spec->key_heads).count, &parts[KEY]);
+  if (sequence != NULL) HARK_TRY(own_rows(forward, spec, spec->key_heads, &own, &rates));
+  HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, sequence, spec->heads).count, &parts[QUERY]));
+  return hark_rotary_apply(context, forward, &spec->rotary, rates, own_heads(spec, sequence, spec->key_heads).count, &parts[KEY]);
 }
 
 hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
@@ -488,7 +480,7 @@ hark_status hark_self_attention_project(hark_context *context, const hark_forwar
   HARK_TRY(hark_linear_apply(forward, &layer->value, operand, &parts[VALUE]));
   if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, &parts[HARK_ATTENTION_FORGET]));
   hark_forward_operand_release(forward, x, operand);
-  return layer->rotary_rates == 0 ? rotate(context, forward, layer, parts) : HARK_OK;
+  return layer->rotary_rates == 0 ? rotate(context, forward, layer, NULL, parts) : HARK_OK;
 }
 
 /* Attention of parts that have all rows. */
@@ -496,7 +488,7 @@ static hark_status mix_rows(hark_context *context, const hark_forward *forward, 
                             hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
   const int64_t rows = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[1];
-  HARK_TRY(rotate_learned(context, forward, layer, inputs));
+  if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, forward->sequence, inputs));
   HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
   HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
   if (forward->group != NULL) return attend_group(context, forward, layer, inputs, mixed);

@@ -357,10 +357,10 @@ static hark_status add_halves(hark_context *context, hark_engine *engine, bool m
   return hark_parameters_add_halves(context, &engine->network->parameters, memory);
 }
 
-#define EXCHANGED_PIECES 64 /* of messages to each process, so that no exchange of rows needs memory */
+#define EXCHANGED_PIECES 64 /* of messages to each process that shares windows */
 
 /* What processes can share. */
-static hark_status check_sequence(hark_context *context, const hark_engine *engine, bool memory) {
+static hark_status check_sequence(hark_context *context, const hark_engine *engine) {
   const hark_sequence *const sequence = sequence_of(engine);
   if (sequence == NULL) return HARK_OK;
   const int size = hark_group_size(sequence->group);
@@ -371,7 +371,7 @@ static hark_status check_sequence(hark_context *context, const hark_engine *engi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "run.sequence_ranks is %d, expected at most one for %d of the %lld tokens of a window", size, HARK_SEQUENCE_UNIT,
                      (long long)sequence->total);
-  return memory ? hark_group_reserve(context, sequence->group, (int64_t)size * EXCHANGED_PIECES) : HARK_OK;
+  return HARK_OK;
 }
 
 /* Without `memory` tensors are only described: such an engine reports sizes and cannot run. */
@@ -388,7 +388,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (engine->network->blocks == NULL && !is_packed(engine))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads complete sequences, and the data are windows of a text",
                      engine->network->architecture->name);
-  HARK_TRY(check_sequence(context, engine, memory));
+  HARK_TRY(check_sequence(context, engine));
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   if (engine->matrices != HARK_NONE) HARK_TRY(hark_parameters_hold(context, &engine->network->parameters, engine->matrices));
@@ -415,6 +415,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
     const int64_t bytes = (int64_t)inferred.forward_workspace;
     HARK_TRY(hark_tensor_make(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
   }
+  if (memory && sequence_of(engine) != NULL) /* no exchange of rows needs memory */
+    HARK_TRY(hark_group_reserve(context, engine->sequence.group, (int64_t)hark_group_size(engine->sequence.group) * EXCHANGED_PIECES));
   HARK_TRY(hark_tape_create(context, &engine->tape));
   HARK_TRY(measure_step(context, engine));
   const hark_tape_watch watch = hark_gradient_sum_watch(&engine->sum, &engine->network->parameters);
@@ -519,18 +521,17 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
 /* Writes the own rows of windows to the front of engine->inputs or engine->targets. */
 static hark_status write_windows(hark_context *context, const hark_engine *engine, const hark_tensor *to, const int32_t *tokens,
                                  int64_t rows, int64_t length) {
-  const hark_share own = own_rows(engine);
-  if (sequence_of(engine) != NULL && (length != engine->sequence.total || rows < 1 || rows > to->shape[0]))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of %lld", (long long)rows,
-                     (long long)length, (long long)to->shape[0], (long long)engine->sequence.total);
-  for (int64_t row = 0; sequence_of(engine) != NULL && row < rows; row++)
+  const bool spread = sequence_of(engine) != NULL;
+  const int64_t most = spread ? engine->sequence.total : to->shape[1], least = spread ? most : 1; /* a spread window is whole */
+  const hark_share own = spread ? own_rows(engine) : (hark_share){0, length};
+  if (rows < 1 || rows > to->shape[0] || length < least || length > most)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of %lld to %lld",
+                     (long long)rows, (long long)length, (long long)to->shape[0], (long long)least, (long long)most);
+  if (!spread) return hark_backend_write(context, to->data, tokens, (size_t)(rows * length) * sizeof(int32_t));
+  for (int64_t row = 0; row < rows; row++)
     HARK_TRY(hark_backend_write(context, (int32_t *)to->data + row * own.count, tokens + row * length + own.first,
                                 (size_t)own.count * sizeof(int32_t)));
-  if (sequence_of(engine) != NULL) return HARK_OK;
-  if (rows < 1 || rows > to->shape[0] || length < 1 || length > to->shape[1])
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of 1 to %lld",
-                     (long long)rows, (long long)length, (long long)to->shape[0], (long long)to->shape[1]);
-  return hark_backend_write(context, to->data, tokens, (size_t)(rows * length) * sizeof(int32_t));
+  return HARK_OK;
 }
 
 static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {

@@ -9,10 +9,7 @@
 static int message_count(int size) { return 2 * (size - 1); }
 
 hark_share hark_moment_share_range(const hark_moment_share *share, int rank, int size) {
-  if (!share->divided) return (hark_share){0, share->numbers};
-  const hark_share units = hark_group_share(hark_ceil_div(share->numbers, UNIT), rank, size);
-  const int64_t first = hark_min(units.first * UNIT, share->numbers), end = hark_min((units.first + units.count) * UNIT, share->numbers);
-  return (hark_share){first, end - first};
+  return share->divided ? hark_group_share_units(share->numbers, UNIT, rank, size) : (hark_share){0, share->numbers};
 }
 
 static bool is_before(const hark_moment_share *share, int64_t number, int rank, int size) {

@@ -316,7 +316,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_group_agree(context, context->group, status));
   HARK_TRY(hark_group_broadcast(context, context->group, &begun, sizeof begun));
   HARK_TRY(open_material(trainer, resume, &begun));
-  HARK_TRY(hark_group_agree(context, context->group, hark_training_compare_data(trainer)));
+  HARK_TRY(hark_group_compare(context, context->group, HARK_OK, trainer->material.checksum, "data"));
   HARK_TRY(hark_group_agree(context, context->group, make_engine(trainer, &begun)));
   HARK_TRY(hark_group_agree(context, context->group, hark_training_settle_steps(trainer, &begun.state)));
   if (leads && !begun.there && resume) hark_training_say(trainer, "there is no checkpoint yet: the run starts at step 0");

@@ -4,14 +4,6 @@
 #include "train/moment_transfer.h"
 #include "train/training_run.h"
 
-hark_status hark_training_compare_data(const training_run *trainer) {
-  hark_context *context = trainer->context;
-  uint64_t first = trainer->material.checksum;
-  HARK_TRY(hark_group_broadcast(context, context->group, &first, sizeof first));
-  if (first == trainer->material.checksum) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "the data are not those of rank 0");
-}
-
 #define COPIED_BYTES ((size_t)1 << 22) /* at once */
 
 /* tensor <- that of rank 0, through `part` of COPIED_BYTES */

@@ -65,8 +65,6 @@ bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* ---- trainer_group.c: called by all processes of a group at the same place ---- */
 
-/* Refuses data that are not those of rank 0. */
-HARK_MUST_CHECK hark_status hark_training_compare_data(const training_run *trainer);
 /* State and weights of rank 0 for all, and moments that are not divided. */
 HARK_MUST_CHECK hark_status hark_training_copy_state(training_run *trainer);
 /* After rank 0 has read or written a checkpoint, with this status: ends its requests for the moments of others, who answer them here. */

@@ -17,11 +17,7 @@ static void expect(const char *words, int code, const char *in_out, const char *
   command_expect(folder, words, code, in_out, in_err, &output);
 }
 
-static int shell(const char *line) {
-  char command[2 * TEST_PATH_BYTES + 2048];
-  (void)snprintf(command, sizeof command, "cd '%s' && { %s\n} >/dev/null 2>&1", folder, line);
-  return system(command);
-}
+static int shell(const char *line) { return command_place_shell(folder, line); }
 
 static int begin(void **state) {
   (void)state;

@@ -116,12 +116,6 @@ static void compressed_chunks(void **state) {
   compare("chunks --threads 1 --part training");
 }
 
-static int count_of(const char *text, const char *part) {
-  int count = 0;
-  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) count++;
-  return count;
-}
-
 /* A model that cannot be evaluated does not keep the others from being evaluated. */
 static void errors_are_printed_once(void **state) {
   test_output output = {0};
@@ -129,10 +123,10 @@ static void errors_are_printed_once(void **state) {
   skip_without_launcher();
   do_once("train --out text --data text.txt" SMALL);
   run(LAUNCH("3"), "eval text missing text --threads 1 --data text.txt --targets 50", 3, &output);
-  if (count_of(output.err, "hark eval: missing: there is no such run") != 1) fail_msg("\"%s\"", output.err);
-  if (count_of(output.out, "50 targets") != 2) fail_msg("\"%s\"", output.out);
+  if (test_part_count(output.err, "hark eval: missing: there is no such run") != 1) fail_msg("\"%s\"", output.err);
+  if (test_part_count(output.out, "50 targets") != 2) fail_msg("\"%s\"", output.out);
   run(LAUNCH("2"), "eval text --threads 1 --data - <text.txt", 2, &output);
-  if (count_of(output.err, "several processes cannot read standard input") != 1) fail_msg("\"%s\"", output.err);
+  if (test_part_count(output.err, "several processes cannot read standard input") != 1) fail_msg("\"%s\"", output.err);
   test_output_free(&output);
 }
 

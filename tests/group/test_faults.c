@@ -8,9 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "group/mpirun.h"
-#include "support/command.h"
-#include "support/train/small_run.h"
+#include "group/launch_place.h"
 
 #define STEPS 12
 #define MODEL                                                                                                                              \
@@ -18,48 +16,10 @@
   "--threads=1 --data text.txt --no-preflight"
 #define OPTIONS MODEL " --evaluate-every=6 --steps=12 --checkpoint-every=2"
 #define DIVIDED " --shard-optimiser"
-#define RANK "$OMPI_COMM_WORLD_RANK$PMI_RANK"
-
-static char folder[TEST_PATH_BYTES];
-
-static void run(const char *before, const char *words, int code) {
-  test_output output = {0};
-  test_command_run(folder, before, words, &output);
-  if (output.code != code) fail_msg("%s: exit code %d, expected %d: %s%s", words, output.code, code, output.out, output.err);
-  test_output_free(&output);
-}
-
-static int begin(void **state) {
-  char text[4096];
-  (void)state;
-  test_folder_make(folder);
-  for (size_t i = 0; i < sizeof text; i++) text[i] = "abcdefg hij\n"[(i * i + i / 7) % 12];
-  (void)test_file_write(folder, "text.txt", text, sizeof text);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  test_folder_remove(folder);
-  return 0;
-}
-
-static int count_of(const char *text, const char *part) {
-  int count = 0;
-  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) count++;
-  return count;
-}
-
-static void assert_same_as_whole(const char *name) {
-  char left[TEST_PATH_BYTES + 64], right[TEST_PATH_BYTES + 64];
-  (void)snprintf(left, sizeof left, "%s/whole", folder);
-  (void)snprintf(right, sizeof right, "%s/%s", folder, name);
-  small_run_assert_same(left, right, STEPS);
-}
 
 static bool has_file(const char *name, const char *file) {
   char path[TEST_PATH_BYTES + 128];
-  (void)snprintf(path, sizeof path, "%s/%s/%s", folder, name, file);
+  (void)snprintf(path, sizeof path, "%s/%s/%s", launch_folder, name, file);
   return access(path, F_OK) == 0;
 }
 
@@ -70,7 +30,7 @@ static void write_script(const char *format, ...) {
   const int length = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   assert_true(length > 0 && (size_t)length < sizeof text);
-  (void)test_file_write(folder, "script.sh", text, (size_t)length);
+  (void)test_file_write(launch_folder, "script.sh", text, (size_t)length);
 }
 
 /* Continues a run, or begins it anew where nothing of it was kept, and compares it with the one that nothing disturbed. */
@@ -80,8 +40,8 @@ static void finish_and_compare(const char *launch, const char *name, const char 
     (void)snprintf(words, sizeof words, "train --resume %s%s", name, more);
   else
     (void)snprintf(words, sizeof words, "train --out %s" OPTIONS "%s", name, more);
-  run(launch, words, 0);
-  assert_same_as_whole(name);
+  launch_run(launch, words, 0);
+  launch_assert_same("whole", name, STEPS);
 }
 
 /* ---- a full disk ---- */
@@ -90,7 +50,7 @@ static void finish_and_compare(const char *launch, const char *name, const char 
 static bool fill_disk(const char *launch, const char *name, const char *more, int at) {
   test_output output = {0};
   char words[1024];
-  write_script("if [ " RANK
+  write_script("if [ " LAUNCH_RANK
                " = 0 ]; then\n"
                "  export LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=ENOSPC HARK_FAULT_AT=%d+ "
                "ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\"\n"
@@ -98,10 +58,10 @@ static bool fill_disk(const char *launch, const char *name, const char *more, in
                "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
                HARK_FAULT_SHIM, name, at, name, more);
   (void)snprintf(words, sizeof words, "version >/dev/null; %s sh script.sh", launch);
-  test_command_run(folder, launch, words, &output);
+  test_command_run(launch_folder, launch, words, &output);
   const bool failed = output.code != 0;
   /* a slow machine also says what it does */
-  const int messages = count_of(output.err, "hark train: ") - count_of(output.err, "hark train: tokenising");
+  const int messages = test_part_count(output.err, "hark train: ") - test_part_count(output.err, "hark train: tokenising");
   if (failed && (output.code != 4 || messages != 1))
     fail_msg("call %d: exit code %d, \"%s\", expected 4 and one message", at, output.code, output.err);
   test_output_free(&output);
@@ -121,7 +81,7 @@ static void strike_at_many_calls(const char *launch, const char *more) {
     if (has_file(name, "last")) {
       char words[128];
       (void)snprintf(words, sizeof words, "verify %s", name);
-      run("", words, 0);
+      launch_run("", words, 0);
     }
     finish_and_compare(LAUNCH("2"), name, failures % 2 == 0 ? DIVIDED : "");
   }
@@ -132,14 +92,14 @@ static void strike_at_many_calls(const char *launch, const char *more) {
 static void a_full_disk_ends_all(void **state) {
   (void)state;
   skip_without_launcher();
-  run("", "train --out whole" OPTIONS, 0);
+  launch_run("", "train --out whole" OPTIONS, 0);
   strike_at_many_calls(LAUNCH("2"), "");
 }
 
 static void a_full_disk_ends_all_with_divided_moments(void **state) {
   (void)state;
   skip_without_launcher();
-  run("", "train --out whole" OPTIONS, 0);
+  launch_run("", "train --out whole" OPTIONS, 0);
   strike_at_many_calls(LAUNCH("3"), DIVIDED);
 }
 
@@ -158,8 +118,8 @@ static void a_second_launch_is_refused(const char *more) {
                "kill -TERM $first; wait $first\n"
                "exit $code\n",
                more);
-  test_command_run(folder, "", "version >/dev/null; sh script.sh", &output);
-  if (output.code != 7 || count_of(output.err, "hark train: ") != 1)
+  test_command_run(launch_folder, "", "version >/dev/null; sh script.sh", &output);
+  if (output.code != 7 || test_part_count(output.err, "hark train: ") != 1)
     fail_msg("exit code %d, \"%s\", expected 7 and one message", output.code, output.err);
   test_output_free(&output);
 }
@@ -193,20 +153,20 @@ static void killed_at_random_moments(void **state) {
   int killed = 0, kept = 0;
   (void)state;
   skip_without_launcher();
-  run("", "train --out whole" OPTIONS, 0);
+  launch_run("", "train --out whole" OPTIONS, 0);
   for (int kill = 0; kill < planned; kill++) {
     const int size = 2 + kill % 3, rank = (int)random_below(&random, (uint64_t)size);
     char name[32], words[512];
     test_output output = {0};
     (void)snprintf(name, sizeof name, "killed-%d", kill);
-    write_script("if [ " RANK
+    write_script("if [ " LAUNCH_RANK
                  " = %d ]; then\n"
                  "  (until [ -s %s/%s ] || ! kill -0 $$; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
                  "fi\n"
                  "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
                  rank, name, kill % 2 == 0 ? "metrics.jsonl" : "last", (int)random_below(&random, 150), name, kill % 4 == 3 ? "" : DIVIDED);
     (void)snprintf(words, sizeof words, "version >/dev/null; %s sh script.sh", launches[size - 2]);
-    test_command_run(folder, launches[size - 2], words, &output);
+    test_command_run(launch_folder, launches[size - 2], words, &output);
     killed += output.code != 0;
     kept += output.code != 0 && has_file(name, "last");
     test_output_free(&output);
@@ -218,11 +178,11 @@ static void killed_at_random_moments(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_full_disk_ends_all, begin, end),
-      cmocka_unit_test_setup_teardown(a_full_disk_ends_all_with_divided_moments, begin, end),
-      cmocka_unit_test_setup_teardown(one_folder_is_for_one_launch, begin, end),
-      cmocka_unit_test_setup_teardown(one_folder_is_for_one_launch_with_divided_moments, begin, end),
-      cmocka_unit_test_setup_teardown(killed_at_random_moments, begin, end),
+      cmocka_unit_test_setup_teardown(a_full_disk_ends_all, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(a_full_disk_ends_all_with_divided_moments, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(one_folder_is_for_one_launch, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(one_folder_is_for_one_launch_with_divided_moments, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(killed_at_random_moments, launch_place_open, launch_place_close),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

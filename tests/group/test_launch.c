@@ -6,67 +6,35 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "group/mpirun.h"
+#include "group/launch_place.h"
 #include "io/files.h"
-#include "support/command.h"
-#include "support/train/small_run.h"
 
 #define MODEL " --width=16" MODEL_OF_ANY_WIDTH
 #define MODEL_OF_ANY_WIDTH                                                                                                                 \
   " --layers=1 --heads=2 --context=8 --batch=2 --accumulate=7 --evaluate-every=20 --keep=100 --dropout=0.1 --log-every=1 "                 \
   "--order=shuffled --threads=1 --data text.txt --no-preflight"
+#define STEPS 40
 #define OPTIONS MODEL " --steps=40 --checkpoint-every=10"
-
-static char folder[TEST_PATH_BYTES];
-
-static int begin(void **state) {
-  (void)state;
-  char text[4096];
-  test_folder_make(folder);
-  for (size_t i = 0; i < sizeof text; i++) text[i] = "abcdefg hij\n"[(i * i + i / 7) % 12];
-  (void)test_file_write(folder, "text.txt", text, sizeof text);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  test_folder_remove(folder);
-  return 0;
-}
-
-static void assert_same_runs(const char *a, const char *b) {
-  char left[TEST_PATH_BYTES + 64], right[TEST_PATH_BYTES + 64];
-  (void)snprintf(left, sizeof left, "%s/%s", folder, a);
-  (void)snprintf(right, sizeof right, "%s/%s", folder, b);
-  small_run_assert_same(left, right, 40);
-}
-
-static void run(const char *before, const char *words, int code) {
-  test_output output = {0};
-  test_command_run(folder, before, words, &output);
-  if (output.code != code) fail_msg("%s: exit code %d, expected %d: %s%s", words, output.code, code, output.out, output.err);
-  test_output_free(&output);
-}
 
 static void processes_train_the_same_run(void **state) {
   (void)state;
   skip_without_launcher();
-  run("", "train --out alone" OPTIONS, 0);
-  run(LAUNCH("2"), "train --out two" OPTIONS, 0);
-  run(LAUNCH("3"), "train --out three --ranks 3" OPTIONS, 0);
-  run(LAUNCH("3"), "train --out divided --shard-optimiser" OPTIONS, 0);
-  assert_same_runs("alone", "two");
-  assert_same_runs("alone", "three");
-  assert_same_runs("alone", "divided");
+  launch_run("", "train --out alone" OPTIONS, 0);
+  launch_run(LAUNCH("2"), "train --out two" OPTIONS, 0);
+  launch_run(LAUNCH("3"), "train --out three --ranks 3" OPTIONS, 0);
+  launch_run(LAUNCH("3"), "train --out divided --shard-optimiser" OPTIONS, 0);
+  launch_assert_same("alone", "two", STEPS);
+  launch_assert_same("alone", "three", STEPS);
+  launch_assert_same("alone", "divided", STEPS);
 }
 
 /* Two pairs, each of which has windows together; continued by one process. */
 static void processes_divide_windows(void **state) {
   (void)state;
   skip_without_launcher();
-  run(LAUNCH("4"), "train --out divided --sequence-ranks=2" OPTIONS " --context=40", 0);
-  run("", "verify divided", 0);
-  run("", "train --resume divided --sequence-ranks=1 --steps=50", 0);
+  launch_run(LAUNCH("4"), "train --out divided --sequence-ranks=2" OPTIONS " --context=40", 0);
+  launch_run("", "verify divided", 0);
+  launch_run("", "train --resume divided --sequence-ranks=1 --steps=50", 0);
 }
 
 #define WIDE OPTIONS " --layers=4 --width=64 --heads=4" /* exchanged in several rounds */
@@ -75,14 +43,14 @@ static void gradients_are_exchanged_during_the_backward(void **state) {
   (void)state;
   test_output output = {0};
   skip_without_launcher();
-  run("", "train --out alone" WIDE, 0);
-  run(LAUNCH("3"), "train --out three" WIDE, 0);
-  assert_same_runs("alone", "three");
-  test_command_run(folder, LAUNCH("2"),
+  launch_run("", "train --out alone" WIDE, 0);
+  launch_run(LAUNCH("3"), "train --out three" WIDE, 0);
+  launch_assert_same("alone", "three", STEPS);
+  test_command_run(launch_folder, LAUNCH("2"),
                    "bench step --layers 4 --width 64 --heads 4 --context 32 --accumulate 3 --threads 1 --rounds 2 --json", &output);
   if (output.code != 0 || strstr(output.out, "\"hidden_fraction\"") == NULL) fail_msg("%s%s", output.out, output.err);
-  test_command_run(folder, LAUNCH("2"), "bench step --layers 1 --width 16 --heads 2 --context 32 --sequence-ranks 2 --threads 1 --rounds 2",
-                   &output);
+  test_command_run(launch_folder, LAUNCH("2"),
+                   "bench step --layers 1 --width 16 --heads 2 --context 32 --sequence-ranks 2 --threads 1 --rounds 2", &output);
   if (output.code != 0) fail_msg("%s%s", output.out, output.err);
   test_output_free(&output);
 }
@@ -91,16 +59,16 @@ static void gradients_are_exchanged_during_the_backward(void **state) {
 static void processes_have_one_time(void **state) {
   (void)state;
   skip_without_launcher();
-  run(LAUNCH("3"), "train --out limited" MODEL " --steps=1000000000 --max-time=3", 0);
-  run(LAUNCH("2"), "train --out planned --shard-optimiser" MODEL " --max-time=3", 0);
-  run(LAUNCH("3"), "train --resume planned --max-time=2", 0);
-  run("", "verify planned limited", 0);
+  launch_run(LAUNCH("3"), "train --out limited" MODEL " --steps=1000000000 --max-time=3", 0);
+  launch_run(LAUNCH("2"), "train --out planned --shard-optimiser" MODEL " --max-time=3", 0);
+  launch_run(LAUNCH("3"), "train --resume planned --max-time=2", 0);
+  launch_run("", "verify planned limited", 0);
 }
 
 static double moments_of(const char *before, const char *words) {
   static const char name[] = "\"memory_moments_bytes\": ";
   test_output output = {0};
-  test_command_run(folder, before, words, &output);
+  test_command_run(launch_folder, before, words, &output);
   const char *const at = output.code == 0 ? strstr(output.out, name) : NULL;
   if (at == NULL) fail_msg("exit code %d: %s%s", output.code, output.out, output.err);
   const double bytes = strtod(at + strlen(name), NULL);
@@ -119,17 +87,10 @@ static void estimates_count_divided_moments(void **state) {
   assert_true(divided > alone / 4 && divided < 0.9 * alone);
 }
 
-/* How often a text is in another one. */
-static int count_of(const char *text, const char *part) {
-  int count = 0;
-  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) count++;
-  return count;
-}
-
 static void assert_error(const char *count, const char *words, int code, const char *message) {
   test_output output = {0};
-  test_command_run(folder, count, words, &output);
-  if (output.code != code || count_of(output.err, message) != 1)
+  test_command_run(launch_folder, count, words, &output);
+  if (output.code != code || test_part_count(output.err, message) != 1)
     fail_msg("%s: exit code %d, \"%s\", expected %d and \"%s\" once", words, output.code, output.err, code, message);
   test_output_free(&output);
 }
@@ -147,23 +108,23 @@ static void errors_are_printed_once(void **state) {
   assert_error("HARK_MPI_MODULE=./nowhere.so " LAUNCH("2"), "train --out f" OPTIONS, 8, "./nowhere.so");
   /* also where rank 0 is the last one to fail */
   assert_error("",
-               "version >/dev/null; HARK_MPI_MODULE=./nowhere.so " LAUNCH("2") "sh -c 'sleep $((3 - 3 * $OMPI_COMM_WORLD_RANK$PMI_RANK));"
+               "version >/dev/null; HARK_MPI_MODULE=./nowhere.so " LAUNCH("2") "sh -c 'sleep $((3 - 3 * " LAUNCH_RANK
+                                                                               "));"
                                                                                " exec " HARK_COMMAND " train --out f" OPTIONS "'",
                8, "./nowhere.so");
-  run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
-  run(LAUNCH("2"), "sweep plan.yaml", 2);
+  launch_run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
+  launch_run(LAUNCH("2"), "sweep plan.yaml", 2);
   /* another rank has other options, other data */
   assert_error(LAUNCH("2"),
-               "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS
-                                                  " --seed=$OMPI_COMM_WORLD_RANK$PMI_RANK'",
-               2, "rank 1: the options are not those of rank 0");
+               "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS " --seed=" LAUNCH_RANK "'", 2,
+               "rank 1: the options are not those of rank 0");
 }
 
 /* A launcher may end before its last process does, whose file is still being written to the disk. */
 static void wait_until_unlocked(const char *name) {
   const struct timespec time = {.tv_nsec = 50000000};
   char path[TEST_PATH_BYTES + 64];
-  (void)snprintf(path, sizeof path, "%s/%s/" HARK_LOCK_NAME, folder, name);
+  (void)snprintf(path, sizeof path, "%s/%s/" HARK_LOCK_NAME, launch_folder, name);
   const int opened = open(path, O_RDONLY);
   assert_true(opened >= 0);
   while (flock(opened, LOCK_SH | LOCK_NB) != 0) (void)nanosleep(&time, NULL);
@@ -172,23 +133,23 @@ static void wait_until_unlocked(const char *name) {
 
 /* A rank is killed while the others train: all end, and the run is continued by fewer. */
 static void a_killed_rank_ends_all(void **state) {
-  static const char killing[] =
-      "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ]; then\n"
-      "  (until [ -e parts/last ] || ! kill -0 $$; do sleep 0.01; done; kill -9 $$) &\n"
-      "fi\n"
-      "exec " HARK_COMMAND " train --out parts" OPTIONS "\n";
+  static const char killing[] = "if [ \"" LAUNCH_RANK
+                                "\" = 1 ]; then\n"
+                                "  (until [ -e parts/last ] || ! kill -0 $$; do sleep 0.01; done; kill -9 $$) &\n"
+                                "fi\n"
+                                "exec " HARK_COMMAND " train --out parts" OPTIONS "\n";
   (void)state;
   skip_without_launcher();
-  run("", "train --out whole" OPTIONS, 0);
+  launch_run("", "train --out whole" OPTIONS, 0);
   /* the second rank kills itself as soon as there is a checkpoint */
-  (void)test_file_write(folder, "rank.sh", killing, sizeof killing - 1);
+  (void)test_file_write(launch_folder, "rank.sh", killing, sizeof killing - 1);
   test_output output = {0};
-  test_command_run(folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh rank.sh", &output);
+  test_command_run(launch_folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh rank.sh", &output);
   if (output.code == 0) print_message("the run was over before a rank was killed\n");
   test_output_free(&output);
   wait_until_unlocked("parts");
-  run(LAUNCH("2"), "train --resume parts", 0);
-  assert_same_runs("whole", "parts");
+  launch_run(LAUNCH("2"), "train --resume parts", 0);
+  launch_assert_same("whole", "parts", STEPS);
 }
 
 /* A process that is stopped (not killed) is named; it may be rank 0 too. It is stopped while it trains: while it saves, others wait too. */
@@ -198,30 +159,31 @@ static void a_stopped_rank_is_named(void **state) {
   for (int rank = 0; rank < 3; rank += 2) {
     char script[1024], expected[64];
     (void)snprintf(script, sizeof script,
-                   "if [ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = %d ]; then\n"
+                   "if [ \"" LAUNCH_RANK
+                   "\" = %d ]; then\n"
                    "  (until [ -s by-%d/metrics.jsonl ] || ! kill -0 $$; do sleep 0.01; done; kill -STOP $$) &\n"
                    "fi\n"
                    "exec " HARK_COMMAND " train --out by-%d" MODEL " --steps=1000000 --checkpoint-every=1000000 --rank-timeout=5\n",
                    rank, rank, rank);
-    (void)test_file_write(folder, "stop.sh", script, strlen(script));
+    (void)test_file_write(launch_folder, "stop.sh", script, strlen(script));
     (void)snprintf(expected, sizeof expected, "hark train: rank %d did not answer rank %d", rank, rank == 0);
     test_output output = {0};
-    test_command_run(folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh stop.sh", &output);
-    if (output.code == 0 || count_of(output.err, expected) != 1) fail_msg("\"%s\", expected \"%s\" once", output.err, expected);
+    test_command_run(launch_folder, LAUNCH("3"), "version >/dev/null; " LAUNCH("3") "sh stop.sh", &output);
+    if (output.code == 0 || test_part_count(output.err, expected) != 1) fail_msg("\"%s\", expected \"%s\" once", output.err, expected);
     test_output_free(&output);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(processes_train_the_same_run, begin, end),
-      cmocka_unit_test_setup_teardown(gradients_are_exchanged_during_the_backward, begin, end),
-      cmocka_unit_test_setup_teardown(processes_divide_windows, begin, end),
-      cmocka_unit_test_setup_teardown(processes_have_one_time, begin, end),
-      cmocka_unit_test_setup_teardown(estimates_count_divided_moments, begin, end),
-      cmocka_unit_test_setup_teardown(errors_are_printed_once, begin, end),
-      cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, begin, end),
-      cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, begin, end),
+      cmocka_unit_test_setup_teardown(processes_train_the_same_run, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(gradients_are_exchanged_during_the_backward, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(processes_divide_windows, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(processes_have_one_time, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(estimates_count_divided_moments, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(errors_are_printed_once, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, launch_place_open, launch_place_close),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

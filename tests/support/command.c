@@ -87,6 +87,12 @@ void test_command_line(int (*program)(int count, const char *const *words), cons
   free(copy);
 }
 
+int test_part_count(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) count++;
+  return count;
+}
+
 int test_line_count(const char *text) {
   int count = 0;
   for (; *text != 0; text++) count += *text == '\n';

@@ -22,6 +22,8 @@ void test_command_call(int (*program)(int count, const char *const *words), int 
 void test_command_line(int (*program)(int count, const char *const *words), const char *line, test_output *output);
 
 int test_line_count(const char *text);
+/* How often a part is in a text. */
+int test_part_count(const char *text, const char *part);
 
 /* Makes the process's locale one whose decimal point is a comma: an installed one, or one that localedef makes in `folder`, for which
  * LOCPATH is set. False, and the C locale, where neither can be had; *name is the locale's. */

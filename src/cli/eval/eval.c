@@ -282,7 +282,7 @@ static hark_status open_text(hark_invocation *call, const hark_opened_run *opene
   const bool leads = hark_group_rank(context->group) == 0;
   HARK_TRY(hark_group_agree_patiently(context, context->group, leads ? open_here(call, opened, text) : HARK_OK));
   HARK_TRY(hark_group_agree(context, context->group, leads ? HARK_OK : open_here(call, opened, text)));
-  return hark_command_compare_data(call, HARK_OK, hark_corpus_checksum(text->corpus));
+  return hark_group_compare(context, context->group, HARK_OK, hark_corpus_checksum(text->corpus), "data");
 }
 
 static void close_text(hark_invocation *call, measured_text *text) {

@@ -6,10 +6,10 @@
 
 #include "cli/ahca_text.h"
 #include "cli/eval/eval_report.h"
-#include "cli/processes.h"
 #include "cli/progress.h"
 #include "data/examples/known_folder.h"
 #include "data/examples/picture_folder.h"
+#include "group/group.h"
 #include "io/files.h"
 #include "json/json.h"
 #include "train/material.h"
@@ -231,7 +231,8 @@ hark_status hark_eval_examples(hark_invocation *call, const hark_config *config,
   hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
   if (decisions > 0) m.statistics.list = &list;
   hark_status status = open_examples(call, config, opened, other_data, &split, &m);
-  status = hark_command_compare_data(call, status, status == HARK_OK ? hark_examples_checksum(m.examples) : 0);
+  status =
+      hark_group_compare(call->context, call->context->group, status, status == HARK_OK ? hark_examples_checksum(m.examples) : 0, "data");
   if (status == HARK_OK) status = measure(call, config, opened, split, &m);
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);

@@ -1,6 +1,8 @@
 /* command_place.c - see command_place.h. */
 #include "support/train/command_place.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
@@ -13,6 +15,12 @@ void command_place_open(char folder[TEST_PATH_BYTES]) {
 void command_place_close(const char *folder, test_output *output) {
   test_output_free(output);
   test_folder_remove(folder);
+}
+
+int command_place_shell(const char *folder, const char *lines) {
+  char command[2 * TEST_PATH_BYTES + 2048];
+  (void)snprintf(command, sizeof command, "cd '%s' && { %s\n} >/dev/null 2>&1", folder, lines);
+  return system(command);
 }
 
 void command_text_make(const char *folder, const char *name, const char *words) {

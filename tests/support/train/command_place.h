@@ -15,6 +15,8 @@
 /* Makes a folder with text.txt in it. */
 void command_place_open(char folder[TEST_PATH_BYTES]);
 void command_place_close(const char *folder, test_output *output);
+/* Status, as of system(), of lines of the shell in the folder, which print nowhere. */
+int command_place_shell(const char *folder, const char *lines);
 
 /* 4,000 bytes of these words, again and again, never quite the same. */
 void command_text_make(const char *folder, const char *name, const char *words);
