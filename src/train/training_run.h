@@ -1,4 +1,5 @@
-/* training_run.h - a run in training, shared by the files of the trainer: trainer.c is the loop, trainer_length.c computes the length. */
+/* training_run.h - a run in training, shared by the files of the trainer: trainer.c is the loop, trainer_metrics.c writes the lines of
+ * metrics, trainer_group.c has what processes do together, trainer_length.c computes the length. */
 #ifndef HARK_TRAIN_TRAINING_RUN_H
 #define HARK_TRAIN_TRAINING_RUN_H
 
@@ -62,6 +63,28 @@ HARK_MUST_CHECK hark_status hark_training_validate(training_run *trainer, valida
 /* The text of a checkpoint of `run`, if the run makes samples. */
 HARK_MUST_CHECK hark_status hark_training_sample(training_run *trainer, const hark_run *run, int64_t step);
 bool hark_training_evaluation_is_due(const training_run *trainer);
+
+/* ---- trainer_metrics.c: lines of metrics.jsonl, which rank 0 writes ---- */
+
+/* Seconds of the run so far, earlier parts included. */
+double hark_training_seconds(const training_run *trainer);
+bool hark_training_predicts_masked(const training_run *trainer);
+/* The model predicts next tokens, so its loss is a measure of the text. */
+bool hark_training_predicts_next(const training_run *trainer);
+/* Continues after the checkpoint's lines: lines written later, or by a run that never began, are removed. */
+HARK_MUST_CHECK hark_status hark_training_open_metrics(training_run *trainer);
+/* The entropies of the validation text, a length that was planned, kernels and learned rates, decisions on the validation data. */
+HARK_MUST_CHECK hark_status hark_training_record_text(training_run *trainer);
+HARK_MUST_CHECK hark_status hark_training_record_plan(training_run *trainer);
+HARK_MUST_CHECK hark_status hark_training_record_kernels(training_run *trainer);
+HARK_MUST_CHECK hark_status hark_training_record_chunks(training_run *trainer);
+/* A step without finite numbers. Errors: HARK_NOT_FINITE after train.max_bad_steps of them in a row. */
+HARK_MUST_CHECK hark_status hark_training_record_skipped(training_run *trainer, double loss, double norm);
+/* The speed since the last line, for the progress and the pace. */
+void hark_training_measure_speed(training_run *trainer);
+/* The steps since the last line, whose sums begin anew. */
+HARK_MUST_CHECK hark_status hark_training_record_line(training_run *trainer);
+HARK_MUST_CHECK hark_status hark_training_record_validation(training_run *trainer, const validation_result *result);
 
 /* ---- trainer_group.c: called by all processes of a group at the same place ---- */
 
