@@ -1,5 +1,5 @@
 /* sweep.c - hark sweep: the runs of plans, each a process of hark train, one after another or several at once, and a table and a picture of
- * the results.
+ * the results (sweep_results.c).
  *
  * A complete run has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, continues with the others. A
  * run that was begun with other settings than those of the plan now is refused, so that a table never mixes two plans.
@@ -10,29 +10,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/common.h"
-#include "cli/gnuplot.h"
-#include "cli/metrics.h"
 #include "cli/model.h"
 #include "cli/progress.h"
+#include "cli/sweep/sweep.h"
 #include "cli/sweep/sweep_jobs.h"
-#include "cli/sweep/sweep_measure.h"
 #include "cli/sweep/sweep_share.h"
-#include "cli/sweep/sweep_table.h"
 #include "core/line.h"
 #include "group/launch.h"
-#include "json/jsonl.h"
 
-#define PICTURE_HEIGHT 560 /* without its key, which is below */
-#define KEY_HEIGHT 20      /* of a cell there */
-#define PLANS 64           /* of one call */
+#define PLANS 64 /* of one call */
 
-typedef struct sweep_values {
-  const char *metric, *baseline, *beside, *at;
-  bool list, table, picture, preflight;
-  int choose, better;
-  int64_t jobs;
-} sweep_values;
 enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 
 #define AT(field) offsetof(sweep_values, field)
@@ -63,40 +50,6 @@ static const hark_option options[] = {
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
 
-/* Progress of all plans: a run takes about as long as the previous ones. */
-typedef struct sweep_course {
-  int left;       /* runs to be trained, including the current ones */
-  int trained;    /* in this call */
-  double seconds; /* that those took */
-} sweep_course;
-
-/* A running sweep. */
-typedef struct sweep {
-  hark_invocation *call;
-  hark_context *context;
-  const sweep_values *values;
-  hark_sweep_plan *plan;
-  hark_sweep_results results;
-  bool *whole;        /* by run */
-  int number, sweeps; /* of this sweep; of all sweeps */
-  int runs, failed;
-  struct sweep_course *course; /* of all plans together */
-  hark_jsonl lines;            /* of results.jsonl */
-  uint64_t memory;             /* estimated, of the largest run */
-  int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
-} sweep;
-
-static int cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
-static int seed_of(const sweep *s, int run) { return run % s->plan->seed_count; }
-
-static hark_status path_in(const sweep *s, const char *name, char *out) { return hark_path_join(s->context, s->plan->out, name, out); }
-
-static hark_status run_path(const sweep *s, int run, char *out) {
-  char name[HARK_SWEEP_VALUE_BYTES];
-  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
-  return path_in(s, name, out);
-}
-
 /* ---- before the first run ---- */
 
 /* Checks every configuration, and that no two runs have the same folder. */
@@ -105,13 +58,14 @@ static hark_status check_runs(const sweep *s) {
   for (int run = 0; run < s->runs; run++) {
     hark_config config;
     hark_options *set = NULL;
-    const hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+    const hark_status status =
+        hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
     hark_options_destroy(s->context, &set);
-    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+    hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
     if (status == HARK_BAD_CONFIGURATION) hark_fail_prefix(s->context, "%s: ", name);
     HARK_TRY(status);
     for (int before = 0; before < run; before++) {
-      hark_sweep_run_name(s->plan, cell_of(s, before), seed_of(s, before), other);
+      hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, before), hark_sweep_seed_of(s, before), other);
       if (strcmp(name, other) == 0)
         return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would have the name %s", s->plan->path, name);
     }
@@ -134,123 +88,12 @@ static hark_status find_baseline(sweep *s) {
                    name);
 }
 
-/* ---- results ---- */
-
-static int find_run(const sweep *s, const char *name) {
-  char own[HARK_SWEEP_VALUE_BYTES];
-  for (int run = 0; run < s->runs; run++) {
-    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), own);
-    if (strcmp(own, name) == 0) return run;
-  }
-  return -1;
-}
-
-static hark_status take_result(void *user, const json_t *object, int64_t line) {
-  sweep *s = user;
-  const char *name = json_string_value(json_object_get(object, "run"));
-  const int run = name != NULL ? find_run(s, name) : -1;
-  (void)line;
-  const json_t *code = json_object_get(object, "exit_code");
-  if (run >= 0) s->whole[run] = json_is_integer(code) && json_integer_value(code) == HARK_EXIT_DONE;
-  return HARK_OK;
-}
-
-static hark_status read_results(sweep *s, const char *path) {
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
-  return hark_jsonl_read(s->context, path, take_result, s);
-}
-
-/* Whether a run has ended and has metrics; its folder. */
-static hark_status find_metrics(const sweep *s, int run, char *path, bool *there) {
-  char metrics[HARK_PATH_BYTES];
-  HARK_TRY(run_path(s, run, path));
-  HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
-  *there = s->whole[run] && hark_path_kind_of(metrics) != HARK_PATH_NONE;
-  return HARK_OK;
-}
-
-/* The metric of a run and the additional numbers of the table, within a budget; NaN where it has none. */
-static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
-  char path[HARK_PATH_BYTES];
-  bool there = false;
-  s->results.values[run] = NAN;
-  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
-  HARK_TRY(find_metrics(s, run, path, &there));
-  if (!there) return HARK_OK;
-  const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
-  HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
-  for (int i = 0; i < s->results.beside_count; i++) {
-    const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
-    HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
-  }
-  return HARK_OK;
-}
-
-/* The least total of the budget's metric over the runs. */
-static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
-  budget->limit = INFINITY;
-  for (int run = 0; run < s->runs; run++) {
-    char path[HARK_PATH_BYTES];
-    bool there = false;
-    double total = NAN;
-    HARK_TRY(find_metrics(s, run, path, &there));
-    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, budget->name, s->values->metric, &total));
-    budget->limit = fmin(budget->limit, total);
-  }
-  if (isfinite(budget->limit)) return HARK_OK;
-  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", budget->name,
-                   s->values->metric);
-}
-
-/* Measures all runs again within the budget of --at. */
-static hark_status measure_at(sweep *s) {
-  hark_sweep_budget *budget = &s->results.budget;
-  if (budget->name[0] == '\0') return HARK_OK;
-  if (isnan(budget->limit)) HARK_TRY(find_least(s, budget));
-  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, budget));
-  return HARK_OK;
-}
-
-/* The names of --beside. */
-static hark_status read_beside(sweep *s) {
-  const char *at = s->values->beside;
-  while (*at != '\0') {
-    const size_t length = strcspn(at, ",");
-    if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
-      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s', expected up to %d names of metrics, separated by commas",
-                       s->values->beside, HARK_SWEEP_BESIDE);
-    char *name = s->results.beside_names[s->results.beside_count];
-    memcpy(name, at, length);
-    name[length] = '\0';
-    s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
-    s->results.beside_count++;
-    at += length;
-    if (*at == ',') at++;
-  }
-  return HARK_OK;
-}
-
-static hark_status record(sweep *s, int run, int exit_code) {
-  hark_jsonl *const file = &s->lines;
-  char name[HARK_SWEEP_VALUE_BYTES];
-  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
-  hark_jsonl_begin(file);
-  hark_jsonl_string(file, "run", name);
-  hark_sweep_cell_name(s->plan, cell_of(s, run), name);
-  hark_jsonl_string(file, "cell", name);
-  hark_jsonl_integer(file, "seed", s->plan->seeds[seed_of(s, run)]);
-  hark_jsonl_integer(file, "exit_code", exit_code);
-  hark_jsonl_number(file, s->values->metric, s->results.values[run]);
-  HARK_TRY(hark_jsonl_end(s->context, file));
-  return hark_jsonl_flush(s->context, file, NULL);
-}
-
 /* ---- one run ---- */
 
 /* The path of a run's configuration, next to its folder: "NAME.yaml". */
 static hark_status configuration_path(const sweep *s, int run, char *path) {
   char folder[HARK_PATH_BYTES];
-  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_sweep_run_path(s, run, folder));
   const int used = snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder);
   return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
 }
@@ -259,7 +102,7 @@ static hark_status configuration_path(const sweep *s, int run, char *path) {
 static hark_status print_configuration(const sweep *s, int run, hark_text *text) {
   hark_config config;
   hark_options *set = NULL;
-  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  hark_status status = hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
   if (status == HARK_OK) hark_options_print_yaml(set, false, text);
   if (status == HARK_OK) status = text->status;
   hark_options_destroy(s->context, &set);
@@ -291,7 +134,7 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
 static hark_status compare_configuration(const sweep *s, int run) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   HARK_TRY(configuration_path(s, run, path));
-  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_sweep_run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
   const bool has_file = hark_path_kind_of(path) != HARK_PATH_NONE, has_folder = hark_path_kind_of(begun) != HARK_PATH_NONE;
   s->whole[run] = s->whole[run] && has_file && has_folder;
@@ -301,7 +144,7 @@ static hark_status compare_configuration(const sweep *s, int run) {
   if (!has_file) return HARK_OK;
   hark_config config;
   hark_options *set = NULL;
-  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  hark_status status = hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
   if (status == HARK_OK) {
     begun_run now = {path, set};
     status = hark_command_visit_differences(s->call, path, set, &config, refuse_difference, &now);
@@ -327,7 +170,7 @@ static bool is_needed(void *user, int run) { return !((const sweep *)user)->whol
 /* Whether the run has begun, and continues. */
 static hark_status has_begun(const sweep *s, int run, bool *begun) {
   char folder[HARK_PATH_BYTES], configuration[HARK_PATH_BYTES];
-  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_sweep_run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", configuration));
   *begun = hark_path_kind_of(configuration) != HARK_PATH_NONE;
   return HARK_OK;
@@ -354,12 +197,12 @@ static hark_status begin_run(void *user, hark_sweep_jobs *jobs, int run) {
   int count = 3;
   bool begun = false;
   HARK_TRY(write_configuration(s, run, configuration));
-  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_sweep_run_path(s, run, folder));
   HARK_TRY(has_begun(s, run, &begun));
   if (begun) words[count++] = again;
   if (!s->values->preflight) words[count++] = anyway;
   (void)snprintf(config, sizeof config, "--config=%s", configuration);
-  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
   say_begin(s, jobs, run, folder);
   return hark_sweep_jobs_begin(s->context, jobs, run, name, words, -1);
 }
@@ -388,7 +231,7 @@ static hark_status end_run(void *user, const hark_sweep_ended *ended, bool *stop
   if (*stop && exit_code != HARK_EXIT_DONE) return HARK_OK;
   if (exit_code == HARK_EXIT_BUSY) {
     char folder[HARK_PATH_BYTES];
-    HARK_TRY(run_path(s, run, folder));
+    HARK_TRY(hark_sweep_run_path(s, run, folder));
     return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
   }
   s->whole[run] = exit_code == HARK_EXIT_DONE;
@@ -396,8 +239,8 @@ static hark_status end_run(void *user, const hark_sweep_ended *ended, bool *stop
     s->failure = s->failed == 0 || exit_code == s->failure ? exit_code : HARK_EXIT_FAILED;
     s->failed++;
   }
-  HARK_TRY(measure(s, run, &hark_sweep_whole));
-  return record(s, run, exit_code);
+  HARK_TRY(hark_sweep_measure_run(s, run, &hark_sweep_whole));
+  return hark_sweep_record(s, run, exit_code);
 }
 
 static hark_status run_all(sweep *s, const char *path) {
@@ -423,7 +266,8 @@ static hark_status with_plan(const sweep *s, hark_status status) {
 static hark_status read_demands(const sweep *s, int run, int64_t *threads, bool *preflight) {
   hark_config config;
   hark_options *set = NULL;
-  const hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  const hark_status status =
+      hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
   if (status == HARK_OK) {
     *threads = config.run.threads;
     *preflight = config.run.preflight;
@@ -447,7 +291,7 @@ static hark_status share_threads(const sweep *s, hark_sweep_share *share) {
 /* The first run of every cell that will be trained: its other seeds need as much. */
 static bool is_estimated(void *user, int run) {
   const sweep *s = user;
-  int first = cell_of(s, run) * s->plan->seed_count;
+  int first = hark_sweep_cell_of(s, run) * s->plan->seed_count;
   while (first < run && s->whole[first]) first++;
   return first == run && !s->whole[run];
 }
@@ -530,75 +374,7 @@ static hark_status prepare_jobs(sweep *sweeps, int count, bool *stopped) {
   return HARK_OK;
 }
 
-/* ---- the end ---- */
-
-/* The metric of every complete run over the steps, one colour per cell; points, since a run may have been evaluated only once. */
-static hark_status draw(sweep *s) {
-  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
-  hark_picture picture;
-  HARK_TRY(path_in(s, "sweep.svg", path));
-  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, PICTURE_HEIGHT + KEY_HEIGHT * hark_sweep_cells(s->plan), &picture));
-  picture.optional = true;
-  hark_text_append(&picture.script,
-                   "set grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
-  hark_picture_append_quoted(&picture.script, s->values->metric);
-  hark_text_append(&picture.script, "\n");
-  hark_status status = HARK_OK;
-  int labelled = -1;
-  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
-    hark_series series = {0};
-    if (!isfinite(s->results.values[run])) continue;
-    status = run_path(s, run, folder);
-    if (status == HARK_OK) status = hark_series_read(s->context, folder, "step", s->values->metric, &series);
-    if (status == HARK_OK && series.count > 0) {
-      hark_sweep_cell_name(s->plan, cell_of(s, run), name);
-      hark_picture_add_curve(&picture, name, series.points, series.count);
-      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc rgb '%s'", hark_picture_color(cell_of(s, run), color));
-      hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
-      hark_picture_append_curve(&picture, picture.curves - 1, style, labelled == cell_of(s, run) ? "" : name);
-      labelled = cell_of(s, run);
-    }
-    hark_series_free(s->context, &series);
-  }
-  hark_text_append(&picture.script, "\n");
-  if (status == HARK_OK && picture.curves > 0) return hark_picture_finish(s->call, &picture);
-  hark_picture_free(&picture);
-  return status;
-}
-
-/* The heading of the numbers below, where there are several plans. */
-static hark_status head(const sweep *s) {
-  hark_text text = hark_text_empty(s->context);
-  if (s->sweeps == 1 || s->call->json) return HARK_OK;
-  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", s->results.label);
-  return hark_command_print(s->call, &text);
-}
-
-static hark_status report(sweep *s) {
-  hark_text text = hark_text_empty(s->context);
-  HARK_TRY(measure_at(s));
-  HARK_TRY(head(s));
-  if (s->call->json)
-    hark_sweep_print_json(&s->results, &text);
-  else
-    hark_sweep_print_table(&s->results, &text);
-  HARK_TRY(hark_command_print(s->call, &text));
-  if (s->failed > 0)
-    hark_command_warn(s->call, "%s%s%d of %d runs failed; call the sweep again to retry them", s->sweeps > 1 ? s->results.label : "",
-                      s->sweeps > 1 ? ": " : "", s->failed, s->runs);
-  return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
-}
-
-static hark_status print_runs(const sweep *s) {
-  char name[HARK_SWEEP_VALUE_BYTES];
-  hark_text text = hark_text_empty(s->context);
-  HARK_TRY(head(s));
-  for (int run = 0; run < s->runs; run++) {
-    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
-    hark_text_append(&text, "%s%s\n", name, s->whole[run] ? "  done" : "");
-  }
-  return hark_command_print(s->call, &text);
-}
+/* ---- a sweep from beginning to end ---- */
 
 /* Reads a plan before its first run begins. */
 static hark_status prepare(sweep *s) {
@@ -606,24 +382,24 @@ static hark_status prepare(sweep *s) {
   if (s->plan->out[0] == '\0')
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
   HARK_TRY(find_baseline(s));
-  HARK_TRY(read_beside(s));
+  HARK_TRY(hark_sweep_read_beside(s));
   HARK_TRY(hark_sweep_budget_read(s->context, s->values->at, &s->results.budget));
   s->results.more = s->values->better == BETTER_BY_NAME ? hark_sweep_more_is_better(s->values->metric) : s->values->better == BETTER_MORE;
   HARK_TRY(check_runs(s));
-  HARK_TRY(path_in(s, "results.jsonl", path));
-  HARK_TRY(read_results(s, path));
+  HARK_TRY(hark_sweep_path_in(s, "results.jsonl", path));
+  HARK_TRY(hark_sweep_read_results(s, path));
   if (s->values->list) return HARK_OK;
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
-  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, &hark_sweep_whole));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(hark_sweep_measure_run(s, run, &hark_sweep_whole));
   return HARK_OK;
 }
 
 /* *stopped: by a signal. */
 static hark_status work(sweep *s, bool *stopped) {
   char path[HARK_PATH_BYTES];
-  if (s->values->list) return print_runs(s);
+  if (s->values->list) return hark_sweep_print_runs(s);
   if (s->values->table) return HARK_OK;
-  HARK_TRY(path_in(s, "results.jsonl", path));
+  HARK_TRY(hark_sweep_path_in(s, "results.jsonl", path));
   for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: previous plans may have taken long */
     HARK_TRY(compare_configuration(s, run));
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
@@ -713,7 +489,7 @@ static hark_status run_plans(sweep *sweeps, int count) {
   HARK_TRY(prepare_jobs(sweeps, count, &stopped));
   for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
   if (stopped || sweeps->values->list) return HARK_OK;
-  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], report(&sweeps[i])));
+  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], hark_sweep_report(&sweeps[i])));
   HARK_TRY(report_together(sweeps, count));
   sweeps->call->exit_code = exit_code_of(sweeps, count);
   return HARK_OK;

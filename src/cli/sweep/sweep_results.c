@@ -1,0 +1,189 @@
+/* sweep_results.c - what came of the runs of a sweep: results.jsonl, metrics within budgets, the table and the picture. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/gnuplot.h"
+#include "cli/metrics.h"
+#include "cli/sweep/sweep.h"
+#include "core/line.h"
+
+#define PICTURE_HEIGHT 560 /* without its key, which is below */
+#define KEY_HEIGHT 20      /* of a cell there */
+
+static int find_run(const sweep *s, const char *name) {
+  char own[HARK_SWEEP_VALUE_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), own);
+    if (strcmp(own, name) == 0) return run;
+  }
+  return -1;
+}
+
+static hark_status take_result(void *user, const json_t *object, int64_t line) {
+  sweep *s = user;
+  const char *name = json_string_value(json_object_get(object, "run"));
+  const int run = name != NULL ? find_run(s, name) : -1;
+  (void)line;
+  const json_t *code = json_object_get(object, "exit_code");
+  if (run >= 0) s->whole[run] = json_is_integer(code) && json_integer_value(code) == HARK_EXIT_DONE;
+  return HARK_OK;
+}
+
+hark_status hark_sweep_read_results(sweep *s, const char *path) {
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  return hark_jsonl_read(s->context, path, take_result, s);
+}
+
+/* Whether a run has ended and has metrics; its folder. */
+static hark_status find_metrics(const sweep *s, int run, char *path, bool *there) {
+  char metrics[HARK_PATH_BYTES];
+  HARK_TRY(hark_sweep_run_path(s, run, path));
+  HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
+  *there = s->whole[run] && hark_path_kind_of(metrics) != HARK_PATH_NONE;
+  return HARK_OK;
+}
+
+/* The metric of a run and the additional numbers of the table, within a budget; NaN where it has none. */
+hark_status hark_sweep_measure_run(sweep *s, int run, const hark_sweep_budget *budget) {
+  char path[HARK_PATH_BYTES];
+  bool there = false;
+  s->results.values[run] = NAN;
+  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
+  HARK_TRY(find_metrics(s, run, path, &there));
+  if (!there) return HARK_OK;
+  const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
+  HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
+  for (int i = 0; i < s->results.beside_count; i++) {
+    const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
+    HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
+  }
+  return HARK_OK;
+}
+
+/* The least total of the budget's metric over the runs. */
+static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
+  budget->limit = INFINITY;
+  for (int run = 0; run < s->runs; run++) {
+    char path[HARK_PATH_BYTES];
+    bool there = false;
+    double total = NAN;
+    HARK_TRY(find_metrics(s, run, path, &there));
+    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, budget->name, s->values->metric, &total));
+    budget->limit = fmin(budget->limit, total);
+  }
+  if (isfinite(budget->limit)) return HARK_OK;
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", budget->name,
+                   s->values->metric);
+}
+
+/* Measures all runs again within the budget of --at. */
+static hark_status measure_at(sweep *s) {
+  hark_sweep_budget *budget = &s->results.budget;
+  if (budget->name[0] == '\0') return HARK_OK;
+  if (isnan(budget->limit)) HARK_TRY(find_least(s, budget));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(hark_sweep_measure_run(s, run, budget));
+  return HARK_OK;
+}
+
+/* The names of --beside. */
+hark_status hark_sweep_read_beside(sweep *s) {
+  const char *at = s->values->beside;
+  while (*at != '\0') {
+    const size_t length = strcspn(at, ",");
+    if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
+      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s', expected up to %d names of metrics, separated by commas",
+                       s->values->beside, HARK_SWEEP_BESIDE);
+    char *name = s->results.beside_names[s->results.beside_count];
+    memcpy(name, at, length);
+    name[length] = '\0';
+    s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
+    s->results.beside_count++;
+    at += length;
+    if (*at == ',') at++;
+  }
+  return HARK_OK;
+}
+
+hark_status hark_sweep_record(sweep *s, int run, int exit_code) {
+  hark_jsonl *const file = &s->lines;
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
+  hark_jsonl_begin(file);
+  hark_jsonl_string(file, "run", name);
+  hark_sweep_cell_name(s->plan, hark_sweep_cell_of(s, run), name);
+  hark_jsonl_string(file, "cell", name);
+  hark_jsonl_integer(file, "seed", s->plan->seeds[hark_sweep_seed_of(s, run)]);
+  hark_jsonl_integer(file, "exit_code", exit_code);
+  hark_jsonl_number(file, s->values->metric, s->results.values[run]);
+  HARK_TRY(hark_jsonl_end(s->context, file));
+  return hark_jsonl_flush(s->context, file, NULL);
+}
+
+/* The metric of every complete run over the steps, one colour per cell; points, since a run may have been evaluated only once. */
+static hark_status draw(sweep *s) {
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
+  hark_picture picture;
+  HARK_TRY(hark_sweep_path_in(s, "sweep.svg", path));
+  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, PICTURE_HEIGHT + KEY_HEIGHT * hark_sweep_cells(s->plan), &picture));
+  picture.optional = true;
+  hark_text_append(&picture.script,
+                   "set grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
+  hark_picture_append_quoted(&picture.script, s->values->metric);
+  hark_text_append(&picture.script, "\n");
+  hark_status status = HARK_OK;
+  int labelled = -1;
+  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
+    hark_series series = {0};
+    if (!isfinite(s->results.values[run])) continue;
+    status = hark_sweep_run_path(s, run, folder);
+    if (status == HARK_OK) status = hark_series_read(s->context, folder, "step", s->values->metric, &series);
+    if (status == HARK_OK && series.count > 0) {
+      hark_sweep_cell_name(s->plan, hark_sweep_cell_of(s, run), name);
+      hark_picture_add_curve(&picture, name, series.points, series.count);
+      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc rgb '%s'", hark_picture_color(hark_sweep_cell_of(s, run), color));
+      hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
+      hark_picture_append_curve(&picture, picture.curves - 1, style, labelled == hark_sweep_cell_of(s, run) ? "" : name);
+      labelled = hark_sweep_cell_of(s, run);
+    }
+    hark_series_free(s->context, &series);
+  }
+  hark_text_append(&picture.script, "\n");
+  if (status == HARK_OK && picture.curves > 0) return hark_picture_finish(s->call, &picture);
+  hark_picture_free(&picture);
+  return status;
+}
+
+/* The heading of the numbers below, where there are several plans. */
+static hark_status head(const sweep *s) {
+  hark_text text = hark_text_empty(s->context);
+  if (s->sweeps == 1 || s->call->json) return HARK_OK;
+  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", s->results.label);
+  return hark_command_print(s->call, &text);
+}
+
+hark_status hark_sweep_report(sweep *s) {
+  hark_text text = hark_text_empty(s->context);
+  HARK_TRY(measure_at(s));
+  HARK_TRY(head(s));
+  if (s->call->json)
+    hark_sweep_print_json(&s->results, &text);
+  else
+    hark_sweep_print_table(&s->results, &text);
+  HARK_TRY(hark_command_print(s->call, &text));
+  if (s->failed > 0)
+    hark_command_warn(s->call, "%s%s%d of %d runs failed; call the sweep again to retry them", s->sweeps > 1 ? s->results.label : "",
+                      s->sweeps > 1 ? ": " : "", s->failed, s->runs);
+  return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
+}
+
+hark_status hark_sweep_print_runs(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text text = hark_text_empty(s->context);
+  HARK_TRY(head(s));
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
+    hark_text_append(&text, "%s%s\n", name, s->whole[run] ? "  done" : "");
+  }
+  return hark_command_print(s->call, &text);
+}
