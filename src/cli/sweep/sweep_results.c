@@ -6,7 +6,6 @@
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
 #include "cli/sweep/sweep.h"
-#include "core/line.h"
 
 #define PICTURE_HEIGHT 560 /* without its key, which is below */
 #define KEY_HEIGHT 20      /* of a cell there */
