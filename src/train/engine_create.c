@@ -32,6 +32,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
   hark_model_forget_texts(&network);
   return network;
 }
+
 #define EXCHANGED_PIECES 64 /* of messages to each process that shares windows */
 
 /* Puts the parameters that train.freeze names into a separate group, which no step changes. A pattern that matches none is refused. */
