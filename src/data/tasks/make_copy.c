@@ -35,7 +35,7 @@ static hark_status settle(hark_context *context, void *values) {
 
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   const int64_t count = copied(v), mark = v->length - count;
   for (int64_t i = 0; i < v->length; i++) s.words[i] = blank_of(v);
   for (int64_t i = 0; i < count; i++) s.words[i] = hark_task_random_below(&order->random, (int32_t)v->symbols);

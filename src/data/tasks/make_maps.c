@@ -42,7 +42,7 @@ static void make_chunk(const hark_sequence_values *v, hark_task_random *random, 
 
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   const int64_t chunks = v->length / chunk_of(v);
   int64_t hard = llround(v->hard * (double)chunks); /* number of hard chunks among the remaining ones */
   for (int64_t k = 0; k < chunks; k++) {

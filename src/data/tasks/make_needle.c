@@ -28,7 +28,7 @@ static hark_status settle(hark_context *context, void *values) {
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   hark_task_random *const random = &order->random;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   for (int64_t i = 0; i < v->length; i++) s.words[i] = hark_task_random_below(random, (int32_t)v->plain);
   const int32_t label = (int32_t)v->plain + hark_task_random_below(random, (int32_t)v->labels);
   const int64_t needle = hark_task_random_below(random, (int32_t)v->length);

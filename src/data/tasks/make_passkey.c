@@ -104,7 +104,7 @@ static int64_t put_sentences(hark_task_random *random, int32_t *words, int64_t a
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   hark_task_random *const random = &order->random;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   const int64_t filler = v->length - fixed_words(v), place = hark_task_random_below(random, (int32_t)filler + 1);
   int64_t at = put(s.words, put_sentences(random, s.words, 0, place), before, sizeof before);
   const int64_t digits = at;

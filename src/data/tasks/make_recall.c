@@ -48,7 +48,7 @@ enum { CHOOSE_KEY, CHOOSE_PLACE, CHOOSE_PAIR };
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   hark_task_random *const random = &order->random;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   const uint64_t seed = random_seed(random);
   const int64_t first = 2 * v->pairs; /* first place for queries */
   for (int64_t p = 0; p < v->pairs; p++) {

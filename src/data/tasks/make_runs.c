@@ -37,7 +37,7 @@ static hark_status settle(hark_context *context, void *values) {
   return hark_sequence_settle_length(context, v, USUAL_LENGTH, 1);
 }
 
-static void make_run(const hark_sequence_values *v, hark_task_random *random, const hark_sequence *s, int32_t topic, int64_t begin,
+static void make_run(const hark_sequence_values *v, hark_task_random *random, const hark_task_sequence *s, int32_t topic, int64_t begin,
                      int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     const bool within = i > begin && i + 1 < end;
@@ -51,7 +51,7 @@ static void make_run(const hark_sequence_values *v, hark_task_random *random, co
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   hark_task_random *const random = &order->random;
-  const hark_sequence s = hark_sequence_begin(order);
+  const hark_task_sequence s = hark_sequence_begin(order);
   const int32_t topics = (int32_t)v->labels;
   int32_t topic = hark_task_random_below(random, topics);
   for (int64_t begin = 0, end; begin < v->length; begin = end) {

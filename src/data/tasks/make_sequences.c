@@ -64,10 +64,10 @@ hark_task_sizes hark_sequence_sizes(const void *values) {
                            .scratch_bytes = 2 * length * sizeof(int32_t)};
 }
 
-hark_sequence hark_sequence_begin(hark_task_order *order) {
+hark_task_sequence hark_sequence_begin(hark_task_order *order) {
   const int64_t length = ((const hark_sequence_values *)order->values)->length;
   int32_t *const words = order->scratch;
-  const hark_sequence sequence = {words, words + length};
+  const hark_task_sequence sequence = {words, words + length};
   for (int64_t i = 0; i < length; i++) sequence.targets[i] = -1;
   return sequence;
 }
@@ -80,7 +80,7 @@ static size_t write_word(const hark_sequence_words *words, const hark_sequence_v
   return length;
 }
 
-size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
+size_t hark_sequence_write(const hark_task_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
                            unsigned char *out) {
   size_t at = 0;
   for (int64_t i = 0; i < values->length; i++) {

@@ -25,9 +25,9 @@ enum { HARK_ANSWER_SHOWN, HARK_ANSWER_BLANK };
 enum { HARK_ASKED_ALL, HARK_ASKED_AFTER };
 
 /* A sequence that is being made: words by their numbers in the generator's list, and a target or -1 for each. */
-typedef struct hark_sequence {
+typedef struct hark_task_sequence {
   int32_t *words, *targets; /* [length] */
-} hark_sequence;
+} hark_task_sequence;
 
 #define HARK_SEQUENCE_WORD_BYTES 16 /* of a name, with its zero byte */
 
@@ -42,9 +42,9 @@ HARK_MUST_CHECK hark_status hark_sequence_settle_length(hark_context *context, h
 /* For hark_task_generator.sizes: the sizes for sequences of values->length words. */
 hark_task_sizes hark_sequence_sizes(const void *values);
 /* The sequence in an order's scratch memory, without targets. */
-hark_sequence hark_sequence_begin(hark_task_order *order);
+hark_task_sequence hark_sequence_begin(hark_task_order *order);
 /* Writes it as a line; returns its bytes. */
-size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
+size_t hark_sequence_write(const hark_task_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
                            unsigned char *out);
 /* For hark_task_generator.header: the first line of a file, all words of the generator. */
 HARK_MUST_CHECK hark_status hark_sequence_header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out);
