@@ -225,9 +225,9 @@ static void seeds_have_one_color(void **state) {
   test_command_run(folder, "PATH=/nowhere", "plot a-seed=1 b-seed=1 a-seed=2/ a-seed=x -m val/loss -o seeds.svg", &output);
   char *const script = test_file_text(folder, "seeds.svg.gp");
   assert_non_null(strstr(script, "index 0 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#0072b2' title 'a'"));
-  assert_non_null(strstr(script, "index 1 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#d55e00' title 'b-seed=1 val/loss'"));
+  assert_non_null(strstr(script, "index 1 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#d55e00' title 'b-seed=1'"));
   assert_non_null(strstr(script, "index 2 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#0072b2' title ''"));
-  assert_non_null(strstr(script, "index 3 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#009e73' title 'a-seed=x val/loss'"));
+  assert_non_null(strstr(script, "index 3 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#009e73' title 'a-seed=x'"));
   free(script);
 }
 

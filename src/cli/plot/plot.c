@@ -106,13 +106,6 @@ static int group_of(const hark_invocation *call, int run, char name[HARK_PATH_BY
   return group;
 }
 
-/* Whether several runs are seeds of one. */
-static bool has_seeds(const hark_invocation *call, int run) {
-  for (int other = 0; other < hark_options_argument_count(call->options); other++)
-    if (other != run && is_one_group(hark_options_argument(call->options, run), hark_options_argument(call->options, other))) return true;
-  return false;
-}
-
 /* Curves of one run, and of its seeds, have one colour; of several metrics the last one is solid, the others have dashes. */
 static void print_curve(int run, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture, int index) {
   char style[96], color[HARK_COLOR_BYTES];
@@ -155,7 +148,8 @@ static int named_curve(const hark_series *series, int metrics) {
   return last;
 }
 
-/* In a comparison of several metrics the key has an entry for each run and one for each kind of line; otherwise one for each curve. */
+/* In a comparison the key has an entry for each run, or for each group of seeds, and one for each kind of line where there are several
+ * metrics. The axis names a single metric. Of one run each curve has an entry. */
 static void print_script(const hark_invocation *call, const plot_values *values, const hark_series *series, hark_picture *picture) {
   const int runs = hark_options_argument_count(call->options), metrics = metric_count(values);
   const bool apart = runs > 1 && metrics > 1;
@@ -167,11 +161,7 @@ static void print_script(const hark_invocation *call, const plot_values *values,
     const bool named = metric == named_curve(&series[i - metric], metrics);
     if (series[i].count == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    print_curve(group, metric, metrics, &series[i],
-                !apart && !has_seeds(call, run) ? series[i].label
-                : named                         ? name
-                                                : "",
-                picture, drawn++);
+    print_curve(group, metric, metrics, &series[i], runs == 1 ? series[i].label : named ? name : "", picture, drawn++);
   }
   if (apart) print_dashes(metrics_of(values), metrics, &picture->script);
   hark_text_append(&picture->script, "\n");
