@@ -2,7 +2,7 @@
  *
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
- * Fill a descriptor, make a plan from it (which checks it, chooses the algorithm and knows how much memory a call needs), and execute the
+ * Fill a descriptor, make a plan from it (which checks it, chooses the algorithm and reports how much memory a call needs), and execute the
  * plan as often as you like with arguments of the plan's maximum sizes or smaller. Executing allocates nothing.
  * Legend: B batch, H query heads, Hkv key/value heads (H a multiple; query head h reads key head h / (H / Hkv)), Lq queries, Lk keys,
  * d head_dim, dv value_dim.
@@ -121,13 +121,13 @@ typedef struct hark_attention_plan hark_attention_plan;
  * fault. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_supports(hark_context *context, const hark_attention_desc *desc);
 
-/* Makes a plan: bound to the context's backend, immutable, usable by several threads at once each with a context of its own on the same
+/* Makes a plan: bound to the context's backend, immutable, usable by several threads at once each with its own context on the same
  * backend. The caller destroys it, with a context that has the same allocator. Errors: as supports; HARK_OUT_OF_MEMORY; HARK_TOO_LARGE. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_plan_create(hark_context *context, const hark_attention_desc *desc,
                                                                 hark_attention_plan **out);
 HARK_API void hark_attention_plan_destroy(hark_context *context, hark_attention_plan **plan);
 
-/* The same in memory of the caller's, for instance on the stack: HARK_ATTENTION_PLAN_BYTES bytes, aligned to 16. Allocates nothing, needs
+/* The same in caller-owned memory, for instance on the stack: HARK_ATTENTION_PLAN_BYTES bytes, aligned to 16. Allocates nothing, needs
  * no destroy; *out points into `memory`. Errors: as supports; HARK_INVALID_ARGUMENT for too little or misaligned memory; HARK_TOO_LARGE. */
 #define HARK_ATTENTION_PLAN_BYTES 512
 HARK_API HARK_MUST_CHECK hark_status hark_attention_plan_place(hark_context *context, const hark_attention_desc *desc, void *memory,
@@ -140,7 +140,7 @@ typedef struct hark_attention_sizes {
 HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan);
 
 /* The descriptor with its defaults resolved (key_heads: heads, value_dim: head_dim, scale, which is 1 / sigma^2 with RBF, max_sequences);
- * part of the plan, good as long as it. */
+ * part of the plan, valid as long as the plan. */
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
@@ -151,19 +151,19 @@ HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, 
 
 /* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T]) for every call that the plan allows with this query_offset,
  * or with the default one: up to the farthest key of a query, with CME also of a key; with HIERARCHICAL up to what its cells reach, Nr 2^M,
- * which is more than there are between rows. Longer tables do the same. Whoever makes a table asks here how long it is to be, whether the
+ * which is more than there are between rows. Longer tables do the same. Returns how long a table has to be, whether the
  * plan's has_log_kernel is set or not. 0 for an offset beyond 2^40, which calls refuse. */
 HARK_API int64_t hark_attention_plan_distances(const hark_attention_plan *plan, bool has_query_offset, int64_t query_offset);
 
 /* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the
- * length that the whole text has. */
+ * length of the complete text. */
 HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size);
 
-/* CME: what a forward had to mend. A pivot of the factorisation that is not positive, because keys are duplicates beyond the type's
+/* CME: what a forward had to raise. A pivot of the factorisation that is not positive, because keys are duplicates beyond the type's
  * precision or the kernel is not positive definite, is raised alone. Calls add to `pivots` and keep the largest amount; the caller zeroes
  * it. */
 typedef struct hark_attention_report {
-  int64_t pivots;          /* mended so far */
+  int64_t pivots;          /* raised so far */
   int64_t item, head, row; /* of the largest amount: batch item, query head, key row of the item */
   double amount;           /* that was added to the pivot */
 } hark_attention_report;
@@ -174,42 +174,43 @@ typedef struct hark_attention_report {
  * (so [B, L, H, d] and packed projections need no copy); B, Lq, Lk are taken from the shapes and may be smaller than the plan's, also 0.
  * key_lengths marks keys at and after a sequence's length as padding: their memory is never read.
  * Ragged batches: query_offsets and key_offsets [sequences + 1] into packed rows; then query is [1, H, total rows, d] and so on, and mask
- * and attention_bias are indexed by packed rows. Segments: every run of equal ids is a sequence of its own, on the query and the key side
+ * and attention_bias are indexed by packed rows. Segments: every run of equal ids is a separate sequence, on the query and the key side
  * alike. Only one of key_lengths, offsets and segments may be given. Rows that belong to no sequence count as queries and keys of nothing.
  *
- * Positions: query row r of a sequence stands at position r + o among its keys, o = query_offset. The default when causal is Lk - Lq, the
+ * Positions: query row r of a sequence has position r + o among its keys, o = query_offset. The default when causal is Lk - Lq, the
  * last query meeting the last key: for rectangular batches from the tensors' shapes, whatever key_lengths says (with Lq == Lk it is 0, and
- * sequences padded on the right come out as if they were alone); for ragged batches from each sequence's own counts. A key/value cache that
- * is larger than what it holds is passed as a view of shape [B, Hkv, rows in use, d] with the cache's strides, and then the default is
- * right; sequences of different lengths in one cache are decoded as a ragged batch or in one call each, because one query_offset serves all
- * sequences of a call. With segments o is always 0.
+ * sequences padded on the right have the results that they have alone); for ragged batches from each sequence's own counts. A key/value
+ * cache that is larger than its contents is passed as a view of shape [B, Hkv, rows in use, d] with the cache's strides, and then the
+ * default is right; sequences of different lengths in one cache are decoded as a ragged batch or in one call each, because one
+ * query_offset serves all sequences of a call. With segments o is always 0.
  *
- * Hidden entries are never computed with: what a key, a value or a bias that no query may see holds, also NaN or infinity, leaves no trace,
- * neither in out nor in gradients. A logit of -infinity (from attention_bias or log_kernel, or of an infinite query or key) hides its
+ * Masked entries are not used: the contents of a key, value or bias that no query may see, also NaN or infinity, have no effect on out or
+ * gradients. A logit of -infinity (from attention_bias or log_kernel, or of an infinite query or key) masks its
  * entry. What is visible is seen: a NaN reaches every result that depends on it (docs/numbers.md).
  * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity.
  *
- * HIERARCHICAL: every sequence has a hierarchy of its own, which begins with its first row; queries and keys are the same number of rows.
+ * HIERARCHICAL: every sequence has a separate hierarchy, which begins with its first row; queries and keys are the same number of rows.
  * mask is a key mask, [1 or B, 1, 1, Lk]; query_mask takes rows out as queries: they give zeros, and coarse queries are made without them.
  * All rows of a sequence are queries otherwise, those at and after key_lengths too: with mean queries, padded batches that should come out
  * as if each sequence were alone give a query_mask as well. log_kernel: a coarse entry takes the mean of G over the distances between its
- * two cells (exact: between the query and the key cell). Cells are whole ones, also at the end, so that what a row gets does not depend on
- * how many rows follow it: their distances go up to Nr 2^M - 1, more than there are between rows, and hark_attention_plan_distances()
- * counts them. A table that ends earlier (but not before the farthest row) defines a kernel that ends there: distances that it does not
- * have are left out of the means. Give one table to sequences of all lengths, or one of all distances: tables cut to each sequence's rows
- * are different kernels. Dropout takes out a coarse entry as a whole, with the word of its first row and first key.
+ * two cells (exact: between the query and the key cell). Cells are always complete, also at the end, so that the result of a row does not
+ * depend on how many rows follow it: their distances go up to Nr 2^M - 1, more than there are between rows, and
+ * hark_attention_plan_distances() counts them. A table that ends earlier (but not before the farthest row) defines a kernel that ends
+ * there: distances that it does not have are left out of the means. Give one table to sequences of all lengths, or one of all distances:
+ * tables cut to each sequence's rows are different kernels. Dropout drops complete coarse entries, with the word of its first row and
+ * first key.
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
  * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number in the range of the type), HARK_NOT_FINITE (a visible query, key or
  * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The
- * backward takes no dvariance; amounts added to mended pivots are constants to it. A query that sees no key, because all are masked, later
+ * backward takes no dvariance; amounts added to raised pivots are constants to it. A query that sees no key, because all are masked, later
  * or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's variance kappa(q, q) G(0); a row of no sequence
  * zero in both.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
  * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
- * of its own elements lie in one place: else HARK_INVALID_ARGUMENT, as far as places and strides show it. A stride of 0 in dattention_bias,
+ * of its own elements share an address: else HARK_INVALID_ARGUMENT, as far as places and strides show it. A stride of 0 in dattention_bias,
  * dlog_kernel and dhierarchical_bias is allowed and requests the sum. Views of one buffer are fine as long as no element is in two of them:
  * query, key and value of one packed projection, and dquery, dkey and dvalue of another. What is only read may be one and the same, and may
  * repeat itself (strides of 0, overlapping rows). */
@@ -228,10 +229,10 @@ typedef struct hark_attention_args {
   bool has_query_offset;   /* position of query row 0 of a sequence among its keys: */
   int64_t query_offset;    /*   default Lk - Lq when causal, else 0 */
 
-  hark_tensor mask;           /* U8, zero hides; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
+  hark_tensor mask;           /* U8, zero masks; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
   hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
   /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance between rows that occurs, or better
-   * hark_attention_plan_distances(); -infinity hides */
+   * hark_attention_plan_distances(); -infinity masks */
   hark_tensor log_kernel;
   /* [B, H, Lk] in any strides: finite gate logits f. Adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130); t runs over the
    * sequence's keys, so that a query beyond the last key is gated as if it stood on it. */
@@ -243,7 +244,7 @@ typedef struct hark_attention_args {
 
   /* backward only; absent: not requested */
   hark_tensor dout;                 /* like out */
-  hark_tensor dquery, dkey, dvalue; /* shapes of query, key and value, in strides of their own */
+  hark_tensor dquery, dkey, dvalue; /* shapes of query, key and value, with separate strides */
   hark_tensor dattention_bias;      /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
   hark_tensor dlog_kernel;          /* shape of log_kernel */
   hark_tensor dforget;              /* shape of forget */
@@ -298,9 +299,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_attention_sigma_gradient(hark_context 
                                                                    const hark_tensor *dquery, const hark_tensor *key,
                                                                    const hark_tensor *dkey, double *gradient);
 
-/* The simple calls, for whoever has contiguous buffers and asks for no more than the descriptor says: query [B, H, Lq, d], key [B, Hkv, Lk,
+/* The simple calls, for contiguous buffers and calls that need only the descriptor: query [B, H, Lq, d], key [B, Hkv, Lk,
  * d], value [B, Hkv, Lk, dv], out [B, H, Lq, dv], of desc->type and of the descriptor's sizes exactly; out shares no memory with the
- * others. Each makes a plan, takes its memory from the context's allocator and gives it back. The results have the bits of
+ * others. Each makes a plan, takes its memory from the context's allocator and releases it. The results have the bits of
  * hark_attention_forward(), which is there for everything else: strides, padding, masks, biases, positional kernels, dropout, and calls
  * that allocate nothing. Errors: as hark_attention_plan_create() and hark_attention_forward(); HARK_INVALID_ARGUMENT for a NULL buffer, for
  * dropout, and where a has_... field is set, since there is no argument for it. */

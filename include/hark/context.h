@@ -52,8 +52,8 @@ typedef struct hark_parallel {
 typedef enum hark_log_level { HARK_LOG_ERROR, HARK_LOG_WARNING, HARK_LOG_INFO, HARK_LOG_DEBUG } hark_log_level;
 typedef void hark_logger(void *user, hark_log_level level, const char *message);
 
-/* Asked on the calling thread whether the call that it computes is to end; true ends the call with HARK_CANCELLED. It may read a flag that
- * another thread sets (atomically), or a clock. It must not call the library with the same context. */
+/* Called on the calling thread; true ends the call that it computes with HARK_CANCELLED. It may read a flag that another thread sets
+ * (atomically), or a clock. It must not call the library with the same context. */
 typedef bool hark_cancel(void *user);
 
 /* How to make a context. Set struct_size to sizeof(hark_context_options); fields that are zero have their defaults. */
@@ -70,12 +70,12 @@ typedef struct hark_context_options {
   hark_logger *logger;         /* default: none */
   void *logger_user;
   hark_cancel
-      *cancel; /* default: none. Attention that computes for longer asks it about every 20 ms, between pieces of its work. After true
+      *cancel; /* default: none. Attention that computes for longer calls it about every 20 ms, between pieces of its work. After true
                           the pieces that were begun are completed and the call returns HARK_CANCELLED: what it wrote is undefined, and the
                           context can be used again. A piece is one tile of queries of a head; in the backward of dense attention, of
                           normalisation cme and in the backend reference it may be a head, which takes long if it has very many rows.
                           Calls that contain attention (tapes, models) then fail with that status.
-                          A build without threads never asks a program that has its own `parallel` */
+                          A build without threads never calls it in a program that has its own `parallel` */
   void *cancel_user;
 } hark_context_options;
 

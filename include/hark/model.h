@@ -89,7 +89,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, cons
 /* How to save. Set struct_size to sizeof(hark_model_save_options); fields that are zero have their defaults. */
 typedef struct hark_model_save_options {
   size_t struct_size;
-  hark_type matrices; /* HARK_NONE: as the model holds them. HARK_F32: in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of
+  hark_type matrices; /* HARK_NONE: as stored in the model. HARK_F32: in f32. HARK_BF16 or HARK_F16: weights of linear layers and tables of
                          embeddings are rounded to it, which halves the file. HARK_I8: they are rounded to integers with a scale for each
                          row, which makes it a quarter. Biases, norms, rotary rates and parameters of kernels stay f32 */
 } hark_model_save_options;
@@ -116,7 +116,7 @@ typedef struct hark_model_info {
   int64_t context;       /* longest text that it was trained on, in tokens */
   int64_t layers, heads, key_heads, width;
   int64_t parameters;       /* learned numbers */
-  size_t bytes;             /* memory that the model holds */
+  size_t bytes;             /* memory of the model */
   uint64_t fingerprint;     /* of description and weights: equal for equal models. Distinguishes models; no protection against forgery */
   const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
   int64_t begin;            /* models of sentences, which end with "\n": the token before the first token of every text; 0: none */
@@ -164,7 +164,7 @@ HARK_API void hark_model_decode(const hark_model *model, const int32_t *tokens, 
 typedef struct hark_decoding hark_decoding;
 
 /* How to make a decoding. Set struct_size to sizeof(hark_decoding_options); fields that are zero have their defaults.
- * cancel (context.h) is asked before every layer of every pass. */
+ * cancel (context.h) is called before every layer of every pass. */
 typedef struct hark_decoding_options {
   size_t struct_size;
   int64_t capacity; /* tokens; 0: the model's context */

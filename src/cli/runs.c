@@ -94,7 +94,7 @@ const hark_command hark_command_runs = {
         "  hark runs sweeps/first --json one object per line\n"
         "\n"
         "  States: running (a process writes it); done; stopped (before its last step: hark train --resume RUN continues); empty (no\n"
-        "  checkpoint yet); damaged, with the reason. hark runs compares sizes with the manifest and the last\n"
+        "  checkpoint yet); damaged, with the reason. hark runs compares sizes of files with the manifest of the last\n"
         "  checkpoint, and reads config.yaml; hark verify compares checksums too.\n",
     .argument_maximum = HARK_ANY_NUMBER,
     .for_each = true,

@@ -248,7 +248,7 @@ typedef enum hark_stored {
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
     "compressed tokens of all chunks of a sequence together", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                        \
   X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
-    "of these, those that every chunk attends to; 0: none, so that chunks see themselves alone", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)       \
+    "of these, those that every chunk attends to; 0: none; a chunk then attends only to itself", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)       \
   X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_pool, NULL, ENUM, "average", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
@@ -266,7 +266,7 @@ typedef enum hark_stored {
     "layers of a chunk: by rank within a capacity, or by the paper's fraction of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,      \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
-    "what the depth is predicted from: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
+    "what the depth is predicted from: the chunk, or the norm of its attention to the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
     "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \

@@ -162,7 +162,7 @@ static const hark_option options[] = {
      NULL},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "seed of all random numbers", NULL},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
-     "steps in a row with numbers that are not finite before the run gives up", NULL},
+     "steps in a row with numbers that are not finite after which the run ends", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
      "start with the weights of a run, a checkpoint, a file of hark or a folder of transformers, whose model and vocabulary then become "
      "the "
@@ -171,7 +171,7 @@ static const hark_option options[] = {
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
      "weights that init_from may lack, or have in another shape: they are initialised; * matches any text", "train.init_from given"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
-     "weights of init_from that the model may lack: they are left out", "train.init_from given"},
+     "weights of init_from that the model does not have: they are ignored", "train.init_from given"},
     {"train.mask_fraction", "mask-fraction", HARK_OPTION_FLOAT, AT(train.mask_fraction), "0.15", "(0, 1)", TRAIN, NULL,
      "fraction of the tokens that are masked, for a masked_encoder to predict", "model.architecture masked_encoder"},
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",

@@ -167,7 +167,7 @@ static hark_status load_checkpoint(training_run *trainer, const resumption *begu
   trainer->engine->report.pivots = trainer->state.mended_pivots;
   /* also for checkpoints of versions that did not count tokens */
   if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-  hark_training_say(trainer, "going on from %s", begun->name);
+  hark_training_say(trainer, "continuing from %s", begun->name);
   /* damaged checkpoints are kept until there is a new one */
   const bool settles = begun->damaged[0] == '\0' || strcmp(begun->damaged, "last") == 0;
   return settles ? hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep) : HARK_OK;

@@ -263,7 +263,7 @@ static void a_run_goes_from_text_to_text(void **state) {
   json_decref(command_json(&output));
   expect("generate run --prompt the --max-new-tokens 8 --json", HARK_EXIT_DONE, "\"prompt\": \"the\"", "");
   json_decref(command_json(&output));
-  expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "going on from step-4");
+  expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "continuing from step-4");
   json_decref(command_json(&output));
   /* what the weights depend on stays; the rest may change, and the run's configuration follows */
   expect("train --resume --out run --heads 4 --key-heads 4 --steps 8", HARK_EXIT_USAGE, "", "model.heads cannot change");

@@ -102,7 +102,7 @@ static void the_newest_checkpoint_is_the_last(void **state) {
   assert_true(command_number(run, "step") == 4);
   json_decref(run);
   expect("eval all/x --threads 1", HARK_EXIT_DONE, "step-4", "");
-  expect("train --resume --out all/x --threads 1", HARK_EXIT_DONE, "step 6 of 6", "going on from step-4");
+  expect("train --resume --out all/x --threads 1", HARK_EXIT_DONE, "step 6 of 6", "continuing from step-4");
   damage("echo step-99 >best");
   expect("eval all/x --threads 1", HARK_EXIT_BAD_INPUT, "", "all/x/best: names step-99, and there is no such checkpoint");
   damage(": >config.yaml");

@@ -170,7 +170,7 @@ static int stopped_by(int signal_number) {
   wait_for_steps("run");
   const int code = finish(signal_number);
   assert_int_equal(run("", "train --resume --out run --max-time 0.2s"), HARK_EXIT_DONE); /* it has saved */
-  if (strstr(output.err, "going on from step-") == NULL) fail_msg("%s", output.err);
+  if (strstr(output.err, "continuing from step-") == NULL) fail_msg("%s", output.err);
   return code;
 }
 static int hung_up(void) { return stopped_by(SIGHUP); }

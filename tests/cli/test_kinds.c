@@ -105,7 +105,7 @@ static const column columns[] = {
     {"verify RUN", 0, DONE, "good  vocabulary.json", "", ALL},
     {"verify RUN/checkpoints/step-1", 0, DONE, "good  checkpoints/step-1", "", ALL},
     {"train --out RUN WORDS", 0, USAGE, "", "already contains a run", ALL},
-    {"train --resume --out RUN --steps 3", 0, DONE, "step 3 of 3", "going on from step-2", ALL},
+    {"train --resume --out RUN --steps 3", 0, DONE, "step 3 of 3", "continuing from step-2", ALL},
     {"verify RUN", 0, DONE, "good  checkpoints/step-3", "", ALL},
     {"train --init-from RUN --out RUN.next WORDS --steps 1", 0, DONE, "step 1 of 1", " 0 missing, 0 of another shape, 0 unexpected", ALL},
     {"verify RUN.next", 0, DONE, "good  origin.json", "", ALL},

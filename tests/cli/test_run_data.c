@@ -87,7 +87,7 @@ static void a_text_is_found_from_anywhere(void **state) {
   shell("mv moved project && mv project/runs/two alone"); /* the run alone: the text is where it was */
   assert_true(loss_in("other", "../alone") == loss);
   shell("mv alone project/runs/one");
-  expect_in("other", "train --resume --out ../project/runs/one --steps 3", HARK_EXIT_DONE, "step 3", "going on from step-2");
+  expect_in("other", "train --resume --out ../project/runs/one --steps 3", HARK_EXIT_DONE, "step 3", "continuing from step-2");
   assert_true(holds("project/runs/one/config.yaml", "paths: [text.txt]"));            /* as it was given, */
   assert_true(holds("project/runs/one/data.json", "\"folder_from_run\": \"../..\"")); /* there */
   assert_true(loss_in("other", "../project/runs/one") != loss);

@@ -231,7 +231,7 @@ static void a_run_begins_with_trained_weights(void **state) {
   assert_int_equal(json_array_size(json_object_get(origin, "loaded")), 18);
   json_decref(origin);
   expect("info next --json", HARK_EXIT_DONE, "\"init_from\": \"run\"", "");
-  expect("train --resume --out next --steps 2", HARK_EXIT_DONE, "step 2 of 2", "going on from step-1");
+  expect("train --resume --out next --steps 2", HARK_EXIT_DONE, "step 2 of 2", "continuing from step-1");
   expect("train --resume --out next --steps 3 --init-from elsewhere", HARK_EXIT_USAGE, "", "train.init_from cannot change");
 }
 

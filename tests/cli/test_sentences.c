@@ -126,7 +126,7 @@ static void sentences_of_sub_words(void **state) {
   json_decref(line);
   expect("eval one --threads 1", HARK_EXIT_DONE, " a word;", "");
   expect("generate one --prompt 'the  q\xC3\xA9' --max-new-tokens 5 --threads 1", HARK_EXIT_DONE, "the  q\xC3\xA9", "");
-  expect("train --out one --resume --steps 10", HARK_EXIT_DONE, "step 10", "going on from step-8");
+  expect("train --out one --resume --steps 10", HARK_EXIT_DONE, "step 10", "continuing from step-8");
   expect("train --out one --resume --subwords 301", HARK_EXIT_USAGE, "", "data.subwords.vocabulary");
   expect("train --out three --data sentences.txt --data.subwords.model bpe " SENTENCES SUBWORDS, HARK_EXIT_DONE, "step 8", "");
 }

@@ -180,7 +180,7 @@ static void a_killed_sweep_ends_its_run(void **state) {
   const int step = last_step();
   assert_in_range(step, 1, SWEEP_LONG_STEPS - 1);
   char said[64];
-  (void)snprintf(said, sizeof said, "going on from step-%d\n", step);
+  (void)snprintf(said, sizeof said, "continuing from step-%d\n", step);
   process = begin_long_sweep();
   sweep_place_wait_for_words(folder, said);
   assert_int_equal(kill(process, SIGTERM), 0);

@@ -298,10 +298,10 @@ static void what_is_damaged_is_said(void **state) {
   (void)state;
   child_begin_work(&place, place.whole);
   damage("checkpoints/step-4/optimizer.safetensors", DAMAGE_FLIP, 1000);
-  go_on_and_say("optimizer.safetensors: is damaged: its SHA-256 is not that of the manifest\ngoing on from step-3\n");
+  go_on_and_say("optimizer.safetensors: is damaged: its SHA-256 is not that of the manifest\ncontinuing from step-3\n");
   child_begin_work(&place, place.whole);
   damage("last", DAMAGE_EMPTY, 0);
-  go_on_and_say("last: does not name a checkpoint (\"step-N\")\ngoing on from step-4\n");
+  go_on_and_say("last: does not name a checkpoint (\"step-N\")\ncontinuing from step-4\n");
 }
 
 /* Every bit of the pointer files: the run goes on to the same end. */

@@ -154,7 +154,7 @@ const hark_command hark_command_bench = {
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
         "         decode, tokens up to token L, one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
         "         operators also by their samples: rotary:positions,x64   embedding:sparse,257=50000   all\n"
-        "         The message about an incorrect case lists the words that are possible; docs/benchmarks.md lists them all.\n"
+        "         The message about an incorrect case lists the possible words; docs/benchmarks.md lists them all.\n"
         "A step trains the model that the options describe on random tokens; --steps N of them are measured.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
