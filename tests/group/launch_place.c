@@ -29,9 +29,20 @@ void launch_run(const char *before, const char *words, int code) {
   test_output_free(&output);
 }
 
+static void path_of(const char *name, char path[TEST_PATH_BYTES + 64]) {
+  (void)snprintf(path, TEST_PATH_BYTES + 64, "%s/%s", launch_folder, name);
+}
+
 void launch_assert_same(const char *a, const char *b, int64_t step) {
   char left[TEST_PATH_BYTES + 64], right[TEST_PATH_BYTES + 64];
-  (void)snprintf(left, sizeof left, "%s/%s", launch_folder, a);
-  (void)snprintf(right, sizeof right, "%s/%s", launch_folder, b);
+  path_of(a, left);
+  path_of(b, right);
   small_run_assert_same(left, right, step);
+}
+
+void launch_assert_close(const char *a, const char *b, const char *number, int least, double bound) {
+  char left[TEST_PATH_BYTES + 64], right[TEST_PATH_BYTES + 64];
+  path_of(a, left);
+  path_of(b, right);
+  small_run_compare(left, right, number, least, bound);
 }

@@ -21,4 +21,7 @@ void launch_run(const char *before, const char *words, int code);
 /* Fails the test unless two runs of the folder are the same at a step. */
 void launch_assert_same(const char *a, const char *b, int64_t step);
 
+/* small_run_compare() of two runs of the folder. */
+void launch_assert_close(const char *a, const char *b, const char *number, int least, double bound);
+
 #endif

@@ -69,54 +69,6 @@ static void name_run(spread_case *c, const char *name, int ranks, int64_t sequen
   c->small.config.run.sequence_ranks = sequence_ranks;
 }
 
-/* The next number of this name in lines of metrics, and the place after it; false: there is none. */
-static bool next_number(const char **at, const char *name, double *number) {
-  const char *const found = strstr(*at, name);
-  if (found == NULL) return false;
-  char *end = NULL;
-  *number = strtod(found + strlen(name), &end);
-  *at = end;
-  return true;
-}
-
-static char *read_metrics(const char *path) {
-  char name[TEST_PATH_BYTES + 96];
-  size_t bytes;
-  (void)snprintf(name, sizeof name, "%s/metrics.jsonl", path);
-  unsigned char *const text = test_file_read(name, &bytes);
-  char *const copy = malloc(bytes + 1);
-  assert_non_null(copy);
-  memcpy(copy, text, bytes);
-  copy[bytes] = '\0';
-  free(text);
-  return copy;
-}
-
-static double last_number(const char *path, const char *name) {
-  char *const text = read_metrics(path);
-  const char *at = text;
-  double number = NAN;
-  while (next_number(&at, name, &number)) continue;
-  free(text);
-  return number;
-}
-
-static void compare(const char *alone, const char *spread, const char *name, int least, double bound) {
-  char *const left = read_metrics(alone), *const right = read_metrics(spread);
-  const char *a = left, *b = right;
-  double expected = 0, got = 0;
-  int count = 0;
-  for (; next_number(&a, name, &expected); count++) {
-    assert_true(next_number(&b, name, &got));
-    if (!(fabs(got - expected) <= bound * fabs(expected)))
-      fail_msg("%s: %s number %d is %.9g, expected %.9g", spread, name, count, got, expected);
-  }
-  assert_false(next_number(&b, name, &got));
-  assert_true(count >= least);
-  free(left);
-  free(right);
-}
-
 /* One process against those that share windows, and micro-batches too. */
 static void compare_ways(spread_case *c, const char *name) {
   const int steps = (int)c->small.config.train.steps;
@@ -128,10 +80,10 @@ static void compare_ways(spread_case *c, const char *name) {
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     name_run(c, name, ways[i].ranks, ways[i].sequence_ranks);
     test_group_run(ways[i].ranks, 60, train_as_rank, c, NULL, NULL);
-    compare(alone, c->path, "\"train/loss\": ", steps, 1e-5);
-    compare(alone, c->path, "\"val/loss\": ", steps / FEW, 1e-5);
-    compare(alone, c->path, "\"tokens\": ", steps, 0);
-    compare(alone, c->path, "\"operations\": ", steps, 0.1); /* what a process computes depends on its rows by a little */
+    small_run_compare(alone, c->path, "\"train/loss\": ", steps, 1e-5);
+    small_run_compare(alone, c->path, "\"val/loss\": ", steps / FEW, 1e-5);
+    small_run_compare(alone, c->path, "\"tokens\": ", steps, 0);
+    small_run_compare(alone, c->path, "\"operations\": ", steps, 0.1); /* what a process computes depends on its rows by a little */
   }
 }
 
@@ -181,9 +133,9 @@ static void resumed_by_others(void **state) {
   c.stop_step = 0;
   c.small.config.run.sequence_ranks = 2;
   test_group_run(4, 60, train_as_rank, &c, NULL, NULL);
-  assert_true(last_number(whole, "\"tokens\": ") == last_number(c.path, "\"tokens\": "));
-  const double expected = last_number(whole, "\"train/loss\": ");
-  assert_true(fabs(last_number(c.path, "\"train/loss\": ") - expected) <= 1e-5 * expected);
+  assert_true(small_run_last_number(whole, "\"tokens\": ") == small_run_last_number(c.path, "\"tokens\": "));
+  const double expected = small_run_last_number(whole, "\"train/loss\": ");
+  assert_true(fabs(small_run_last_number(c.path, "\"train/loss\": ") - expected) <= 1e-5 * expected);
   small_run_close(&c.small);
   test_folder_remove(folder);
 }

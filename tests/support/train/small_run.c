@@ -224,6 +224,54 @@ void small_run_assert_same(const char *a, const char *b, int64_t step) {
   assert_same_objects(a, b, "metrics.jsonl", true);
 }
 
+/* The next number of this name in lines of metrics, and the place after it; false: there is none. */
+static bool next_number(const char **at, const char *name, double *number) {
+  const char *const found = strstr(*at, name);
+  if (found == NULL) return false;
+  char *end = NULL;
+  *number = strtod(found + strlen(name), &end);
+  *at = end;
+  return true;
+}
+
+static char *read_metrics(const char *path) {
+  char name[TEST_PATH_BYTES + 96];
+  size_t bytes;
+  (void)snprintf(name, sizeof name, "%s/metrics.jsonl", path);
+  unsigned char *const text = test_file_read(name, &bytes);
+  char *const copy = malloc(bytes + 1);
+  assert_non_null(copy);
+  memcpy(copy, text, bytes);
+  copy[bytes] = '\0';
+  free(text);
+  return copy;
+}
+
+double small_run_last_number(const char *path, const char *name) {
+  char *const text = read_metrics(path);
+  const char *at = text;
+  double number = NAN;
+  while (next_number(&at, name, &number)) continue;
+  free(text);
+  return number;
+}
+
+void small_run_compare(const char *alone, const char *spread, const char *name, int least, double bound) {
+  char *const left = read_metrics(alone), *const right = read_metrics(spread);
+  const char *a = left, *b = right;
+  double expected = 0, got = 0;
+  int count = 0;
+  for (; next_number(&a, name, &expected); count++) {
+    assert_true(next_number(&b, name, &got));
+    if (!(fabs(got - expected) <= bound * fabs(expected)))
+      fail_msg("%s: %s number %d is %.9g, expected %.9g", spread, name, count, got, expected);
+  }
+  assert_false(next_number(&b, name, &got));
+  assert_true(count >= least);
+  free(left);
+  free(right);
+}
+
 void small_run_copy(const char *from, const char *to) {
   hark_context *context = test_reference_open();
   hark_names names;

@@ -41,6 +41,12 @@ hark_status small_run_train(hark_context *context, const small_run *small, const
  * to the bit; times and speeds are left out. */
 void small_run_assert_same(const char *a, const char *b, int64_t step);
 
+/* Fails the test unless the numbers of this name (with quotes, colon and space) in both metrics.jsonl are equal up to the relative bound,
+ * and are at least `least`. */
+void small_run_compare(const char *alone, const char *spread, const char *name, int least, double bound);
+/* The last of them in a run; NaN: none. */
+double small_run_last_number(const char *path, const char *name);
+
 /* The step of a checkpoint's name. */
 int64_t small_run_step(const char *name);
 
