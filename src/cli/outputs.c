@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/run_folders.h"
 #include "data/examples/example_folder.h"
 #include "io/temporary.h"
 #include "models/foreign/foreign.h"
+#include "train/data_place.h"
 #include "train/run.h"
 
 /* An output of this call that exists. */
@@ -117,6 +119,43 @@ static hark_status refuse_data(const existing_output *output, const char *folder
   return status;
 }
 
+/* Of a task, a folder of hark data make: its other files are no data. */
+static bool is_beside_task(const existing_output *output, const char *path) {
+  char folder[HARK_PATH_BYTES];
+  (void)snprintf(folder, sizeof folder, "%.*s", (int)(hark_path_name(path) - path), path);
+  return has(output, folder, HARK_TASK_FILE) && !is_data(hark_path_name(path));
+}
+
+/* ---- data of runs ---- */
+
+typedef struct data_search {
+  const existing_output *output;
+  bool is_data; /* found: the output is a file of the data of a run */
+} data_search;
+
+static hark_status compare_data_file(void *user, const char *path) {
+  data_search *const search = user;
+  search->is_data |= is_output(search->output, path) && !is_beside_task(search->output, path);
+  return HARK_OK;
+}
+
+/* Data that are lost, and damaged runs, are reported by the subcommand that needs them. */
+static hark_status refuse_data_of_run(void *user, const char *run) {
+  const existing_output *const output = user;
+  data_search search = {.output = output};
+  if (hark_data_place_visit(output->call->context, run, compare_data_file, &search) == HARK_OUT_OF_MEMORY) return HARK_OUT_OF_MEMORY;
+  return search.is_data ? refuse(output, "a file of the data of the run", run) : HARK_OK;
+}
+
+/* The folder may also be a checkpoint in a run, or the folder of checkpoints. */
+static hark_status refuse_data_of_runs(const existing_output *output, const char *folder) {
+  char run[HARK_PATH_BYTES], checkpoint[HARK_NAME_BYTES];
+  HARK_TRY(hark_path_join(output->call->context, "", folder, run));
+  if (hark_run_cut_checkpoint(run, checkpoint)) return refuse_data_of_run((void *)output, run);
+  const hark_status status = hark_run_folders_visit(output->call->context, folder, refuse_data_of_run, (void *)output);
+  return status == HARK_BAD_CONFIGURATION || status == HARK_OUT_OF_MEMORY ? status : HARK_OK;
+}
+
 static hark_status refuse_file_of_folder(const existing_output *output, const char *folder) {
   static const char *const of_model[] = {HARK_FOREIGN_CONFIG_FILE, "model.safetensors.index.json", "tokenizer.json",
                                          "tokenizer.model",        "tokenizer_config.json",        "vocab.txt",
@@ -133,11 +172,13 @@ static hark_status refuse_beside(const existing_output *output, const char *file
   const size_t above = (size_t)(hark_path_name(file) - file);
   HARK_TRY(hark_path_join(output->call->context, "", file, folder));
   (void)snprintf(folder + above, sizeof folder - above, "%s", above == 0 ? "." : "");
+  if (is_run(output->call->context, folder)) HARK_TRY(refuse_data_of_run((void *)output, folder));
   return refuse_file_of_folder(output, folder);
 }
 
 static hark_status refuse_input(const existing_output *output, const char *what, const char *path) {
   const hark_path_kind kind = path[0] != '\0' ? hark_path_kind_of(path) : HARK_PATH_NONE;
+  if (kind == HARK_PATH_FOLDER) HARK_TRY(refuse_data_of_runs(output, path));
   if (kind == HARK_PATH_FOLDER) return refuse_file_of_folder(output, path);
   if (kind == HARK_PATH_FILE) HARK_TRY(refuse_beside(output, path));
   return kind != HARK_PATH_NONE && is_output(output, path) ? refuse(output, what, path) : HARK_OK;

@@ -8,6 +8,7 @@
  *
  *   an input of this call (an argument or the value of another option), by whatever name: the same device and inode;
  *   a file of a model, or of data of a task, in a folder that is an input;
+ *   a file of the data of a run that is an input, or that is in a folder of runs that is one (data_place.h);
  *   a file that hark keeps in a run's folder (hark_run_keeps), whether that run is an input or not.
  *
  * Other files are replaced: a page, a figure, an export. Errors: HARK_BAD_CONFIGURATION, which names both. */

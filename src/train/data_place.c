@@ -327,6 +327,40 @@ hark_status hark_data_place_find(hark_context *context, hark_options *options, c
   return HARK_OK;
 }
 
+/* ---- the files of the data ---- */
+
+/* Standard input is no file. */
+static hark_status visit_path(hark_context *context, const char *path, hark_data_file_visitor *visit, void *user) {
+  const hark_corpus_settings settings = {.paths = &path, .path_count = 1};
+  hark_source_list sources = {0};
+  hark_status status = hark_sources_find(context, &settings, &sources);
+  for (int64_t i = 0; i < sources.count && status == HARK_OK; i++)
+    if (!sources.items[i].standard) status = visit(user, sources.items[i].path);
+  hark_sources_free(context, &sources);
+  return status;
+}
+
+static hark_status visit_lists(hark_context *context, const hark_config *config, hark_data_file_visitor *visit, void *user) {
+  for (int list = 0; list < HARK_DATA_LISTS; list++)
+    for (int64_t i = 0; i < list_of(config, list)->count; i++) HARK_TRY(visit_path(context, list_of(config, list)->items[i], visit, user));
+  return HARK_OK;
+}
+
+hark_status hark_data_place_visit(hark_context *context, const char *run, hark_data_file_visitor *visit, void *user) {
+  char path[HARK_PATH_BYTES];
+  hark_config config;
+  hark_data_place place;
+  hark_options *options = NULL;
+  const hark_option_group group = {&hark_config_table, &config};
+  HARK_TRY(hark_path_join(context, run, "config.yaml", path));
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
+  hark_status status = hark_data_place_read_stored(context, options, path);
+  if (status == HARK_OK) status = hark_data_place_find(context, options, &config, run, &place);
+  if (status == HARK_OK) status = visit_lists(context, &config, visit, user);
+  hark_options_destroy(context, &options);
+  return status;
+}
+
 void hark_data_place_exchange(hark_data_place *place, hark_config *config) {
   hark_string_list *const lists[HARK_DATA_LISTS] = {&config->data.paths, &config->data.validation_paths, &config->data.test_paths};
   if (place->folder[0] == '\0') return;

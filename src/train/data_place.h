@@ -39,6 +39,12 @@ void hark_data_place_exchange(hark_data_place *place, hark_config *config);
 HARK_MUST_CHECK hark_status hark_data_place_write(hark_context *context, const hark_config *config, const hark_run *run,
                                                   const hark_data_place *place);
 
+/* Called for a file of the data; its failures end the visit. */
+typedef hark_status hark_data_file_visitor(void *user, const char *path);
+/* Visits the files that a run was trained on, and validated and tested with, where hark_data_place_find() finds them. `run` is its folder.
+ * Errors: HARK_BAD_CONFIGURATION or HARK_BAD_FILE (config.yaml), those of hark_data_place_find() and of the visitor. */
+HARK_MUST_CHECK hark_status hark_data_place_visit(hark_context *context, const char *run, hark_data_file_visitor *visit, void *user);
+
 /* Checks that data.json, if it exists, can be read. Errors: HARK_BAD_FILE, those of files. */
 HARK_MUST_CHECK hark_status hark_data_place_check(hark_context *context, const hark_run *run);
 

@@ -22,6 +22,8 @@ static int begin(void **state) {
   command_place_open(folder);
   expect("train --data text.txt --out run --steps 3 " COMMAND_TINY, 0, "", "");
   expect("train --data text.txt --out kernels --steps 3 --positions none --positional decay " COMMAND_TINY, 0, "", "");
+  assert_int_equal(shell("mkdir texts && cp text.txt texts/a.txt && sed s/quick/swift/ text.txt >texts/b.txt"), 0);
+  expect("train --data texts --out fed --steps 3 " COMMAND_TINY, 0, "", "");
   expect("data make pathfinder --size 32 --training 2 --validation 0 --test 0 --out made", 0, "", "");
   (void)test_file_write_text(folder, "t.txt", "to be or not to be");
   (void)test_file_write_text(folder, "ev.json", "{\"run\": \"run\", \"loss\": 1}\n");
@@ -69,6 +71,15 @@ static void inputs_stay(void **state) {
       {"plot --evaluation ev.json -o ev.json", "--output ev.json: ", "the input ev.json"},
       {"lab approximation --run run --text text.md --markdown text.md", "--markdown text.md: ", "the input --text text.md"},
       {"lab approximation --run run --text t.txt --figure t.txt", "--figure t.txt: ", "the input --text t.txt"},
+      {"report run -o text.txt", "--output text.txt: ", "a file of the data of the run run"},
+      {"plot run -o text.txt", "--output text.txt: ", "a file of the data of the run run"},
+      {"plot run/metrics.jsonl -o text.txt", "--output text.txt: ", "a file of the data of the run run"},
+      {"inspect run/checkpoints/step-3 --text t.txt --figure text.txt", "--figure text.txt: ", "a file of the data of the run run"},
+      {"embed run t.txt -o text.txt", "--output text.txt: ", "a file of the data of the run run"},
+      {"lab approximation --run run --text t.txt --figure text.txt", "--figure text.txt: ", "a file of the data of the run run"},
+      {"report . -o text.txt", "--output text.txt: ", "a file of the data of the run "},
+      {"export fed --output texts/b.txt", "--output texts/b.txt: ", "a file of the data of the run fed"},
+      {"report fed -o texts/a.txt", "--output texts/a.txt: ", "a file of the data of the run fed"},
       {"data picture made --out made/task.json", "--out made/task.json: ", "data that are read, made"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].output, cases[i].input);
