@@ -118,11 +118,20 @@ static hark_status open_text(hark_context *context, const hark_run *run, bool re
   return HARK_OK;
 }
 
+/* Only the data show whether there is validation: a folder of hark data make may have none. */
+static hark_status check_early_stop(hark_context *context, const hark_material *m) {
+  if (m->has_validation || m->config->train.early_stop == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION,
+                   "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations (data.validation_fraction, "
+                   "data.validation_paths)");
+}
+
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {
   *out =
       (hark_material){.config = config,
                       .packed = hark_config_has_examples(config) || hark_config_has_sentences(config) || hark_config_reconstructs(config)};
   HARK_TRY((hark_config_has_examples(config) ? open_examples : open_text)(context, run, resume, out));
+  HARK_TRY(check_early_stop(context, out));
   return hark_delimiters_check(context, config, out->examples, out->corpus);
 }
 

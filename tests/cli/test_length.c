@@ -66,6 +66,17 @@ static void a_run_with_nothing_to_do_records_nothing(void **state) {
   assert_int_equal(go_on("--out still --steps 21 --early-stop 0"), 21);
 }
 
+/* An early stop counts evaluations: without any it would never come. */
+static void an_early_stop_needs_validation(void **state) {
+  (void)state;
+  static const char refusal[] = "--early-stop: has no effect here: there is nothing to validate with";
+  expect("data make recall --length 8 --pairs 1 --training 8 --validation 0 --test 0 --out blind-task", HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out blind --steps 2 --validation-fraction 0 --early-stop 2 " COMMAND_TINY, HARK_EXIT_USAGE, "", refusal);
+  expect("train --data blind-task --format sequences --validation-fraction 0 --out blind --steps 2 --early-stop 2 " COMMAND_TINY,
+         HARK_EXIT_USAGE, "", refusal);
+  expect("train --data text.txt --out blind --steps 2 --validation-fraction 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2 of 2", "");
+}
+
 /* Whatever gave its length. From then on that is the time, which config.yaml says. */
 static void a_run_that_has_ended_is_given_time(void **state) {
   (void)state;
@@ -181,6 +192,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_length_that_is_passed_is_refused, begin, end),
       cmocka_unit_test_setup_teardown(a_run_with_nothing_to_do_records_nothing, begin, end),
+      cmocka_unit_test_setup_teardown(an_early_stop_needs_validation, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_has_ended_is_given_time, begin, end),
       cmocka_unit_test_setup_teardown(readme_goes_on, begin, end),
       cmocka_unit_test_setup_teardown(help_goes_on, begin, end),
