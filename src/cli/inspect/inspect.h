@@ -19,6 +19,7 @@ typedef struct hark_inspect_text {
   size_t capacity; /* numbers of the memory */
   int64_t count;
   bool cut;
+  int64_t unknown; /* of these, tokens for what the model's own vocabulary lacks */
 } hark_inspect_text;
 
 /* Reads the beginning of a file ("-": standard input), at least as many bytes as fill the model's context. `tokenizer` as in

@@ -15,17 +15,33 @@ static void take(hark_inspect_text *out, const int32_t *ids, size_t count) {
   if (taken < count) out->cut = true;
 }
 
-/* Of the model's own vocabulary; characters that it lacks are its unknown token. */
+static int64_t count_unknown(const hark_inspect_text *text) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < text->count; i++) count += text->ids[i] == HARK_TOKEN_UNKNOWN;
+  return count;
+}
+
+/* *lacking: the vocabulary lacks something in the text, which becomes its unknown token. */
+static hark_status encode_known(hark_context *context, const hark_model *model, const hark_line_reader *lines, int32_t *tokens, size_t *count,
+                                bool *lacking) {
+  const hark_status status = hark_model_encode(context, model, lines->line, lines->length, false, tokens, count);
+  *lacking = status == HARK_BAD_FILE;
+  return *lacking ? hark_model_encode(context, model, lines->line, lines->length, true, tokens, count) : status;
+}
+
+/* Of the model's own vocabulary. */
 static hark_status encode_own(hark_context *context, const hark_embed_text *words, const hark_line_reader *lines, hark_inspect_text *out) {
   const int32_t begin = (int32_t)words->begin;
   const size_t bytes = lines->length * sizeof(int32_t);
   void *memory = NULL;
   size_t count = 0;
+  bool lacking = false;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_status status = hark_lines_check_utf8(context, lines, 0, lines->length);
-  if (status == HARK_OK) status = hark_model_encode(context, words->model, lines->line, lines->length, true, memory, &count);
+  if (status == HARK_OK) status = encode_known(context, words->model, lines, memory, &count, &lacking);
   if (status == HARK_OK && begin != 0) take(out, &begin, 1);
   if (status == HARK_OK) take(out, memory, count);
+  if (status == HARK_OK && lacking) out->unknown = count_unknown(out);
   hark_release(context, memory, bytes);
   return status;
 }
