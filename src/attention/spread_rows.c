@@ -252,7 +252,8 @@ static hark_status open_memory(rows_work *work) {
   if (work->near && work->backward && work->args.dlog_kernel.type != HARK_NONE)
     return hark_fail(work->context, HARK_UNSUPPORTED, "attention: dlog_kernel with structure window and rows spread over processes");
   place_all(work);
-  HARK_TRY(hark_allocate(work->context, work->bytes, &memory));
+  memory = work->spread->memory;
+  if (memory == NULL) HARK_TRY(hark_allocate(work->context, work->bytes, &memory));
   work->memory = memory;
   place_all(work);
   return hark_group_reserve(work->context, work->spread->group, 2 * (int64_t)work->size * MOST_TENSORS);
@@ -277,8 +278,8 @@ static hark_status compute(rows_work *work, const hark_attention_args *args) {
   return HARK_OK;
 }
 
-hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
-                             const hark_spread *spread, bool near, int64_t tile) {
+static rows_work open_work(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                           const hark_spread *spread, bool near, int64_t tile) {
   rows_work work = {.context = context,
                     .plan = plan,
                     .spread = spread,
@@ -288,9 +289,24 @@ hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *p
                     .rank = hark_group_rank(spread->group),
                     .size = hark_group_size(spread->group),
                     .args = *args};
+  return work;
+}
+
+hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                             const hark_spread *spread, bool near, int64_t tile) {
+  rows_work work = open_work(context, plan, args, backward, spread, near, tile);
   list_tensors(&work, args);
   hark_status status = hark_group_agree(context, spread->group, open_memory(&work));
   if (status == HARK_OK) status = compute(&work, args);
-  hark_release(context, work.memory, work.memory == NULL ? 0 : work.bytes);
+  if (spread->memory == NULL) hark_release(context, work.memory, work.memory == NULL ? 0 : work.bytes);
   return status;
+}
+
+hark_status hark_spread_rows_bytes(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                                   const hark_spread *spread, bool near, int64_t tile, size_t *bytes) {
+  rows_work work = open_work(context, plan, args, backward, spread, near, tile);
+  list_tensors(&work, args);
+  place_all(&work);
+  *bytes = work.bytes;
+  return HARK_OK;
 }
