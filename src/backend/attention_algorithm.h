@@ -28,8 +28,9 @@ struct hark_attention_plan {
   int workers; /* number of scratch areas that the sizes include */
   int64_t
       key_heads; /* of all processes that share a sequence; desc has this process's. It determines how work is divided, and so the bits */
-  bool
-      keeps_rows; /* of a layer over a spread sequence: desc is of all rows and all heads, and a process has its rows (attention/spread.h) */
+  /* Of a layer over a spread sequence (attention/spread.h): desc is of all rows and all heads, and a process has its rows. */
+  bool keeps_rows;
+  size_t spread_forward, spread_backward; /* bytes of memory of its calls */
   size_t allocated_bytes;
   hark_attention_sizes sizes; /* with the list of sequences at the beginning of the workspaces */
   size_t sequence_bytes;      /* bytes of that list, aligned */

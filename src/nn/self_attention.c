@@ -210,8 +210,9 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   }
   HARK_TRY(hark_attention_plan_create(context, &desc, out));
   (*out)->key_heads = spec->key_heads;
-  (*out)->keeps_rows = keeps;
-  return HARK_OK;
+  const hark_status status = keeps ? hark_sequence_attention_measure(context, sizes->sequence, *out) : HARK_OK;
+  if (status != HARK_OK) hark_attention_plan_destroy(context, out);
+  return status;
 }
 
 /* The hierarchy for the tokens that a hierarchical cache has room for. */

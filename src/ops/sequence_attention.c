@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "attention/spread.h"
+#include "backend/attention_algorithm.h"
 #include "ops/definition.h"
 #include "ops/heads.h"
 #include "ops/segments.h"
@@ -56,31 +57,42 @@ static hark_status check_rows(hark_context *context, const hark_sequence_attenti
   const hark_attention_desc *desc = hark_attention_plan_desc(a->plan);
   const int64_t widths[] = {desc->heads * desc->head_dim, desc->key_heads * desc->head_dim, desc->key_heads * desc->value_dim};
   const int64_t rows = hark_sequence_own_rows(a->sequence).count;
+  if (inputs[QUERY].shape[0] > desc->batch)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "sequence_attention: batch %" PRId64 ", expected at most the plan's %" PRId64,
+                     inputs[QUERY].shape[0], desc->batch);
   for (int i = QUERY; i <= VALUE; i++)
     if (inputs[i].shape[0] != inputs[QUERY].shape[0] || inputs[i].shape[1] != rows || inputs[i].shape[2] != widths[i])
       return refuse(context, names[i], &inputs[i], rows, widths[i]);
   return HARK_OK;
 }
 
-/* Bytes of the forward and the backward, with all gradients. */
-static hark_status count_memory(hark_context *context, const hark_sequence_attention_attributes *a, const hark_tensor *inputs,
-                                int input_count, hark_inferred *out) {
+/* Contiguous rows [B, rows, width] of the plan's largest batch, without memory. */
+static hark_tensor rows_of(const hark_attention_desc *desc, int64_t rows, int64_t width) {
+  return (hark_tensor){.type = desc->type, .rank = 3, .shape = {desc->batch, rows, width}, .stride = {rows * width, width, 1}};
+}
+
+hark_status hark_sequence_attention_measure(hark_context *context, const hark_sequence *sequence, hark_attention_plan *plan) {
   int64_t first[HARK_GROUP_MOST + 1];
-  const hark_attention_desc *desc = hark_attention_plan_desc(a->plan);
-  const hark_spread spread = spread_of(a->sequence, NULL, first);
-  hark_attention_args args = arguments(a, inputs, input_count);
-  args.out = hark_split_heads(&out->outputs[0], desc->heads);
-  args.log_sum_exp = out->saved[SAVED_LOG_SUM_EXP];
-  HARK_TRY(hark_attention_spread_bytes(context, a->plan, &args, false, &spread, &out->forward_workspace));
+  const hark_attention_desc *desc = hark_attention_plan_desc(plan);
+  const int64_t rows = hark_sequence_own_rows(sequence).count;
+  const hark_spread spread = spread_of(sequence, NULL, first);
+  const hark_sequence_attention_attributes attributes = {.plan = plan, .sequence = sequence};
+  const hark_tensor inputs[] = {rows_of(desc, rows, desc->heads * desc->head_dim), rows_of(desc, rows, desc->key_heads * desc->head_dim),
+                                rows_of(desc, rows, desc->key_heads * desc->value_dim)};
+  const hark_tensor out = rows_of(desc, rows, desc->heads * desc->value_dim);
+  hark_attention_args args = arguments(&attributes, inputs, VALUE + 1);
+  args.out = hark_split_heads(&out, desc->heads);
+  args.log_sum_exp =
+      (hark_tensor){.type = desc->type, .rank = 3, .shape = {desc->batch, desc->heads, rows}, .stride = {desc->heads * rows, rows, 1}};
+  plan->keeps_rows = true;
+  HARK_TRY(hark_attention_spread_bytes(context, plan, &args, false, &spread, &plan->spread_forward));
   if (desc->forward_only) return HARK_OK;
   args.dout = args.out;
   args.dquery = args.query;
   args.dkey = args.key;
   args.dvalue = args.value;
-  args.dlog_kernel = args.log_kernel;
-  args.dhierarchical_bias = args.hierarchical_bias;
   args.accumulate = HARK_ACCUMULATE_QUERY | HARK_ACCUMULATE_KEY | HARK_ACCUMULATE_VALUE;
-  return hark_attention_spread_bytes(context, a->plan, &args, true, &spread, &out->backward_workspace);
+  return hark_attention_spread_bytes(context, plan, &args, true, &spread, &plan->spread_backward);
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
@@ -97,7 +109,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const int64_t out_shape[] = {batch, rows, desc->heads * desc->value_dim}, row_shape[] = {batch, desc->heads, rows};
   HARK_TRY(hark_tensor_describe(context, inputs[QUERY].type, 3, out_shape, &out->outputs[0]));
   HARK_TRY(hark_tensor_describe(context, inputs[QUERY].type, 3, row_shape, &out->saved[SAVED_LOG_SUM_EXP]));
-  return count_memory(context, a, inputs, input_count, out);
+  out->forward_workspace = a->plan->spread_forward;
+  out->backward_workspace = a->plan->spread_backward;
+  return HARK_OK;
 }
 
 static hark_attention_args arguments_of_call(const hark_call *call) {

@@ -14,6 +14,7 @@
 #include "group/sequence.h"
 
 /* The plan is for all rows and all heads, and the sequence's unit is a multiple of its unit; both are borrowed until the backward is done.
+ * hark_sequence_attention_measure() has seen the plan.
  * Errors: those of hark_attention_spread_forward(). */
 typedef struct hark_sequence_attention_attributes {
   const hark_attention_plan *plan;
@@ -31,5 +32,9 @@ enum {
 };
 
 extern const hark_operator hark_op_sequence_attention;
+
+/* Makes a plan one that keeps rows: sets keeps_rows and the bytes of memory of its calls with the own rows, with all gradients. */
+HARK_MUST_CHECK hark_status hark_sequence_attention_measure(hark_context *context, const hark_sequence *sequence,
+                                                            hark_attention_plan *plan);
 
 #endif

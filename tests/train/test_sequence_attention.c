@@ -165,6 +165,12 @@ static float *zeros(int64_t count) {
   return numbers;
 }
 
+/* An exchange of heads, forward and backward, would send at least three times as much. */
+static void assert_few_bytes(const layer_run *run, const hark_group *group) {
+  const int64_t size = hark_group_size(group), numbers = 2 * run->batch * total_rows / size * (2 * HEADS + 2 * KEY_HEADS) * DIM;
+  assert_true(3 * (int64_t)group->sent < numbers * (int64_t)sizeof(float) * (size - 1) / size || size == 1);
+}
+
 static hark_status run_rank(hark_context *context, hark_group *group, void *user) {
   layer_run *const run = user;
   layer_parts parts = {.tape = NULL};
@@ -180,6 +186,7 @@ static hark_status run_rank(hark_context *context, hark_group *group, void *user
   }
   copy_rows(run->target, run->batch, HEADS * DIM, rows, target, false);
   if (status == HARK_OK) status = pass(&parts, context, run, sequence, rows, inputs, gradients, target, out);
+  if (status == HARK_OK && parts.plan->keeps_rows && total_rows == LONG) assert_few_bytes(run, group);
   if (status == HARK_OK) {
     const hark_tensor *const all = &parts.parameters.gradients;
     memcpy(run->parameters + (ptrdiff_t)hark_group_rank(group) * PARAMETERS, all->data, (size_t)all->shape[0] * sizeof(float));
