@@ -80,8 +80,8 @@ typedef struct hark_pass_sizes {
 HARK_MUST_CHECK hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                                          const hark_pass_sizes *sizes, int64_t *unit);
 
-/* Makes the plan of a layer. The caller destroys it. Errors: HARK_UNSUPPORTED for a spread sequence where rows are exchanged for heads, with
- * more processes than key heads; or with kernel ridge attention. */
+/* Makes the plan of a layer. The caller destroys it. Errors: HARK_UNSUPPORTED for a spread sequence with kernel ridge attention, or with
+ * more processes than key heads where rows are exchanged for heads. */
 HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                                      const hark_pass_sizes *sizes, bool training, hark_attention_plan **out);
 
