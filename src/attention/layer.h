@@ -39,6 +39,10 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
 HARK_MUST_CHECK hark_status hark_attention_backward_of(hark_context *context, const hark_attention_plan *plan,
                                                        const hark_attention_args *args, const float *products);
 
+/* *out: the plan for parts of this many rows of its sequences, which hark_attention_run_part() computes. */
+HARK_MUST_CHECK hark_status hark_attention_plan_part(hark_context *context, const hark_attention_plan *plan, int64_t queries, int64_t keys,
+                                                     hark_attention_plan *out);
+
 /* hark_attention_forward() or hark_attention_backward() of parts of longer sequences; part NULL: of complete ones. */
 HARK_MUST_CHECK hark_status hark_attention_run_part(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
                                                     bool backward, const hark_attention_part *part);

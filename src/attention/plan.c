@@ -24,15 +24,8 @@ static hark_status add_list(hark_context *context, size_t list, size_t *workspac
   return HARK_OK;
 }
 
-static hark_status fill(hark_context *context, const hark_attention_desc *desc, hark_attention_plan *plan) {
-  hark_attention_desc resolved; /* before the plan is written, because the caller's descriptor may be in its memory */
-  HARK_TRY(hark_attention_resolve(context, desc, &resolved));
-  memset(plan, 0, sizeof *plan);
-  plan->desc = resolved;
-  HARK_TRY(hark_attention_choose(context, &plan->desc, &plan->algorithm));
-  plan->backend = context->backend;
-  plan->workers = hark_workers(context);
-  plan->key_heads = plan->desc.key_heads;
+/* The sizes for the plan's descriptor. */
+static hark_status measure(hark_context *context, hark_attention_plan *plan) {
   HARK_TRY(plan->algorithm->sizes(context, &plan->desc, plan->workers, &plan->sizes));
   HARK_TRY(hark_size_multiply(context, sizeof(hark_attention_sequence), (size_t)plan->desc.max_sequences, &plan->sequence_bytes));
   plan->sequence_bytes = hark_align_up(plan->sequence_bytes);
@@ -43,6 +36,27 @@ static hark_status fill(hark_context *context, const hark_attention_desc *desc, 
     return HARK_OK;
   }
   return add_list(context, plan->sequence_bytes, &plan->sizes.backward_workspace);
+}
+
+static hark_status fill(hark_context *context, const hark_attention_desc *desc, hark_attention_plan *plan) {
+  hark_attention_desc resolved; /* before the plan is written, because the caller's descriptor may be in its memory */
+  HARK_TRY(hark_attention_resolve(context, desc, &resolved));
+  memset(plan, 0, sizeof *plan);
+  plan->desc = resolved;
+  HARK_TRY(hark_attention_choose(context, &plan->desc, &plan->algorithm));
+  plan->backend = context->backend;
+  plan->workers = hark_workers(context);
+  plan->key_heads = plan->desc.key_heads;
+  return measure(context, plan);
+}
+
+hark_status hark_attention_plan_part(hark_context *context, const hark_attention_plan *plan, int64_t queries, int64_t keys,
+                                     hark_attention_plan *out) {
+  *out = *plan;
+  out->desc.query_length = queries;
+  out->desc.key_length = keys;
+  out->desc.longest = hark_max(queries, keys);
+  return measure(context, out);
 }
 
 hark_status hark_attention_plan_create(hark_context *context, const hark_attention_desc *desc, hark_attention_plan **out) {

@@ -42,11 +42,21 @@ hark_status hark_attention_spread_unit(hark_context *context, const hark_attenti
   return hark_fail(context, HARK_UNSUPPORTED, "attention: %" PRId64 " rows cannot be spread over processes: %s", total, why);
 }
 
-void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t *first) {
+int64_t hark_attention_spread_grain(int64_t unit, int64_t total, int size) {
   while (unit < total && total / (2 * unit) / size >= PARTS) unit *= 2;
   while (unit < total && total % (2 * unit * size) == 0) unit *= 2; /* all are equal */
-  const int64_t units = hark_ceil_div(total, unit);
-  for (int rank = 0; rank < size; rank++) first[rank] = hark_min(hark_group_share(units, rank, size).first * unit, total);
+  return unit;
+}
+
+int64_t hark_attention_spread_full_grain(int64_t unit, int64_t total, int size) {
+  int64_t grain = hark_attention_spread_grain(unit, total, size);
+  while (grain > unit && hark_ceil_div(total, grain) < size) grain /= 2;
+  return hark_ceil_div(total, grain) < size ? 0 : grain;
+}
+
+void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t *first) {
+  const int64_t grain = hark_attention_spread_grain(unit, total, size);
+  for (int rank = 0; rank < size; rank++) first[rank] = hark_group_share_units(total, grain, rank, size).first;
   first[size] = total;
 }
 
@@ -121,12 +131,38 @@ static hark_status agree(hark_context *context, void *user, hark_status status) 
   return hark_group_agree(context, to->group, status);
 }
 
+/* What the messages and the sequences of a call need: the first part of its memory. */
+typedef struct lists {
+  size_t messages, bytes;
+} lists;
+
+static lists lists_of(const hark_attention_args *args, const hark_spread *spread) {
+  const size_t messages = hark_align_up(2 * (size_t)hark_group_size(spread->group) * sizeof(hark_message));
+  return (lists){messages, messages + hark_align_up((size_t)args->query.shape[0] * sizeof(hark_attention_sequence))};
+}
+
+static hark_attention_peers peers_of(const hark_spread *spread, post *to) {
+  return (hark_attention_peers){.rank = hark_group_rank(spread->group),
+                                .size = hark_group_size(spread->group),
+                                .total = spread->total,
+                                .first = spread->first,
+                                .user = to,
+                                .exchange = exchange,
+                                .agree = agree};
+}
+
+/* One sequence per item, of the own rows. */
+static hark_attention_call list_sequences(const hark_attention_plan *plan, const hark_attention_args *args,
+                                          hark_attention_sequence *sequences) {
+  const int64_t rows = args->query.shape[2], count = args->query.shape[0];
+  for (int64_t item = 0; item < count; item++)
+    sequences[item] = (hark_attention_sequence){.item = item, .query_count = rows, .key_count = rows};
+  return (hark_attention_call){.plan = plan, .args = args, .sequences = sequences, .sequence_count = count};
+}
+
 static hark_status compute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
                            const hark_attention_peers *peers, hark_attention_sequence *sequences) {
-  const int64_t rows = args->query.shape[2];
-  const hark_attention_call run = {.plan = plan, .args = args, .sequences = sequences, .sequence_count = args->query.shape[0]};
-  for (int64_t item = 0; item < run.sequence_count; item++)
-    sequences[item] = (hark_attention_sequence){.item = item, .query_count = rows, .key_count = rows};
+  const hark_attention_call run = list_sequences(plan, args, sequences);
   hark_floating_point before;
   hark_backend_enter(context);
   hark_cancel_enter(context);
@@ -141,26 +177,40 @@ static hark_status compute(hark_context *context, const hark_attention_plan *pla
 
 static hark_status run_own(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
                            const hark_spread *spread) {
-  const int size = hark_group_size(spread->group);
-  const size_t messages = 2 * (size_t)size * sizeof(hark_message);
-  const size_t sequences = (size_t)args->query.shape[0] * sizeof(hark_attention_sequence);
-  void *memory = NULL;
-  hark_status status = hark_allocate(context, messages + sequences, &memory);
-  if (status == HARK_OK) status = hark_group_reserve(context, spread->group, 4 * (int64_t)size);
+  const lists sizes = lists_of(args, spread);
+  void *memory = spread->memory;
+  hark_status status = memory == NULL ? hark_allocate(context, sizes.bytes, &memory) : HARK_OK;
+  if (status == HARK_OK) status = hark_group_reserve(context, spread->group, 4 * (int64_t)hark_group_size(spread->group));
   post to = {spread->group, memory};
-  const hark_attention_peers peers = {.rank = hark_group_rank(spread->group),
-                                      .size = size,
-                                      .total = spread->total,
-                                      .first = spread->first,
-                                      .user = &to,
-                                      .exchange = exchange,
-                                      .agree = agree};
+  hark_attention_peers peers = peers_of(spread, &to);
+  if (spread->memory != NULL) peers.memory = (char *)memory + sizes.bytes;
   if (status == HARK_OK)
-    status = compute(context, plan, args, backward, &peers, (hark_attention_sequence *)(void *)((char *)memory + messages));
+    status = compute(context, plan, args, backward, &peers, (hark_attention_sequence *)(void *)((char *)memory + sizes.messages));
   else
     status = hark_group_agree(context, spread->group, status);
-  hark_release(context, memory, messages + sequences);
+  if (spread->memory == NULL) hark_release(context, memory, sizes.bytes);
   return status;
+}
+
+static hark_status own_bytes(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                             const hark_spread *spread, size_t *bytes) {
+  const lists sizes = lists_of(args, spread);
+  const hark_attention_peers peers = peers_of(spread, NULL);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, sizes.bytes, &memory));
+  const hark_attention_call run = list_sequences(plan, args, memory);
+  hark_status status = plan->algorithm->spread_bytes(context, &run, &peers, backward, bytes);
+  if (status == HARK_OK) status = hark_size_add(context, *bytes, sizes.bytes, bytes);
+  hark_release(context, memory, sizes.bytes);
+  return status;
+}
+
+hark_status hark_attention_spread_bytes(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                        bool backward, const hark_spread *spread, size_t *bytes) {
+  char why[128];
+  const int64_t unit = own_unit(plan, spread->total, why, sizeof why);
+  if (unit > 0 && plan->algorithm->spread != NULL) return own_bytes(context, plan, args, backward, spread, bytes);
+  return hark_spread_rows_bytes(context, plan, args, backward, spread, unit > 0, unit, bytes);
 }
 
 static hark_status run(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,

@@ -21,6 +21,7 @@ typedef struct hark_spread {
   hark_group *group;
   int64_t total;        /* rows of a sequence */
   const int64_t *first; /* [size of the group + 1], multiples of hark_attention_spread_unit() or `total` */
+  void *memory;         /* hark_attention_spread_bytes() of it, aligned as hark_allocate() does; NULL: from the context, in every call */
 } hark_spread;
 
 /* *unit: rows are divided at multiples of this. The plan is one for sequences of `total` rows. Errors: HARK_UNSUPPORTED, which names the
@@ -28,13 +29,18 @@ typedef struct hark_spread {
 HARK_MUST_CHECK hark_status hark_attention_spread_unit(hark_context *context, const hark_attention_plan *plan, int64_t total,
                                                        int64_t *unit);
 
-/* first [size + 1] <- parts of nearly equal length at multiples of the unit. They begin at multiples of a high power of two, because the
- * bytes that hierarchical attention exchanges grow with the levels on which a boundary divides a piece of the work. */
+/* The multiple of the unit by which rows are best divided: a high power of two times the unit, because the bytes that hierarchical
+ * attention exchanges grow with the levels on which a boundary divides a piece of the work. */
+int64_t hark_attention_spread_grain(int64_t unit, int64_t total, int size);
+/* The same where every process is to have rows, a smaller multiple if need be; 0: there is none. */
+int64_t hark_attention_spread_full_grain(int64_t unit, int64_t total, int size);
+
+/* first [size + 1] <- parts of nearly equal length at multiples of this grain. */
 void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t *first);
 
 /* hark_attention_forward() and hark_attention_backward() of spread rows. plan: for sequences of `total` rows, which hark_attention_args may
- * not have here: tensors have the rows of this process, so have mask [1 or B, 1, 1, rows] and query_mask. workspace is not used: memory
- * comes from the context, in every call. saved: not used. Gradients of log_kernel and hierarchical_bias are those of a part of
+ * not have here: tensors have the rows of this process, so have mask [1 or B, 1, 1, rows] and query_mask. workspace is not used: see
+ * hark_spread.memory. saved: not used. Gradients of log_kernel and hierarchical_bias are those of a part of
  * the work: their sum over the processes is the gradient, whose bits depend on the division. Without a group, or in a group of one process:
  * the same with all rows.
  * Errors: as those functions; HARK_UNSUPPORTED for lengths, offsets and segments, and for what hark_attention_spread_unit() refuses;
@@ -44,5 +50,10 @@ HARK_MUST_CHECK hark_status hark_attention_spread_forward(hark_context *context,
                                                           const hark_attention_args *args, const hark_spread *spread);
 HARK_MUST_CHECK hark_status hark_attention_spread_backward(hark_context *context, const hark_attention_plan *plan,
                                                            const hark_attention_args *args, const hark_spread *spread);
+
+/* Bytes of memory of such a call. args: of it, or with all gradients that may be requested; their data are not read. */
+HARK_MUST_CHECK hark_status hark_attention_spread_bytes(hark_context *context, const hark_attention_plan *plan,
+                                                        const hark_attention_args *args, bool backward, const hark_spread *spread,
+                                                        size_t *bytes);
 
 #endif

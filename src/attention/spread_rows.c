@@ -34,7 +34,7 @@ typedef struct row_tensor {
 
 typedef struct rows_work {
   hark_context *context;
-  const hark_attention_plan *plan;
+  hark_attention_plan plan; /* for the rows that this process computes with */
   const hark_spread *spread;
   bool backward, near;
   int64_t tile;
@@ -68,19 +68,19 @@ static row_range own_rows(const rows_work *work, int rank) { return (row_range){
 
 static row_range query_rows(const rows_work *work, int rank) {
   const row_range own = own_rows(work, rank);
-  const int64_t window = work->plan->desc.window, total = work->spread->total;
+  const int64_t window = work->plan.desc.window, total = work->spread->total;
   if (own.from == own.to) return own;
   if (!work->near) return (row_range){0, total};
   if (!work->backward) return own;
-  const int64_t before = work->plan->desc.causal ? own.from : hark_max(own.from - window, 0); /* earlier queries see no own key */
+  const int64_t before = work->plan.desc.causal ? own.from : hark_max(own.from - window, 0); /* earlier queries see no own key */
   return (row_range){before / work->tile * work->tile, hark_min(hark_ceil_div(own.to + window, work->tile) * work->tile, total)};
 }
 
 static row_range key_rows(const rows_work *work, int rank) {
   const row_range queries = query_rows(work, rank);
-  const int64_t window = work->plan->desc.window, total = work->spread->total;
+  const int64_t window = work->plan.desc.window, total = work->spread->total;
   if (!work->near || queries.from == queries.to) return queries;
-  return (row_range){hark_max(queries.from - window, 0), work->plan->desc.causal ? queries.to : hark_min(queries.to + window, total)};
+  return (row_range){hark_max(queries.from - window, 0), work->plan.desc.causal ? queries.to : hark_min(queries.to + window, total)};
 }
 
 static row_range rows_of(const rows_work *work, const row_tensor *of, int rank) {
@@ -193,7 +193,7 @@ static void list_tensors(rows_work *work, const hark_attention_args *args) {
 }
 
 static void place_all(rows_work *work) {
-  const hark_attention_sizes sizes = work->plan->sizes;
+  const hark_attention_sizes sizes = work->plan.sizes;
   work->bytes = 0;
   for (int i = 0; i < work->count; i++) place_tensor(work, &work->tensors[i]);
   work->args.workspace = take(work, work->backward ? sizes.backward_workspace : sizes.forward_workspace);
@@ -244,7 +244,7 @@ static hark_status keep_tables_once(rows_work *work, const hark_attention_args *
   while (once + 1 < work->size && own_rows(work, once).from == own_rows(work, once).to) once++;
   if (!work->backward || work->rank == once) return HARK_OK;
   work->args.dlog_kernel = work->args.dhierarchical_bias = (hark_tensor){0};
-  return hark_attention_clear(work->context, args, work->plan->desc.causal, true);
+  return hark_attention_clear(work->context, args, work->plan.desc.causal, true);
 }
 
 static hark_status open_memory(rows_work *work) {
@@ -252,7 +252,8 @@ static hark_status open_memory(rows_work *work) {
   if (work->near && work->backward && work->args.dlog_kernel.type != HARK_NONE)
     return hark_fail(work->context, HARK_UNSUPPORTED, "attention: dlog_kernel with structure window and rows spread over processes");
   place_all(work);
-  HARK_TRY(hark_allocate(work->context, work->bytes, &memory));
+  memory = work->spread->memory;
+  if (memory == NULL) HARK_TRY(hark_allocate(work->context, work->bytes, &memory));
   work->memory = memory;
   place_all(work);
   return hark_group_reserve(work->context, work->spread->group, 2 * (int64_t)work->size * MOST_TENSORS);
@@ -263,7 +264,7 @@ static hark_status run(rows_work *work) {
   const hark_attention_part part = {.rows = work->spread->total, .queries_before = queries.from, .keys_before = keys.from};
   work->args.has_query_offset = work->near;
   work->args.query_offset = work->near ? queries.from - keys.from : 0;
-  return hark_attention_run_part(work->context, work->plan, &work->args, work->backward, work->near ? &part : NULL);
+  return hark_attention_run_part(work->context, &work->plan, &work->args, work->backward, work->near ? &part : NULL);
 }
 
 static hark_status compute(rows_work *work, const hark_attention_args *args) {
@@ -277,20 +278,39 @@ static hark_status compute(rows_work *work, const hark_attention_args *args) {
   return HARK_OK;
 }
 
+static hark_status open_work(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                             const hark_spread *spread, bool near, int64_t tile, rows_work *work) {
+  *work = (rows_work){.context = context,
+                      .plan = *plan,
+                      .spread = spread,
+                      .backward = backward,
+                      .near = near,
+                      .tile = tile,
+                      .rank = hark_group_rank(spread->group),
+                      .size = hark_group_size(spread->group),
+                      .args = *args};
+  list_tensors(work, args);
+  const row_range queries = query_rows(work, work->rank), keys = key_rows(work, work->rank);
+  if (!near || queries.from == queries.to) return HARK_OK;
+  return hark_attention_plan_part(context, plan, queries.to - queries.from, keys.to - keys.from, &work->plan);
+}
+
 hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
                              const hark_spread *spread, bool near, int64_t tile) {
-  rows_work work = {.context = context,
-                    .plan = plan,
-                    .spread = spread,
-                    .backward = backward,
-                    .near = near,
-                    .tile = tile,
-                    .rank = hark_group_rank(spread->group),
-                    .size = hark_group_size(spread->group),
-                    .args = *args};
-  list_tensors(&work, args);
-  hark_status status = hark_group_agree(context, spread->group, open_memory(&work));
+  rows_work work;
+  hark_status status = open_work(context, plan, args, backward, spread, near, tile, &work);
+  if (status == HARK_OK) status = open_memory(&work);
+  status = hark_group_agree(context, spread->group, status);
   if (status == HARK_OK) status = compute(&work, args);
-  hark_release(context, work.memory, work.memory == NULL ? 0 : work.bytes);
+  if (spread->memory == NULL) hark_release(context, work.memory, work.memory == NULL ? 0 : work.bytes);
   return status;
+}
+
+hark_status hark_spread_rows_bytes(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args, bool backward,
+                                   const hark_spread *spread, bool near, int64_t tile, size_t *bytes) {
+  rows_work work;
+  HARK_TRY(open_work(context, plan, args, backward, spread, near, tile, &work));
+  place_all(&work);
+  *bytes = work.bytes;
+  return HARK_OK;
 }

@@ -13,4 +13,8 @@ HARK_MUST_CHECK hark_status hark_spread_rows_check(hark_context *context, const 
 HARK_MUST_CHECK hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
                                              bool backward, const hark_spread *spread, bool near, int64_t tile);
 
+/* Bytes of its memory (hark_attention_spread_bytes). */
+HARK_MUST_CHECK hark_status hark_spread_rows_bytes(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                                   bool backward, const hark_spread *spread, bool near, int64_t tile, size_t *bytes);
+
 #endif

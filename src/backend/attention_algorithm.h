@@ -28,6 +28,9 @@ struct hark_attention_plan {
   int workers; /* number of scratch areas that the sizes include */
   int64_t
       key_heads; /* of all processes that share a sequence; desc has this process's. It determines how work is divided, and so the bits */
+  /* Of a layer over a spread sequence (attention/spread.h): desc is of all rows and all heads, and a process has its rows. */
+  bool keeps_rows;
+  size_t spread_forward, spread_backward; /* bytes of memory of its calls */
   size_t allocated_bytes;
   hark_attention_sizes sizes; /* with the list of sequences at the beginning of the workspaces */
   size_t sequence_bytes;      /* bytes of that list, aligned */
@@ -68,6 +71,7 @@ typedef struct hark_attention_peers {
   int rank, size;
   int64_t total;        /* rows */
   const int64_t *first; /* [size + 1] */
+  void *memory;         /* the bytes of spread_bytes(), aligned as hark_allocate() does; NULL: from the context */
   void *user;
   hark_status (*exchange)(hark_context *context, void *user, const hark_attention_parcel *parcels, int count);
   hark_status (*agree)(hark_context *context, void *user, hark_status status);
@@ -90,8 +94,11 @@ struct hark_attention_algorithm {
   int64_t (*spread_unit)(const hark_attention_desc *desc, int64_t total, char *why, size_t size);
   /* NULL with spread_unit: the layer above gives neighbours' rows too (structure window; hark_attention_call.part). Otherwise:
    * Forward or backward over spread rows, with the bits of one process. `run` has the rows of this process, one sequence per item, and no
-   * scratch: memory is the context's. Calls peers->agree() once, before all exchanges. */
+   * scratch: memory is that of `peers`. Calls peers->agree() once, before all exchanges. */
   hark_status (*spread)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers, bool backward);
+  /* Bytes of memory of such a call, whose tensors' data are not read. */
+  hark_status (*spread_bytes)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers, bool backward,
+                              size_t *bytes);
   /* Appends the plan's description of tiles; returns like snprintf. */
   int (*print)(const hark_attention_plan *plan, char *text, size_t size);
 };

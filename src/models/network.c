@@ -81,6 +81,16 @@ void hark_network_destroy(hark_context *context, hark_network **network_pointer)
   hark_release(context, network, sizeof *network);
 }
 
+hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes, int64_t *unit) {
+  *unit = 0;
+  for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
+    int64_t own = 0;
+    HARK_TRY(hark_self_attention_row_unit(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, &own));
+    *unit = hark_max(*unit, own); /* powers of two */
+  }
+  return HARK_OK;
+}
+
 hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes, bool training,
                                       hark_attention_plan ***out) {
   *out = NULL;

@@ -98,6 +98,11 @@ HARK_MUST_CHECK hark_status hark_network_create(hark_context *context, const har
                                                 hark_network **out);
 void hark_network_destroy(hark_context *context, hark_network **network);
 
+/* *unit: the multiple of rows at which processes may divide sequences for all layers that then exchange what their structure needs
+ * (hark_self_attention_row_unit()); 0: there are none. */
+HARK_MUST_CHECK hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
+                                                  int64_t *unit);
+
 /* One attention plan per layer of the stack; NULL for architectures without a stack. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);

@@ -53,9 +53,9 @@ typedef struct hark_forward {
   int64_t first_position;      /* of the first token: above 0 when caches contain earlier tokens */
   int64_t slice_row, rows;     /* of a slice of a rectangular pass: its first row, and the rows in all; rows 0: no slice */
   const struct hark_sequence
-      *sequence;                     /* whose rows are spread over processes: the pass is a slice, and attention exchanges rows; or NULL */
-  int64_t reach;                     /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
-  hark_attention_plan *const *plans; /* one per layer, for the sizes of this pass */
+      *sequence; /* whose rows are spread over processes: the pass is a slice, and attention exchanges messages; or NULL */
+  int64_t reach; /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
+  hark_attention_plan *const *plans;   /* one per layer, for the sizes of this pass */
   struct hark_attention_cache *caches; /* one per layer, or NULL: attention to this pass's keys and values only */
   bool (*cancel)(void *user);          /* called before every layer; true: the pass ends with HARK_CANCELLED. May be NULL */
   void *cancel_user;

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "attention/spread.h"
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
 #include "ops/sequence.h"
+#include "ops/sequence_attention.h"
 
 /* Gates are initially open: sigmoid(3) = .95, a memory of about twenty tokens, which training changes. */
 #define FORGET_INITIAL 3.0
@@ -131,8 +133,8 @@ static hark_status own_rows(const hark_forward *forward, const hark_self_attenti
   return HARK_OK;
 }
 
-hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
-                                     const hark_pass_sizes *sizes, bool training, hark_attention_plan **out) {
+/* What the layer computes, of all heads. */
+static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_type type, const hark_pass_sizes *sizes, bool training) {
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = spec->structure;
@@ -156,9 +158,8 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.has_segments = sizes->sequences > 0;
   desc.max_sequences = sizes->sequences;
   desc.longest = sizes->longest;
-  HARK_TRY(check_sequence(context, spec, sizes->sequence));
-  desc.heads = own_heads(spec, sizes->sequence, spec->heads).count;
-  desc.key_heads = own_heads(spec, sizes->sequence, spec->key_heads).count;
+  desc.heads = spec->heads;
+  desc.key_heads = spec->key_heads;
   desc.query_length = sizes->queries;
   desc.key_length = sizes->keys;
   desc.head_dim = desc.value_dim = spec->head_dim;
@@ -168,9 +169,50 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
   desc.product_type = training ? sizes->product_type : HARK_NONE;
+  return desc;
+}
+
+hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                         const hark_pass_sizes *sizes, int64_t *unit) {
+  const hark_attention_desc desc = describe(spec, type, sizes, false);
+  hark_attention_plan *plan = NULL;
+  *unit = 0;
+  if (spec->structure == HARK_STRUCTURE_DENSE || spec->normalisation != HARK_NORMALISATION_SOFTMAX || spec->choice.forget_gate)
+    return HARK_OK;
+  if (spec->structure == HARK_STRUCTURE_WINDOW && spec->positional) return HARK_OK; /* the gradient of the table needs all heads' rows */
+  HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
+  const hark_status status = hark_attention_spread_unit(context, plan, sizes->queries, unit);
+  hark_attention_plan_destroy(context, &plan);
+  if (status != HARK_OK || *unit == 1) *unit = 0; /* 1: every process would compute all rows */
+  return status == HARK_UNSUPPORTED ? HARK_OK : status;
+}
+
+/* Whether a layer of a spread sequence keeps its rows; otherwise rows are exchanged for heads. */
+static hark_status keeps_rows(hark_context *context, const hark_self_attention_spec *spec, hark_type type, const hark_pass_sizes *sizes,
+                              bool *keeps) {
+  int64_t unit = 0;
+  *keeps = false;
+  if (sizes->sequence == NULL || sizes->sequence->unit == 0) return HARK_OK;
+  HARK_TRY(hark_self_attention_row_unit(context, spec, type, sizes, &unit));
+  *keeps = unit > 0 && sizes->sequence->unit % unit == 0;
+  return HARK_OK;
+}
+
+hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                     const hark_pass_sizes *sizes, bool training, hark_attention_plan **out) {
+  hark_attention_desc desc = describe(spec, type, sizes, training);
+  bool keeps = false;
+  HARK_TRY(keeps_rows(context, spec, type, sizes, &keeps));
+  if (!keeps) {
+    HARK_TRY(check_sequence(context, spec, sizes->sequence));
+    desc.heads = own_heads(spec, sizes->sequence, spec->heads).count;
+    desc.key_heads = own_heads(spec, sizes->sequence, spec->key_heads).count;
+  }
   HARK_TRY(hark_attention_plan_create(context, &desc, out));
   (*out)->key_heads = spec->key_heads;
-  return HARK_OK;
+  const hark_status status = keeps ? hark_sequence_attention_measure(context, sizes->sequence, *out) : HARK_OK;
+  if (status != HARK_OK) hark_attention_plan_destroy(context, out);
+  return status;
 }
 
 /* The hierarchy for the tokens that a hierarchical cache has room for. */
@@ -375,11 +417,41 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
 
 enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* inputs of attention, as far as they are used */
 
+/* Tables of a pass; `own` ones are consumed by the attention. */
+typedef struct layer_tables {
+  hark_value log_kernel, hierarchical_bias;
+  bool own_kernel, own_bias;
+} layer_tables;
+
+/* The layer's tables; log_kernel: the model's, or 0. `rows`: tokens of the pass, or of the whole sequence. */
+static hark_status make_tables(const hark_forward *forward, const hark_self_attention *layer, int64_t rows, hark_value log_kernel,
+                               layer_tables *out) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  *out = (layer_tables){.log_kernel = log_kernel, .own_kernel = spec->positional && log_kernel == 0};
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &out->hierarchical_bias));
+  HARK_TRY(own_rows(forward, spec, spec->heads, &out->own_bias, &out->hierarchical_bias));
+  if (out->own_kernel && forward->log_kernels != NULL)
+    return hark_tape_leaf(forward->tape, &forward->log_kernels[layer->layer], NULL, &out->log_kernel);
+  const int64_t length = forward->packing != NULL ? forward->packing->longest : forward->first_position + rows;
+  if (out->own_kernel)
+    return hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &out->log_kernel);
+  return HARK_OK;
+}
+
+/* Random numbers of attention dropout, for heads from `first_head` on. */
+static hark_random_stream dropout_of(const hark_forward *forward, const hark_self_attention *layer, int64_t batch, int64_t first_head) {
+  return (hark_random_stream){.seed = forward->seed,
+                              .first_index = (forward->first_sample * (uint64_t)layer->spec.heads + (uint64_t)(batch * first_head))
+                                             << DROPOUT_HEAD_SHIFT,
+                              .micro_step = forward->micro_step,
+                              .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)};
+}
+
 /* The attention of query, key, value and gate logits, which are consumed. `rows`: tokens of the pass. */
 static hark_status attend(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, int64_t rows,
                           hark_value *inputs, hark_value log_kernel, hark_value *mixed) {
   const hark_self_attention_spec *spec = &layer->spec;
-  hark_tape *tape = forward->tape;
+  layer_tables tables;
   if (forward->caches != NULL && hark_self_attention_has_record(spec)) return decode(forward, layer, inputs, mixed);
   if (forward->caches != NULL) {
     hark_attention_cache *cache = &forward->caches[layer->layer];
@@ -387,32 +459,21 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
     if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
   }
-  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
-  bool own_bias = false;
-  HARK_TRY(own_rows(forward, spec, spec->heads, &own_bias, &inputs[HIERARCHICAL_BIAS]));
-  bool own_table = spec->positional && log_kernel == 0;
-  if (own_table && forward->log_kernels != NULL) {
-    HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
-  } else if (own_table) {
-    const int64_t length = forward->packing != NULL ? forward->packing->longest : forward->first_position + rows;
-    HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
-  }
-  if (spec->normalisation == HARK_NORMALISATION_CME) return apply_ridge(forward, layer, inputs, log_kernel, own_table, mixed);
-  inputs[LOG_KERNEL] = log_kernel;
-  HARK_TRY(own_rows(forward, spec, spec->heads, &own_table, &inputs[LOG_KERNEL]));
-  const uint64_t first_head = (uint64_t)own_heads(spec, forward->sequence, spec->heads).first;
-  const uint64_t batch = (uint64_t)hark_tape_tensor(tape, inputs[QUERY])->shape[0];
+  HARK_TRY(make_tables(forward, layer, rows, log_kernel, &tables));
+  if (spec->normalisation == HARK_NORMALISATION_CME)
+    return apply_ridge(forward, layer, inputs, tables.log_kernel, tables.own_kernel, mixed);
+  HARK_TRY(own_rows(forward, spec, spec->heads, &tables.own_kernel, &tables.log_kernel));
+  inputs[LOG_KERNEL] = tables.log_kernel;
+  inputs[HIERARCHICAL_BIAS] = tables.hierarchical_bias;
+  const int64_t batch = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[0];
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
       .segments = forward->packing != NULL ? forward->packing->segments : NULL,
-      .dropout = {.seed = forward->seed,
-                  .first_index = (forward->first_sample * (uint64_t)spec->heads + batch * first_head) << DROPOUT_HEAD_SHIFT,
-                  .micro_step = forward->micro_step,
-                  .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
+      .dropout = dropout_of(forward, layer, batch, own_heads(spec, forward->sequence, spec->heads).first)};
   return apply_observed(forward, layer->layer, &hark_op_attention, &attributes,
                         spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
-                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u) |
-                            (own_bias ? 1u << HIERARCHICAL_BIAS : 0u),
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (tables.own_kernel ? 1u << LOG_KERNEL : 0u) |
+                            (tables.own_bias ? 1u << HIERARCHICAL_BIAS : 0u),
                         mixed);
 }
 
@@ -509,10 +570,35 @@ static hark_status mix_spread(hark_context *context, const hark_forward *forward
   return exchange(forward, spec, &hark_op_sequence_to_rows, spec->heads, true, mixed);
 }
 
+/* Attention of parts that have the own rows of all heads, which exchanges what it needs of the others' rows. */
+static hark_status mix_own_rows(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value *parts,
+                                hark_value log_kernel, hark_value *mixed) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  layer_tables tables;
+  hark_forward all_heads = *forward;
+  all_heads.sequence = NULL;
+  if (layer->rotary_rates != 0) HARK_TRY(rotate(context, forward, layer, NULL, parts));
+  HARK_TRY(make_tables(&all_heads, layer, forward->rows, log_kernel, &tables));
+  const hark_value inputs[HARK_SEQUENCE_ATTENTION_INPUTS] = {[HARK_SEQUENCE_ATTENTION_QUERY] = parts[QUERY],
+                                                             [HARK_SEQUENCE_ATTENTION_KEY] = parts[KEY],
+                                                             [HARK_SEQUENCE_ATTENTION_VALUE] = parts[VALUE],
+                                                             [HARK_SEQUENCE_ATTENTION_LOG_KERNEL] = tables.log_kernel,
+                                                             [HARK_SEQUENCE_ATTENTION_HIERARCHICAL_BIAS] = tables.hierarchical_bias};
+  const hark_sequence_attention_attributes attributes = {
+      .plan = forward->plans[layer->layer], .sequence = forward->sequence, .dropout = dropout_of(forward, layer, 0, 0)};
+  const bool has_tables = spec->positional || spec->choice.hierarchical_bias;
+  return hark_tape_apply(forward->tape, &hark_op_sequence_attention, &attributes,
+                         has_tables ? HARK_SEQUENCE_ATTENTION_INPUTS : HARK_SEQUENCE_ATTENTION_VALUE + 1, inputs,
+                         1u << HARK_SEQUENCE_ATTENTION_QUERY | 1u << HARK_SEQUENCE_ATTENTION_KEY | 1u << HARK_SEQUENCE_ATTENTION_VALUE |
+                             (tables.own_kernel ? 1u << HARK_SEQUENCE_ATTENTION_LOG_KERNEL : 0u),
+                         mixed);
+}
+
 hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
                                     const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
   hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
-  return (forward->sequence != NULL ? mix_spread : mix_rows)(context, forward, layer, inputs, log_kernel, mixed);
+  if (forward->sequence == NULL) return mix_rows(context, forward, layer, inputs, log_kernel, mixed);
+  return (forward->plans[layer->layer]->keeps_rows ? mix_own_rows : mix_spread)(context, forward, layer, inputs, log_kernel, mixed);
 }
 
 hark_status hark_self_attention_output(const hark_forward *forward, const hark_self_attention *layer, hark_value mixed, hark_value *out) {

@@ -72,12 +72,16 @@ typedef struct hark_pass_sizes {
   int64_t longest;              /* packed: tokens of the longest sequence */
   hark_type product_type;       /* of attention's products in training (hark_attention_desc); set by hark_network_plans_create() */
   bool cached;                  /* keys and values are in caches: layers whose cache has its own operator need no plan */
-  const struct hark_sequence
-      *sequence; /* whose rows are spread over processes: queries and keys are all rows, for the own heads; or NULL */
+  const struct hark_sequence *sequence; /* whose rows are spread over processes; queries and keys are all rows; or NULL */
 } hark_pass_sizes;
 
-/* Makes the plan of a layer. The caller destroys it. Errors: HARK_UNSUPPORTED for a spread sequence with more processes than key heads, or
- * with kernel ridge attention. */
+/* *unit: at multiples of this many rows processes may divide sequences, so that the layer exchanges what its structure needs. 0: the layer
+ * exchanges rows for heads, and any division will do. */
+HARK_MUST_CHECK hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                                         const hark_pass_sizes *sizes, int64_t *unit);
+
+/* Makes the plan of a layer. The caller destroys it. Errors: HARK_UNSUPPORTED for a spread sequence with kernel ridge attention, or with
+ * more processes than key heads where rows are exchanged for heads. */
 HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                                      const hark_pass_sizes *sizes, bool training, hark_attention_plan **out);
 

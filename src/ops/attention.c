@@ -10,6 +10,7 @@
 #include "attention/layer.h"
 #include "core/floating_point.h"
 #include "ops/attention_plan.h"
+#include "ops/heads.h"
 #include "ops/in_place.h"
 #include "ops/segments.h"
 
@@ -53,14 +54,8 @@ static hark_tensor activations(const hark_tensor *tensor, bool ragged) {
 
 /* Activations, contiguous, as [B, H, L, d]. */
 static hark_tensor split_heads(const hark_tensor *given, bool ragged, int64_t heads) {
-  if (!hark_present(given)) return (hark_tensor){0};
-  const hark_tensor rows = activations(given, ragged), *tensor = &rows;
-  const int64_t length = tensor->shape[1], width = tensor->shape[2], dim = width / heads;
-  return (hark_tensor){.data = tensor->data,
-                       .type = tensor->type,
-                       .rank = 4,
-                       .shape = {tensor->shape[0], heads, length, dim},
-                       .stride = {length * width, dim, width, 1}};
+  const hark_tensor rows = activations(given, ragged);
+  return hark_split_heads(&rows, heads);
 }
 
 /* Gates [B, Lk, H], contiguous, as [B, H, Lk]. */

@@ -241,11 +241,13 @@ static hark_status print_bpe(const json_writer *w, const hark_subword_pieces *pi
   "])\"}, \"behavior\": \"Isolated\", \"invert\": false}"
 _Static_assert(HARK_SUBWORD_UNIT_BYTES == 512, "the expression above contains the number");
 
+/* Nine digits identify a float, and every reader of JSON gets the same number from them: of 17 digits some readers miss the last bit, which
+ * decides between divisions of equal probability. */
 static void append_scored(const json_writer *w, hark_span text, double score, append_text *append, bool first) {
   hark_text_append(w->out, "%s\n   [", first ? "" : ",");
   append(w->out, text);
   hark_text_append(w->out, ", ");
-  hark_json_append_number(w->out, score);
+  hark_text_append(w->out, "%.9g", score);
   hark_text_append(w->out, "]");
 }
 

@@ -1,6 +1,7 @@
 /* engine_create.c - making an engine: what the configuration and the data determine, its memory, and how much it would need. */
 #include <fnmatch.h>
 
+#include "attention/spread.h"
 #include "backend/backend.h"
 #include "models/encoder.h"
 #include "train/engine_parts.h"
@@ -137,6 +138,17 @@ static hark_status add_halves(hark_context *context, hark_engine *engine, bool m
   return hark_parameters_add_halves(context, &engine->network->parameters, memory);
 }
 
+/* Rows are divided as attention that exchanges little needs it, if every process then has some. */
+static hark_status divide_rows(hark_context *context, hark_engine *engine) {
+  hark_sequence *const sequence = &engine->sequence;
+  if (sequence->group == NULL || hark_engine_is_packed(engine)) return HARK_OK;
+  const hark_pass_sizes sizes = pass_sizes(engine);
+  int64_t unit = 0;
+  HARK_TRY(hark_network_row_unit(context, engine->network, &sizes, &unit));
+  if (unit > 0) sequence->unit = hark_attention_spread_full_grain(unit, sequence->total, hark_group_size(sequence->group));
+  return HARK_OK;
+}
+
 /* What processes can share. */
 static hark_status check_sequence(hark_context *context, const hark_engine *engine) {
   const hark_sequence *const sequence = hark_engine_sequence(engine);
@@ -166,6 +178,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (engine->network->blocks == NULL && !hark_engine_is_packed(engine))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads complete sequences, and the data are windows of a text",
                      engine->network->architecture->name);
+  HARK_TRY(divide_rows(context, engine));
   HARK_TRY(check_sequence(context, engine));
   HARK_TRY(freeze_parameters(context, engine));
   if (hark_engine_is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
@@ -212,7 +225,7 @@ static hark_status make(hark_context *context, const hark_config *config, const 
   engine->task = *task;
   engine->training = training;
   engine->matrices = matrices;
-  if (training && context->sequence != NULL) engine->sequence = (hark_sequence){context->sequence, config->model.context};
+  if (training && context->sequence != NULL) engine->sequence = (hark_sequence){.group = context->sequence, .total = config->model.context};
   const hark_status status = build(context, engine, memory_too);
   if (status != HARK_OK) {
     hark_engine_destroy(context, &engine);

@@ -284,8 +284,29 @@ static void what_has_no_counterpart(void **state) {
   test_memory_context_end(context, &memory);
 }
 
+/* More digits are read differently by some readers of JSON, whose divisions of equal probability then differ. */
+static void scores_have_nine_digits(void **state) {
+  (void)state;
+  static const hark_subword_learner learner = {"given", give_all};
+  static const piece pieces[] = {{"a", 1, -3.14159274101257324}, {"b", 1, -2}};
+  test_memory memory;
+  hark_context *context = test_memory_context(&memory);
+  const hark_subword_settings settings = {
+      .model = HARK_SUBWORD_UNIGRAM, .vocabulary = 300, .byte_fallback = true, .coverage = 1, .learner = &learner};
+  given = pieces;
+  given_count = 2;
+  hark_tokenizer *tokenizer = learn(context, "subwords", &settings, "ab", 2);
+  hark_text out = hark_text_empty(context);
+  assert_fine(context, hark_tokenizer_print_json(context, tokenizer, &out));
+  assert_non_null(strstr(hark_text_get(&out), "[\"a\", -3.14159274]"));
+  hark_text_free(&out);
+  hark_tokenizer_destroy(context, &tokenizer);
+  test_memory_context_end(context, &memory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(scores_have_nine_digits),
       cmocka_unit_test(characters_and_bytes),
       cmocka_unit_test(subwords),
       cmocka_unit_test(byte_bpe),

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/spread.h"
+#include "backend/attention_algorithm.h"
 #include "group/part.h"
 #include "models/network.h"
 #include "nn/self_attention.h"
@@ -15,7 +17,8 @@
 #define DIM 8
 #define HEADS 10
 #define KEY_HEADS 5
-#define ROWS 150
+#define SHORT 150
+#define LONG 17000 /* five parts of 4096 rows */
 #define BATCH 2
 #define PARAMETERS 4096
 
@@ -28,29 +31,53 @@ typedef struct layer_case {
   const char *positional; /* expression; "": none */
   int64_t positional_rows;
   bool learned_rates;
+  int64_t rows;
+  int keeps; /* the largest number of processes that keep their rows; more of them exchange rows for heads */
 } layer_case;
+
+static int64_t total_rows; /* of the current case */
 
 #define SPEC(...)                                                                                                                          \
   { .width = 16, .heads = HEADS, .key_heads = KEY_HEADS, .head_dim = DIM, .deviation = 0.1, .output_deviation = 0.1, __VA_ARGS__ }
 
 static const layer_case cases[] = {
-    {"dense", SPEC(.causal = true), "", 1, false},
-    {"dense, not causal", SPEC(.causal = false), "", 1, false},
-    {"window", SPEC(.causal = true, .structure = HARK_STRUCTURE_WINDOW, .choice = {.window = 19}), "", 1, false},
-    {"hierarchical", SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4}), "", 1, false},
+    {"dense", SPEC(.causal = true), "", 1, false, SHORT, 0},
+    {"dense, not causal", SPEC(.causal = false), "", 1, false, SHORT, 0},
+    {"window", SPEC(.causal = true, .structure = HARK_STRUCTURE_WINDOW, .choice = {.window = 19}), "", 1, false, SHORT, 3},
+    {"window, not causal, dropout", SPEC(.structure = HARK_STRUCTURE_WINDOW, .choice = {.window = 70, .dropout = 0.25}), "", 1, false, 600,
+     5},
+    {"window, learned rates",
+     SPEC(.causal = true, .structure = HARK_STRUCTURE_WINDOW, .choice = {.window = 40},
+          .rotary = {.present = true, .base = 10000, .head_dim = DIM}),
+     "", 1, true, 600, 5},
+    {"window, kernel", SPEC(.causal = true, .structure = HARK_STRUCTURE_WINDOW, .choice = {.window = 19}), "decay", 1, false, SHORT, 0},
+    {"hierarchical", SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4}), "", 1, false, SHORT,
+     0},
     {"hierarchical, means, table by head",
-     SPEC(.structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4, .hierarchical_bias = true}), "", 1, false},
-    {"gates and dropout", SPEC(.causal = true, .choice = {.forget_gate = true, .dropout = 0.25}), "", 1, false},
-    {"kernel of the layer", SPEC(.causal = true), "decay", 1, false},
-    {"kernels of heads", SPEC(.causal = true), "decay*periodic", HEADS, false},
-    {"learned rates of heads", SPEC(.causal = true, .rotary = {.present = true, .base = 10000, .head_dim = DIM}), "", 1, true},
+     SPEC(.structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4, .hierarchical_bias = true}), "", 1, false, SHORT, 0},
+    {"long hierarchical", SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4}), "", 1, false,
+     LONG, 5},
+    {"long hierarchical, means, table by head, dropout",
+     SPEC(.structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4, .hierarchical_bias = true, .dropout = 0.25}), "", 1,
+     false, LONG, 5},
+    {"long hierarchical, kernels of heads",
+     SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 4}), "decay*periodic", HEADS, false, LONG,
+     5},
+    {"long hierarchical, exact",
+     SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL,
+          .choice = {.hierarchy_block = 4, .coarse_query = HARK_COARSE_QUERY_EXACT}),
+     "", 1, false, LONG, 0},
+    {"gates and dropout", SPEC(.causal = true, .choice = {.forget_gate = true, .dropout = 0.25}), "", 1, false, SHORT, 0},
+    {"kernel of the layer", SPEC(.causal = true), "decay", 1, false, SHORT, 0},
+    {"kernels of heads", SPEC(.causal = true), "decay*periodic", HEADS, false, SHORT, 0},
+    {"learned rates of heads", SPEC(.causal = true, .rotary = {.present = true, .base = 10000, .head_dim = DIM}), "", 1, true, SHORT, 0},
 };
 
 typedef struct layer_run {
   const layer_case *c;
   int64_t batch;
   bool spread;
-  float *inputs[INPUTS], *gradients[INPUTS], *target, *out; /* [batch, ROWS, width], of all rows */
+  float *inputs[INPUTS], *gradients[INPUTS], *target, *out; /* [batch, total_rows, width], of all rows */
   float *parameters;                                        /* [ranks, PARAMETERS]: their gradients */
 } layer_run;
 
@@ -59,7 +86,7 @@ static float number(int64_t i, int64_t kind) { return (float)sin(0.7 * (double)i
 /* The rows of a tensor of all rows, copied to or from one of some rows. */
 static void copy_rows(float *all, int64_t batch, int64_t width, hark_share rows, float *some, bool out) {
   for (int64_t b = 0; b < batch; b++) {
-    float *const whole = all + (b * ROWS + rows.first) * width, *const part = some + b * rows.count * width;
+    float *const whole = all + (b * total_rows + rows.first) * width, *const part = some + b * rows.count * width;
     memcpy(out ? whole : part, out ? part : whole, (size_t)(rows.count * width) * sizeof(float));
   }
 }
@@ -73,13 +100,13 @@ typedef struct layer_parts {
   hark_tape *tape;
 } layer_parts;
 
-static hark_status make_layer(hark_context *context, const layer_run *run, const hark_sequence *sequence, layer_parts *parts) {
+static hark_status make_layer(hark_context *context, const layer_run *run, hark_sequence *sequence, layer_parts *parts) {
   const layer_case *const c = run->c;
   hark_self_attention_spec spec = c->spec;
-  const hark_pass_sizes sizes = {.batch = run->batch, .queries = ROWS, .keys = ROWS, .sequence = sequence};
+  const hark_pass_sizes sizes = {.batch = run->batch, .queries = total_rows, .keys = total_rows, .sequence = sequence};
   hark_parameters_open(&parts->parameters, HARK_F32);
   if (c->positional[0] != '\0') {
-    HARK_TRY(hark_positional_source_open(context, c->positional, c->positional_rows, ROWS, &parts->positional));
+    HARK_TRY(hark_positional_source_open(context, c->positional, c->positional_rows, total_rows, &parts->positional));
     spec.positional = true;
     spec.positional_source = &parts->positional;
   }
@@ -90,7 +117,12 @@ static hark_status make_layer(hark_context *context, const layer_run *run, const
   HARK_TRY(hark_self_attention_declare(context, &parts->parameters, &spec, 0, "layer", &parts->layer));
   HARK_TRY(hark_parameters_finish(context, &parts->parameters, true));
   HARK_TRY(hark_parameters_initialise(context, &parts->parameters, 3));
+  int64_t unit = 0;
+  HARK_TRY(hark_self_attention_row_unit(context, &parts->layer.spec, HARK_F32, &sizes, &unit));
+  const int size = sequence != NULL ? hark_group_size(sequence->group) : 1;
+  if (sequence != NULL && unit > 0) sequence->unit = hark_attention_spread_full_grain(unit, total_rows, size);
   HARK_TRY(hark_self_attention_plan(context, &parts->layer.spec, HARK_F32, &sizes, true, &parts->plan));
+  assert_int_equal(parts->plan->keeps_rows, sequence != NULL && size <= c->keeps);
   return hark_tape_create(context, &parts->tape);
 }
 
@@ -110,7 +142,7 @@ static hark_status pass(layer_parts *parts, hark_context *context, const layer_r
                                 .training = true,
                                 .seed = 5,
                                 .slice_row = rows.first,
-                                .rows = sequence != NULL ? ROWS : 0,
+                                .rows = sequence != NULL ? total_rows : 0,
                                 .sequence = sequence,
                                 .plans = &parts->plan};
   hark_value values[INPUTS] = {0}, mixed = 0, loss = 0;
@@ -133,21 +165,28 @@ static float *zeros(int64_t count) {
   return numbers;
 }
 
+/* An exchange of heads, forward and backward, would send at least three times as much. */
+static void assert_few_bytes(const layer_run *run, const hark_group *group) {
+  const int64_t size = hark_group_size(group), numbers = 2 * run->batch * total_rows / size * (2 * HEADS + 2 * KEY_HEADS) * DIM;
+  assert_true(3 * (int64_t)group->sent < numbers * (int64_t)sizeof(float) * (size - 1) / size || size == 1);
+}
+
 static hark_status run_rank(hark_context *context, hark_group *group, void *user) {
   layer_run *const run = user;
   layer_parts parts = {.tape = NULL};
-  const hark_sequence spread = {group, ROWS}, *const sequence = run->spread ? &spread : NULL;
-  const hark_share rows = run->spread ? hark_sequence_own_rows(&spread) : (hark_share){0, ROWS};
+  hark_sequence spread = {.group = group, .total = total_rows}, *const sequence = run->spread ? &spread : NULL;
+  hark_status status = make_layer(context, run, sequence, &parts);
+  const hark_share rows = run->spread ? hark_sequence_own_rows(&spread) : (hark_share){0, total_rows};
   float *inputs[INPUTS], *gradients[INPUTS];
-  float *const target = zeros(BATCH * ROWS * HEADS * DIM), *const out = zeros(BATCH * ROWS * HEADS * DIM);
+  float *const target = zeros(BATCH * total_rows * HEADS * DIM), *const out = zeros(BATCH * total_rows * HEADS * DIM);
   for (int i = 0; i < INPUTS; i++) {
-    inputs[i] = zeros(BATCH * ROWS * widths[i]);
-    gradients[i] = zeros(BATCH * ROWS * widths[i]);
+    inputs[i] = zeros(BATCH * total_rows * widths[i]);
+    gradients[i] = zeros(BATCH * total_rows * widths[i]);
     copy_rows(run->inputs[i], run->batch, widths[i], rows, inputs[i], false);
   }
   copy_rows(run->target, run->batch, HEADS * DIM, rows, target, false);
-  hark_status status = make_layer(context, run, sequence, &parts);
   if (status == HARK_OK) status = pass(&parts, context, run, sequence, rows, inputs, gradients, target, out);
+  if (status == HARK_OK && parts.plan->keeps_rows && total_rows == LONG) assert_few_bytes(run, group);
   if (status == HARK_OK) {
     const hark_tensor *const all = &parts.parameters.gradients;
     memcpy(run->parameters + (ptrdiff_t)hark_group_rank(group) * PARAMETERS, all->data, (size_t)all->shape[0] * sizeof(float));
@@ -166,14 +205,15 @@ static hark_status run_rank(hark_context *context, hark_group *group, void *user
 
 static void open_run(layer_run *run, const layer_case *c, int64_t batch) {
   *run = (layer_run){.c = c, .batch = batch};
+  total_rows = c->rows;
   for (int i = 0; i < INPUTS; i++) {
-    run->inputs[i] = zeros(BATCH * ROWS * widths[i]);
-    run->gradients[i] = zeros(BATCH * ROWS * widths[i]);
-    for (int64_t n = 0; n < BATCH * ROWS * widths[i]; n++) run->inputs[i][n] = number(n, i);
+    run->inputs[i] = zeros(BATCH * total_rows * widths[i]);
+    run->gradients[i] = zeros(BATCH * total_rows * widths[i]);
+    for (int64_t n = 0; n < BATCH * total_rows * widths[i]; n++) run->inputs[i][n] = number(n, i);
   }
-  run->out = zeros(BATCH * ROWS * HEADS * DIM);
-  run->target = zeros(BATCH * ROWS * HEADS * DIM);
-  for (int64_t n = 0; n < BATCH * ROWS * HEADS * DIM; n++) run->target[n] = number(n, INPUTS);
+  run->out = zeros(BATCH * total_rows * HEADS * DIM);
+  run->target = zeros(BATCH * total_rows * HEADS * DIM);
+  for (int64_t n = 0; n < BATCH * total_rows * HEADS * DIM; n++) run->target[n] = number(n, INPUTS);
   run->parameters = zeros(TEST_MOST_RANKS * PARAMETERS);
 }
 
@@ -196,9 +236,9 @@ static void assert_bits(const char *what, const layer_run *run, int ranks, const
 
 static void compare(const layer_run *alone, const layer_run *spread, int ranks) {
   static const char *const names[] = {"gradient of queries", "gradient of keys", "gradient of values", "gradient of gates"};
-  assert_bits("result", alone, ranks, spread->out, alone->out, alone->batch * ROWS * HEADS * DIM);
+  assert_bits("result", alone, ranks, spread->out, alone->out, alone->batch * total_rows * HEADS * DIM);
   for (int i = 0; i < INPUTS; i++)
-    assert_bits(names[i], alone, ranks, spread->gradients[i], alone->gradients[i], alone->batch * ROWS * widths[i]);
+    assert_bits(names[i], alone, ranks, spread->gradients[i], alone->gradients[i], alone->batch * total_rows * widths[i]);
   double most = 0;
   for (int64_t p = 0; p < PARAMETERS; p++) most = fmax(most, fabs((double)alone->parameters[p]));
   for (int64_t p = 0; p < PARAMETERS; p++) {
@@ -214,7 +254,7 @@ static void same_bits_for_any_number(void **state) {
   static const int sizes[] = {1, 2, 3, 5};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    for (int64_t batch = 1; batch <= (cases[i].spec.choice.dropout > 0 ? 1 : BATCH); batch++) {
+    for (int64_t batch = 1; batch <= (cases[i].spec.choice.dropout > 0 && cases[i].keeps == 0 ? 1 : BATCH); batch++) {
       layer_run alone, spread;
       open_run(&alone, &cases[i], batch);
       test_group_run(1, 30, run_rank, &alone, NULL, NULL);
@@ -248,8 +288,12 @@ static void assert_refused(const layer_case *c, int ranks, const char *message) 
 static void refused(void **state) {
   static const layer_case ridge = {
       "ridge",
-      SPEC(.causal = true, .normalisation = HARK_NORMALISATION_CME, .ridge = 0.1, .choice = {.kernel = HARK_KERNEL_RBF, .sigma = 1}), "", 1,
-      false};
+      SPEC(.causal = true, .normalisation = HARK_NORMALISATION_CME, .ridge = 0.1, .choice = {.kernel = HARK_KERNEL_RBF, .sigma = 1}),
+      "",
+      1,
+      false,
+      SHORT,
+      0};
   (void)state;
   assert_refused(&cases[0], 6, "run.sequence_ranks is 6, expected at most the 5 key heads of the model");
   assert_refused(&ridge, 2, "run.sequence_ranks: model.attention.normalisation cme reads whole sequences");

@@ -157,18 +157,16 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     most_key_tiles = hark_max(most_key_tiles, hark_ceil_div(run->sequences[s].key_count, HARK_TILE_KEYS));
   }
   call->tile_count = call->tiles_before[run->sequence_count];
-  int64_t whole_tiles = call->tile_count; /* of complete sequences */
   if (run->part != NULL) {
     call->whole_keys = run->part->rows;
     call->queries_before = run->part->queries_before;
     call->keys_before = run->part->keys_before;
     most_key_tiles = hark_max(1, hark_ceil_div(run->part->rows, HARK_TILE_KEYS));
-    whole_tiles = run->sequence_count * hark_ceil_div(run->part->rows, HARK_TILE_QUERIES);
   }
   if (backward) {
     const int64_t pairs = hark_max(run->sequence_count, call->batch) * run->plan->key_heads;
     call->chunks = hark_min(pieces_of(pairs), most_key_tiles);
-    const int64_t floats = whole_tiles * call->heads * call->head_dim * HARK_TILE_QUERIES;
+    const int64_t floats = call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
     while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;
     call->exact_rows = (hark_dense_exact_row *)(void *)(scratch + layout.exact);
     if (call->chunks > 1) call->partial_dquery = (float *)(void *)(scratch + layout.partial);

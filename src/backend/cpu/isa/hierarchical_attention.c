@@ -649,5 +649,6 @@ const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical) = {
     .products = HARK_ISA(hark_hierarchical_products),
     .spread_unit = HARK_ISA(hark_hierarchical_spread_unit),
     .spread = HARK_ISA(hark_hierarchical_spread),
+    .spread_bytes = HARK_ISA(hark_hierarchical_spread_bytes),
     .print = print,
 };

@@ -637,16 +637,21 @@ static void sketch_trees(spread_work *work) {
   for (int64_t t = 0; t < work->trees; t++) work->tree[t] = (hark_tree){.call = &work->call, .is_far = work->call.backward};
 }
 
-static hark_status open_memory(spread_work *work, block *lists, block *numbers) {
-  hark_context *context = work->call.context;
-  void *data;
+/* Places the lists, at the front of the given memory if there is any, and counts the rest, which is made from them. */
+static hark_status count_memory(spread_work *work, block *lists, block *numbers) {
+  void *data = work->peers->memory;
   HARK_TRY(place_lists(work, lists));
-  HARK_TRY(hark_allocate(context, lists->bytes, &data));
+  if (data == NULL) HARK_TRY(hark_allocate(work->call.context, lists->bytes, &data));
   *lists = (block){.data = data};
   HARK_TRY(place_lists(work, lists));
   sketch_trees(work);
-  HARK_TRY(place_numbers(work, numbers));
-  HARK_TRY(hark_allocate(context, numbers->bytes, &data));
+  return place_numbers(work, numbers);
+}
+
+static hark_status open_memory(spread_work *work, block *lists, block *numbers) {
+  HARK_TRY(count_memory(work, lists, numbers));
+  void *data = work->peers->memory != NULL ? lists->data + lists->bytes : NULL;
+  if (data == NULL) HARK_TRY(hark_allocate(work->call.context, numbers->bytes, &data));
   *numbers = (block){.data = data};
   HARK_TRY(place_numbers(work, numbers));
   list_sequences(work);
@@ -654,15 +659,35 @@ static hark_status open_memory(spread_work *work, block *lists, block *numbers) 
   return HARK_OK;
 }
 
+static void close_memory(hark_context *context, const hark_attention_peers *peers, const block *lists, const block *numbers) {
+  if (peers->memory != NULL) return;
+  if (numbers->data != NULL) hark_release(context, numbers->data, numbers->bytes);
+  if (lists->data != NULL) hark_release(context, lists->data, lists->bytes);
+}
+
+static bool is_idle(const spread_work *work) { return work->trees == 0 || !has_rows(work, work->peers->rank); }
+
 hark_status HARK_ISA(hark_hierarchical_spread)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers,
                                                bool backward_too) {
   spread_work work = {.count = 0};
   block lists = {.data = NULL}, numbers = {.data = NULL};
   describe(&work, context, run, peers, backward_too);
-  const bool idle = work.trees == 0 || !has_rows(&work, peers->rank);
+  const bool idle = is_idle(&work);
   hark_status status = peers->agree(context, peers->user, idle ? HARK_OK : open_memory(&work, &lists, &numbers));
   if (status == HARK_OK && !idle) status = backward_too ? backward(&work) : forward(&work);
-  if (numbers.data != NULL) hark_release(context, numbers.data, numbers.bytes);
-  if (lists.data != NULL) hark_release(context, lists.data, lists.bytes);
+  close_memory(context, peers, &lists, &numbers);
+  return status;
+}
+
+hark_status HARK_ISA(hark_hierarchical_spread_bytes)(hark_context *context, const hark_attention_call *run,
+                                                     const hark_attention_peers *peers, bool backward_too, size_t *bytes) {
+  spread_work work = {.count = 0};
+  block lists = {.data = NULL}, numbers = {.data = NULL};
+  *bytes = 0;
+  describe(&work, context, run, peers, backward_too);
+  if (is_idle(&work)) return HARK_OK;
+  hark_status status = count_memory(&work, &lists, &numbers);
+  if (status == HARK_OK) status = hark_size_add(context, lists.bytes, numbers.bytes, bytes);
+  close_memory(context, peers, &lists, &numbers);
   return status;
 }

@@ -48,5 +48,7 @@ bool HARK_ISA(hark_hierarchical_all_finite)(const hark_tree *tree);
 int64_t HARK_ISA(hark_hierarchical_spread_unit)(const hark_attention_desc *desc, int64_t total, char *why, size_t size);
 hark_status HARK_ISA(hark_hierarchical_spread)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers,
                                                bool backward);
+hark_status HARK_ISA(hark_hierarchical_spread_bytes)(hark_context *context, const hark_attention_call *run,
+                                                     const hark_attention_peers *peers, bool backward, size_t *bytes);
 
 #endif
