@@ -122,8 +122,8 @@ static hark_status open_text(hark_context *context, const hark_run *run, bool re
 static hark_status check_early_stop(hark_context *context, const hark_material *m) {
   if (m->has_validation || m->config->train.early_stop == 0) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION,
-                   "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations (data.validation_fraction, "
-                   "data.validation_paths)");
+                   "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations "
+                   "(data.validation_fraction, data.validation_paths)");
 }
 
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {

@@ -231,8 +231,8 @@ static void what_the_vocabulary_lacks_is_named(void **state) {
   expect("inspect run --text late.txt", 0, "run: 8 tokens", "");
   assert_null(strstr(output.err, "unknown token"));
   expect("data make listops --training 8 --validation 4 --test 0 --length-above 2 --length-below 30 --out task", 0, "", "");
-  expect("train --data task --format listops --architecture encoder --steps 2 --out lists --layers 1 --width 16 --heads 2 --context 30", 0, "",
-         "");
+  expect("train --data task --format listops --architecture encoder --steps 2 --out lists --layers 1 --width 16 --heads 2 --context 30", 0,
+         "", "");
   expect("inspect lists --text words.txt", 0, "lists: ", "words.txt: 2 of 3 tokens are the unknown token");
 }
 
@@ -325,7 +325,8 @@ int main(void) {
       TEST(every_structure_is_read),
       TEST(distances_are_chosen),
       TEST(folders_of_other_programs_need_a_tokenizer),
-      TEST(what_the_vocabulary_lacks_is_named), TEST(figures_are_drawn),
+      TEST(what_the_vocabulary_lacks_is_named),
+      TEST(figures_are_drawn),
       TEST(what_cannot_be_read_is_refused_in_one_line),
       TEST(long_texts_are_read_at_their_beginning),
       TEST(standard_input_may_have_no_end),

@@ -125,8 +125,8 @@ static hark_status compute(hark_invocation *call, const hark_model *model, const
   if (text->cut)
     hark_command_warn(call, "%s: is longer than the model's context, the first %" PRId64 " tokens are read", out->text, text->count);
   if (text->unknown > 0)
-    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " tokens are the unknown token: the model's vocabulary lacks what is there", out->text,
-                      text->unknown, text->count);
+    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " tokens are the unknown token: the model's vocabulary lacks what is there",
+                      out->text, text->unknown, text->count);
   return hark_head_statistics_compute(call->context, model, text->ids, text->count, out->distance, &out->statistics);
 }
 

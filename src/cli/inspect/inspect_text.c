@@ -22,8 +22,8 @@ static int64_t count_unknown(const hark_inspect_text *text) {
 }
 
 /* *lacking: the vocabulary lacks something in the text, which becomes its unknown token. */
-static hark_status encode_known(hark_context *context, const hark_model *model, const hark_line_reader *lines, int32_t *tokens, size_t *count,
-                                bool *lacking) {
+static hark_status encode_known(hark_context *context, const hark_model *model, const hark_line_reader *lines, int32_t *tokens,
+                                size_t *count, bool *lacking) {
   const hark_status status = hark_model_encode(context, model, lines->line, lines->length, false, tokens, count);
   *lacking = status == HARK_BAD_FILE;
   return *lacking ? hark_model_encode(context, model, lines->line, lines->length, true, tokens, count) : status;
