@@ -8,6 +8,7 @@
 #include "io/event_file.h"
 #include "models/model_parts.h"
 #include "tokenizers/pipeline/pipeline.h"
+#include "train/data_place.h"
 #include "train/samples.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
@@ -41,6 +42,37 @@ static hark_status check_holds(hark_context *context, const hark_run *run, bool 
   if (!resume && holds)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: already contains a run; --resume continues it, another --out starts a new one",
                      run->path);
+  return HARK_OK;
+}
+
+/* Whether the file begins as those that hark writes with a version. */
+static hark_status has_version(hark_context *context, const char *path, bool *versioned) {
+  static const char mark[] = "\"format_version\"";
+  char first[64] = "";
+  int descriptor = -1;
+  uint64_t size = 0;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  const size_t bytes = size < sizeof first - 1 ? (size_t)size : sizeof first - 1;
+  const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
+  hark_file_close(&descriptor);
+  const char *const at = first + strspn(first, "{ \n");
+  *versioned = status == HARK_OK && first[0] == '{' && strncmp(at, mark, sizeof mark - 1) == 0;
+  return status;
+}
+
+/* A new run in a folder with other files replaces those of its names, which a killed process may have left. Refuses any that hark did not
+ * write: they are the user's, perhaps the data of this very run. */
+static hark_status refuse_others(hark_context *context, const hark_run *run) {
+  static const char *const names[] = {"vocabulary.json", HARK_DATA_PLACE_NAME, "origin.json"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[HARK_PATH_BYTES];
+    bool versioned = true;
+    HARK_TRY(hark_run_path(context, run, names[i], path));
+    if (hark_path_kind_of(path) == HARK_PATH_FILE) HARK_TRY(has_version(context, path, &versioned));
+    if (!versioned)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and a run here would overwrite it: expected another --out",
+                       path);
+  }
   return HARK_OK;
 }
 
@@ -106,6 +138,7 @@ hark_status hark_run_open(hark_context *context, const char *path, bool resume, 
   HARK_TRY(copy_path(context, path, out));
   HARK_TRY(hark_folder_check_unlocked(context, path)); /* first: another process may be about to begin its run */
   HARK_TRY(check_holds(context, out, resume));         /* a folder that is refused is not touched */
+  if (!resume) HARK_TRY(refuse_others(context, out));
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, path, &kind));
   bool made = kind == HARK_PATH_NONE;

@@ -116,6 +116,21 @@ static void files_of_runs_stay(void **state) {
   expect_refused("report run -o lost/metrics.jsonl", "lost/metrics.jsonl: is metrics.jsonl of the run", "/lost");
 }
 
+/* In a folder with files of somebody else, of names that runs have. */
+static void a_run_replaces_no_file_of_others(void **state) {
+  (void)state;
+  static const char *const names[] = {"data.json", "vocabulary.json", "origin.json"};
+  char line[256];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    (void)snprintf(line, sizeof line, "rm -rf own && mkdir own && cp text.txt own/%s", names[i]);
+    assert_int_equal(shell(line), 0);
+    expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, names[i],
+                   "is no file of hark, and a run here would overwrite it");
+  }
+  assert_int_equal(shell("rm -rf own && mkdir own && cp run/data.json run/vocabulary.json own"), 0); /* left by a killed process */
+  expect("train --data text.txt --out own --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+}
+
 static void other_files_are_replaced(void **state) {
   (void)state;
   static const char *const words[] = {"report run -o run/report.html",
@@ -134,6 +149,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(inputs_stay),
       cmocka_unit_test(files_of_runs_stay),
+      cmocka_unit_test(a_run_replaces_no_file_of_others),
       cmocka_unit_test(other_files_are_replaced),
   };
   return cmocka_run_group_tests_name("overwrite", tests, begin, end);

@@ -132,20 +132,40 @@ static hark_status take_layer(void *user, const hark_attention_application *seen
 
 /* ---- reading ---- */
 
+/* *lacking: the model's vocabulary lacks something in the text, which becomes its unknown token. */
+static hark_status tokenize(text_reading *r, int32_t *tokens, size_t *found, bool *lacking) {
+  const hark_status status = hark_model_tokenize(r->context, r->model, r->text, r->bytes, false, true, tokens, r->bytes, found);
+  *lacking = status == HARK_BAD_FILE;
+  return *lacking ? hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, tokens, r->bytes, found) : status;
+}
+
+static hark_status warn_of_unknown(const text_reading *r) {
+  char message[HARK_MESSAGE_BYTES];
+  int64_t count = 0;
+  for (int64_t i = 0; i < r->count; i++) count += r->tokens[i] == HARK_TOKEN_UNKNOWN;
+  if (count == 0) return HARK_OK;
+  (void)snprintf(message, sizeof message,
+                 "%.300s: %" PRId64 " of %" PRId64 " tokens of the text are the unknown token: the model's vocabulary lacks what is there",
+                 r->report->runs[r->index].path, count, r->count);
+  return hark_report_warn(r->report, message);
+}
+
 /* The text's first tokens, after the one that begins a sentence. */
 static hark_status take_tokens(text_reading *r) {
   hark_model_info info = {.struct_size = sizeof info};
   size_t found = 0;
   HARK_TRY(hark_model_describe(r->model, &info));
   const int64_t begin = info.begin != 0, most = hark_min(r->report->values->tokens, r->shape.longest);
-  const hark_status status = hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, r->tokens + begin, r->bytes, &found);
+  bool lacking = false;
+  const hark_status status = tokenize(r, r->tokens + begin, &found, &lacking);
   const char *const file = r->report->values->file;
   if (status != HARK_OK) hark_fail_prefix(r->context, "%s: %s%s", r->report->runs[r->index].path, file, file[0] != '\0' ? ": " : "");
   HARK_TRY(status);
   if (begin) r->tokens[0] = (int32_t)info.begin;
   r->count = hark_min(most, (int64_t)hark_min((int64_t)found, (int64_t)r->bytes) + begin);
   r->rows = r->count + hark_encoder_front(&r->model->network->config);
-  return r->count > 0 ? HARK_OK : hark_fail(r->context, HARK_BAD_FILE, "%s: the text has no tokens", r->report->runs[r->index].path);
+  if (r->count == 0) return hark_fail(r->context, HARK_BAD_FILE, "%s: the text has no tokens", r->report->runs[r->index].path);
+  return lacking ? warn_of_unknown(r) : HARK_OK;
 }
 
 /* Refuses models that read something else than one text. */
