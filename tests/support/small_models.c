@@ -25,7 +25,9 @@ const char *const small_model_descriptions[] = {
     MODEL(SCALED("dynamic", ""), ATTENTION("dense", "false")),
     MODEL(SCALED("longrope", FACTORS), ATTENTION("window", "false")),
     MODEL(SCALED("longrope", FACTORS), HIERARCHY("4", "neighbour", "first")),
-    MODEL(SCALED("llama3", ""), ATTENTION("dense", "false"))};
+    MODEL(SCALED("llama3", ""), ATTENTION("dense", "false")),
+    MODEL(WITH("embedding_norm", "true"), ATTENTION("dense", "false"))};
+_Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {
   return strstr(description, "hierarchical") != NULL || strstr(description, "dynamic") != NULL || strstr(description, "longrope") != NULL;

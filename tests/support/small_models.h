@@ -29,9 +29,11 @@
 /* In the place of positions: rotary ones, scaled for texts of more than 24 tokens. */
 #define SCALED(scaling, rest)                                                                                                              \
   "rotary\", \"rotary.scaling_factor\": 3, \"rotary.original_context\": 24, " rest "\"rotary.scaling\": \"" scaling
+/* In the place of positions: rotary ones, and an option outside of attention. */
+#define WITH(option, value) "rotary\", \"" option "\": " value ", \"norm_place\": \"pre"
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 16 /* small_model_descriptions[0] is PLAIN */
+#define DESCRIPTIONS 17 /* small_model_descriptions[0] is PLAIN */
 #define VOCABULARY 261  /* bytes, and the reserved tokens */
 #define CONTEXT 40
 
