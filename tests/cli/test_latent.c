@@ -68,7 +68,7 @@ static void eval_is_the_validation_of_training(void **state) {
 static void a_resumed_run_is_the_same_run(void **state) {
   (void)state;
   expect("train --out parts --steps 20 --schedule constant " LATENT, HARK_EXIT_DONE, "step 20", "");
-  expect("train --out parts --resume --steps 40", HARK_EXIT_DONE, "step 40", "going on");
+  expect("train --out parts --resume --steps 40", HARK_EXIT_DONE, "step 40", "continuing");
   expect("train --out whole --steps 40 --schedule constant " LATENT, HARK_EXIT_DONE, "step 40", "");
   assert_true(number_of("eval parts --json --checkpoint last --threads 1", "squared_error") ==
               number_of("eval whole --json --checkpoint last --threads 1", "squared_error"));
@@ -94,7 +94,7 @@ static void ahca_tells_numbers_of_real_vectors(void **state) {
   assert_true(error == number_of("info chunks --json", "val/loss"));
   expect("info chunks", HARK_EXIT_DONE, "chunks", "");
   expect("train --out resumed --steps 60 --schedule constant " AHCA, HARK_EXIT_DONE, "step 60", "");
-  expect("train --out resumed --resume --steps 80", HARK_EXIT_DONE, "step 80", "going on");
+  expect("train --out resumed --resume --steps 80", HARK_EXIT_DONE, "step 80", "continuing");
 }
 
 static void the_bound_reads_a_run(void **state) {
