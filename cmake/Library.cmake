@@ -18,7 +18,7 @@ foreach(layer ${HARK_LAYERS})
   list(APPEND HARK_SOURCES ${sources})
 endforeach()
 if(NOT HARK_TRAIN)
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/(attention/spread[^/]*|group/launch\\.c)$") # only several processes need them
+  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/group/launch\\.c$") # only several processes need it
 endif()
 set(HARK_ISA_SOURCES ${HARK_SOURCES})
 list(FILTER HARK_ISA_SOURCES INCLUDE REGEX "/src/backend/cpu/isa/")
