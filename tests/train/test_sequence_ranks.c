@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/attention_algorithm.h"
 #include "group/part.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
@@ -140,6 +141,138 @@ static void resumed_by_others(void **state) {
   test_folder_remove(folder);
 }
 
+/* ---- layers that keep their rows ---- */
+
+#define KEPT_HEADS 3
+
+/* A model whose layers have these structures in turn. */
+typedef struct kept_case {
+  const char *name;
+  hark_layer_choice structures;
+  int64_t context;
+  int ranks, kept; /* layers that exchange a few rows; the others exchange heads */
+  bool recompute, bf16;
+} kept_case;
+
+#define WORDS(...)                                                                                                                         \
+  {                                                                                                                                        \
+    .count = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .words = { __VA_ARGS__ }                                                          \
+  }
+
+static const kept_case kept_cases[] = {
+    {"window", WORDS(HARK_STRUCTURE_WINDOW), 300, 3, 2, false, false},
+    {"window, more processes than heads", WORDS(HARK_STRUCTURE_WINDOW), 300, KEPT_HEADS + 2, 2, true, false},
+    {"window, bf16", WORDS(HARK_STRUCTURE_WINDOW), 300, 3, 2, false, true},
+    {"window and dense", WORDS(HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_DENSE), 300, 3, 1, true, false},
+    {"hierarchical and window", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 2, 2, true, false},
+    {"hierarchical, bf16", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 3, 2, false, true},
+    {"fewer parts than processes", WORDS(HARK_STRUCTURE_WINDOW), 100, 3, 0, false, false},
+};
+
+typedef struct kept_run {
+  const kept_case *c;
+  hark_config config;
+  const int32_t *tokens;
+  double losses[TEST_MOST_RANKS][2]; /* of the rows of a process, in two steps */
+} kept_run;
+
+static hark_status step_once(hark_context *context, hark_engine *engine, const int32_t *tokens, double *loss) {
+  const double weight = 1.0 / (double)engine->config->model.context;
+  hark_step_result result;
+  HARK_TRY(hark_engine_begin_step(context, engine));
+  HARK_TRY(hark_engine_micro_batch(context, engine, tokens, tokens + 1, 1, 0, 0, weight, loss));
+  return hark_engine_finish_step(context, engine, 1, 1e-2, *loss, &result);
+}
+
+static hark_status check_kept(hark_context *context, const kept_run *run, const hark_engine *engine) {
+  int kept = 0;
+  for (int64_t layer = 0; layer < run->config.model.layers; layer++) {
+    kept += engine->training_plans[layer]->keeps_rows ? 1 : 0;
+    if (engine->training_plans[layer]->keeps_rows != engine->evaluation_plans[layer]->keeps_rows)
+      return hark_fail(context, HARK_INTERNAL_ERROR, "%s: training and evaluation differ", run->c->name);
+  }
+  if (context->sequence != NULL && kept != run->c->kept)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "%s: %d layers keep their rows, expected %d", run->c->name, kept, run->c->kept);
+  return HARK_OK;
+}
+
+/* Two steps need the memory of the estimate, and the second one allocates nothing. */
+static hark_status make_two_steps(hark_context *context, kept_run *run, double *losses, hark_engine **engine) {
+  hark_engine_memory estimated, made;
+  int64_t parameters, tensors;
+  HARK_TRY(hark_engine_estimate(context, &run->config, 11, true, &estimated, &parameters, &tensors));
+  HARK_TRY(hark_engine_create(context, &run->config, 11, true, engine));
+  HARK_TRY(hark_parameters_initialise(context, &(*engine)->network->parameters, 1));
+  HARK_TRY(check_kept(context, run, *engine));
+  HARK_TRY(step_once(context, *engine, run->tokens, &losses[0]));
+  const uint64_t allocations = hark_context_memory(context).allocations;
+  HARK_TRY(step_once(context, *engine, run->tokens, &losses[1]));
+  made = hark_engine_memory_of(*engine);
+  if (memcmp(&estimated, &made, sizeof made) != 0)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "%s: %zu bytes of a step, estimated %zu", run->c->name, made.step, estimated.step);
+  if (hark_context_memory(context).allocations != allocations)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "%s: a step allocates memory", run->c->name);
+  return HARK_OK;
+}
+
+static hark_status step_as_rank(hark_context *context, hark_group *group, void *user) {
+  kept_run *const run = user;
+  hark_group_part part;
+  hark_engine *engine = NULL;
+  context->group = group;
+  hark_status status = hark_group_divide(context, hark_group_size(group), &part);
+  if (status == HARK_OK) status = make_two_steps(context, run, run->losses[hark_group_rank(group)], &engine);
+  if (engine != NULL) status = hark_engine_end_work(context, engine, status);
+  status = hark_group_agree(context, group, status);
+  if (context->sequence != NULL) hark_group_release(context, &part.group);
+  context->sequence = NULL;
+  hark_engine_destroy(context, &engine);
+  return status;
+}
+
+static void configure_kept(const kept_case *c, hark_config *config) {
+  hark_attention_choice *const attention = &config->model.attention;
+  config->model.context = c->context;
+  config->model.width = 4 * KEPT_HEADS;
+  config->model.recompute = c->recompute;
+  attention->structure = c->structures;
+  attention->window = 9;
+  attention->hierarchy_block = 4;
+  config->train.accumulate = 1;
+  config->train.precision = c->bf16 ? HARK_PRECISION_BF16 : HARK_PRECISION_F32;
+}
+
+/* The losses of all rows, of which each process has those of its own. */
+static void assert_losses(const kept_run *alone, const kept_run *spread) {
+  for (int step = 0; step < 2; step++) {
+    double sum = 0;
+    for (int rank = 0; rank < spread->c->ranks; rank++) sum += spread->losses[rank][step];
+    const double expected = alone->losses[0][step];
+    if (!(fabs(sum - expected) <= (spread->c->bf16 ? 1e-4 : 1e-5) * expected))
+      fail_msg("%s: step %d has the loss %.9g, expected %.9g", spread->c->name, step, sum, expected);
+  }
+  assert_true(alone->losses[0][1] < alone->losses[0][0]);
+}
+
+static void steps_of_layers_that_keep_their_rows(void **state) {
+  static int32_t tokens[8301];
+  spread_case small;
+  (void)state;
+  for (int i = 0; i < 8301; i++) tokens[i] = i * i % 11;
+  test_folder_make(folder);
+  open_case(&small);
+  for (size_t i = 0; i < sizeof kept_cases / sizeof *kept_cases; i++) {
+    kept_run alone = {.c = &kept_cases[i], .config = small.small.config, .tokens = tokens};
+    configure_kept(alone.c, &alone.config);
+    kept_run spread = alone;
+    test_group_run(1, 60, step_as_rank, &alone, NULL, NULL);
+    test_group_run(spread.c->ranks, 60, step_as_rank, &spread, NULL, NULL);
+    assert_losses(&alone, &spread);
+  }
+  small_run_close(&small.small);
+  test_folder_remove(folder);
+}
+
 /* ---- what is refused ---- */
 
 static void assert_refused(spread_case *c, int ranks, int64_t sequence_ranks, const char *message) {
@@ -215,7 +348,10 @@ static void a_failure_within_a_pass_ends_all(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_those_of_one_process),
-                                     cmocka_unit_test(learned_positions_and_recomputation), cmocka_unit_test(resumed_by_others),
-                                     cmocka_unit_test(refused), cmocka_unit_test(a_failure_within_a_pass_ends_all)};
+                                     cmocka_unit_test(learned_positions_and_recomputation),
+                                     cmocka_unit_test(resumed_by_others),
+                                     cmocka_unit_test(steps_of_layers_that_keep_their_rows),
+                                     cmocka_unit_test(refused),
+                                     cmocka_unit_test(a_failure_within_a_pass_ends_all)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
