@@ -269,6 +269,55 @@ static void same_bits_for_any_number(void **state) {
     }
 }
 
+/* ---- bytes ---- */
+
+#define COUNTED 65536
+#define COUNTED_RANKS 4
+
+/* The forward of a layer whose rows are spread over processes; *sent: the bytes that all send. */
+static hark_status send_forward(hark_context *context, hark_group *group, void *user) {
+  layer_run *const run = user;
+  layer_parts parts = {.tape = NULL};
+  hark_sequence sequence = {.group = group, .total = total_rows};
+  hark_status status = make_layer(context, run, &sequence, &parts);
+  const int64_t rows = hark_sequence_own_rows(&sequence).count;
+  float *const numbers = zeros(rows * HEADS * DIM);
+  hark_value values[INPUTS] = {0}, mixed = 0;
+  const hark_forward forward = {.tape = parts.tape,
+                                .parameters = &parts.parameters,
+                                .slice_row = hark_sequence_own_rows(&sequence).first,
+                                .rows = total_rows,
+                                .sequence = &sequence,
+                                .plans = &parts.plan};
+  for (int i = 0; i < GATE && status == HARK_OK; i++) {
+    const int64_t shape[] = {1, rows, widths[i]};
+    values[i] = hark_tape_input(parts.tape, HARK_F32, 3, shape, numbers, NULL);
+  }
+  if (status == HARK_OK) status = hark_self_attention_mix(context, &forward, &parts.layer, values, 0, &mixed);
+  run->parameters[hark_group_rank(group)] = (float)group->sent;
+  free(numbers);
+  free_layer(context, &parts);
+  return status;
+}
+
+/* A long hierarchical layer sends less than 2 % of what passing all keys and values to all processes would. */
+static void few_bytes_of_a_long_sequence(void **state) {
+  static const layer_case c = {
+      "counted",    SPEC(.causal = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .choice = {.hierarchy_block = 16}),
+      "",           1,
+      false,        COUNTED,
+      COUNTED_RANKS};
+  float parameters[TEST_MOST_RANKS] = {0};
+  layer_run run = {.c = &c, .batch = 1, .parameters = parameters};
+  double sent = 0;
+  (void)state;
+  total_rows = COUNTED;
+  test_group_run(COUNTED_RANKS, 60, send_forward, &run, NULL, NULL);
+  for (int rank = 0; rank < COUNTED_RANKS; rank++) sent += (double)parameters[rank];
+  const double all = (double)COUNTED * (COUNTED_RANKS - 1) * 2 * KEY_HEADS * DIM * (double)sizeof(float);
+  if (!(sent > 0 && sent < 0.02 * all)) fail_msg("%.0f bytes are sent, expected at most 2 %% of %.0f", sent, all);
+}
+
 /* ---- what is refused ---- */
 
 static void assert_refused(const layer_case *c, int ranks, const char *message) {
@@ -300,6 +349,7 @@ static void refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_for_any_number), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_for_any_number), cmocka_unit_test(few_bytes_of_a_long_sequence),
+                                     cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
