@@ -331,19 +331,23 @@ static hark_status pass_with_a_bad_token(hark_context *context, hark_group *grou
 }
 
 static void a_failure_within_a_pass_ends_all(void **state) {
+  static const hark_attention_structure structures[] = {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_WINDOW}; /* heads, rows of neighbours */
   (void)state;
-  spread_case c;
-  hark_status statuses[TEST_MOST_RANKS];
-  char messages[TEST_MOST_RANKS][512];
-  test_folder_make(folder);
-  open_case(&c);
-  test_group_run(2, 1, pass_with_a_bad_token, &c, statuses, messages);
-  assert_int_equal(statuses[0], HARK_CANCELLED);
-  assert_int_equal(statuses[1], HARK_INVALID_ARGUMENT);
-  assert_string_equal(messages[0], "rank 1 did not answer rank 0 for 1 seconds"); /* threads cannot be aborted */
-  assert_non_null(strstr(messages[1], "rank 1: embedding: "));
-  small_run_close(&c.small);
-  test_folder_remove(folder);
+  for (int i = 0; i < 2; i++) {
+    spread_case c;
+    hark_status statuses[TEST_MOST_RANKS];
+    char messages[TEST_MOST_RANKS][512];
+    test_folder_make(folder);
+    open_case(&c);
+    c.small.config.model.attention.structure = (hark_layer_choice){.count = 1, .words = {structures[i]}};
+    test_group_run(2, 1, pass_with_a_bad_token, &c, statuses, messages);
+    assert_int_equal(statuses[0], HARK_CANCELLED);
+    assert_int_equal(statuses[1], HARK_INVALID_ARGUMENT);
+    assert_string_equal(messages[0], "rank 1 did not answer rank 0 for 1 seconds"); /* threads cannot be aborted */
+    assert_non_null(strstr(messages[1], "rank 1: embedding: "));
+    small_run_close(&c.small);
+    test_folder_remove(folder);
+  }
 }
 
 int main(void) {
