@@ -233,7 +233,7 @@ static hark_status step_as_rank(hark_context *context, hark_group *group, void *
 static void configure_kept(const kept_case *c, hark_config *config) {
   hark_attention_choice *const attention = &config->model.attention;
   config->model.context = c->context;
-  config->model.width = 4 * KEPT_HEADS;
+  config->model.width = (int64_t)4 * KEPT_HEADS;
   config->model.recompute = c->recompute;
   attention->structure = c->structures;
   attention->window = 9;
