@@ -118,6 +118,7 @@ static hark_status check(hark_context *context, const hark_attention_plan *plan,
 typedef struct post {
   hark_group *group;
   hark_message *messages;
+  bool given; /* memory: then no process fails before the exchanges, unless the caller ends the group */
 } post;
 
 static hark_status exchange(hark_context *context, void *user, const hark_attention_parcel *parcels, int count) {
@@ -128,7 +129,7 @@ static hark_status exchange(hark_context *context, void *user, const hark_attent
 
 static hark_status agree(hark_context *context, void *user, hark_status status) {
   const post *to = user;
-  return hark_group_agree(context, to->group, status);
+  return to->given ? status : hark_group_agree(context, to->group, status);
 }
 
 /* What the messages and the sequences of a call need: the first part of its memory. */
@@ -181,13 +182,13 @@ static hark_status run_own(hark_context *context, const hark_attention_plan *pla
   void *memory = spread->memory;
   hark_status status = memory == NULL ? hark_allocate(context, sizes.bytes, &memory) : HARK_OK;
   if (status == HARK_OK) status = hark_group_reserve(context, spread->group, 4 * (int64_t)hark_group_size(spread->group));
-  post to = {spread->group, memory};
+  post to = {spread->group, memory, spread->memory != NULL};
   hark_attention_peers peers = peers_of(spread, &to);
   if (spread->memory != NULL) peers.memory = (char *)memory + sizes.bytes;
   if (status == HARK_OK)
     status = compute(context, plan, args, backward, &peers, (hark_attention_sequence *)(void *)((char *)memory + sizes.messages));
   else
-    status = hark_group_agree(context, spread->group, status);
+    status = agree(context, &to, status);
   if (spread->memory == NULL) hark_release(context, memory, sizes.bytes);
   return status;
 }
@@ -218,7 +219,7 @@ static hark_status run(hark_context *context, const hark_attention_plan *plan, c
   hark_attention_args args;
   char why[128];
   const hark_status status = check(context, plan, given, backward, spread, &args);
-  if (status != HARK_OK) return hark_group_agree(context, spread->group, status);
+  if (status != HARK_OK) return spread->memory != NULL ? status : hark_group_agree(context, spread->group, status);
   const int64_t unit = own_unit(plan, spread->total, why, sizeof why);
   if (unit > 0 && plan->algorithm->spread != NULL) return run_own(context, plan, &args, backward, spread);
   return hark_spread_rows(context, plan, &args, backward, spread, unit > 0, unit);

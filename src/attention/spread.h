@@ -21,7 +21,8 @@ typedef struct hark_spread {
   hark_group *group;
   int64_t total;        /* rows of a sequence */
   const int64_t *first; /* [size of the group + 1], multiples of hark_attention_spread_unit() or `total` */
-  void *memory;         /* hark_attention_spread_bytes() of it, aligned as hark_allocate() does; NULL: from the context, in every call */
+  void *memory;         /* hark_attention_spread_bytes() of it, aligned as hark_allocate() does, with any contents, borrowed for the call;
+                           NULL: from the context, in every call */
 } hark_spread;
 
 /* *unit: rows are divided at multiples of this. The plan is one for sequences of `total` rows. Errors: HARK_UNSUPPORTED, which names the
@@ -44,8 +45,9 @@ void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t
  * the work: their sum over the processes is the gradient, whose bits depend on the division. Without a group, or in a group of one process:
  * the same with all rows.
  * Errors: as those functions; HARK_UNSUPPORTED for lengths, offsets and segments, and for what hark_attention_spread_unit() refuses;
- * HARK_INVALID_ARGUMENT for other divisions; all processes return the error of one. Only a call that is cancelled while it computes returns
- * HARK_CANCELLED alone: the others get numbers that mean nothing, until the processes agree the next time. */
+ * HARK_INVALID_ARGUMENT for other divisions; all processes return the error of one. With memory of the caller's they do not agree, which
+ * would take two delays of the links: a process that fails returns its error alone, and the caller ends the group (hark_group_give_up()). A
+ * call that is cancelled while it computes returns HARK_CANCELLED alone: the others get numbers that mean nothing, until the processes agree the next time. */
 HARK_MUST_CHECK hark_status hark_attention_spread_forward(hark_context *context, const hark_attention_plan *plan,
                                                           const hark_attention_args *args, const hark_spread *spread);
 HARK_MUST_CHECK hark_status hark_attention_spread_backward(hark_context *context, const hark_attention_plan *plan,

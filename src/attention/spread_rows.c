@@ -300,7 +300,7 @@ hark_status hark_spread_rows(hark_context *context, const hark_attention_plan *p
   rows_work work;
   hark_status status = open_work(context, plan, args, backward, spread, near, tile, &work);
   if (status == HARK_OK) status = open_memory(&work);
-  status = hark_group_agree(context, spread->group, status);
+  if (spread->memory == NULL) status = hark_group_agree(context, spread->group, status);
   if (status == HARK_OK) status = compute(&work, args);
   if (spread->memory == NULL) hark_release(context, work.memory, work.memory == NULL ? 0 : work.bytes);
   return status;

@@ -94,7 +94,8 @@ struct hark_attention_algorithm {
   int64_t (*spread_unit)(const hark_attention_desc *desc, int64_t total, char *why, size_t size);
   /* NULL with spread_unit: the layer above gives neighbours' rows too (structure window; hark_attention_call.part). Otherwise:
    * Forward or backward over spread rows, with the bits of one process. `run` has the rows of this process, one sequence per item, and no
-   * scratch: memory is that of `peers`. Calls peers->agree() once, before all exchanges. */
+   * scratch: memory is that of `peers`. Calls peers->agree() once, before all exchanges; with memory it may return the
+   * status that it is given. */
   hark_status (*spread)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers, bool backward);
   /* Bytes of memory of such a call, whose tensors' data are not read. */
   hark_status (*spread_bytes)(hark_context *context, const hark_attention_call *run, const hark_attention_peers *peers, bool backward,

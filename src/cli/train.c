@@ -596,10 +596,10 @@ static hark_status run(hark_invocation *call) {
   if (leads && !named) status = default_directory(call, claims, path);
   if (leads && named) status = hark_path_join(call->context, "", config->run.directory, path);
   if (!values->estimate) return train_at(call, config, path, claims, status);
-  HARK_TRY(status);
+  HARK_TRY(share_path(call, status, path));
   hark_run folder = {.lock = -1};
   memcpy(folder.path, path, sizeof folder.path);
-  return leads ? hark_train_estimate(call, config, &folder) : HARK_OK;
+  return hark_train_estimate(call, config, &folder);
 }
 
 const hark_command hark_command_train = {

@@ -74,8 +74,10 @@ hark_status hark_train_estimate(hark_invocation *call, const hark_config *config
     const hark_preflight planned = {
         .config = config, .task = task, .steps = steps_known ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &planned, &needs);
+  } else {
+    status = hark_group_agree(call->context, call->group, status); /* as hark_preflight_estimate() */
   }
   hark_examples_close(call->context, &examples);
   HARK_TRY(status);
-  return print_needs(call, config, &needs);
+  return hark_group_rank(call->group) == 0 ? print_needs(call, config, &needs) : HARK_OK;
 }

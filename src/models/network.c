@@ -85,7 +85,10 @@ hark_status hark_network_row_unit(hark_context *context, const hark_network *net
   *unit = 0;
   for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
     int64_t own = 0;
-    HARK_TRY(hark_self_attention_row_unit(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, &own));
+    const hark_status status =
+        hark_self_attention_row_unit(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, &own);
+    if (status != HARK_OK) hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
+    HARK_TRY(status);
     *unit = hark_max(*unit, own); /* powers of two */
   }
   return HARK_OK;

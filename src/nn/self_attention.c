@@ -172,6 +172,14 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   return desc;
 }
 
+/* Rows around a part that are computed twice in the backward may be an eighth of it. With more processes than key heads there is no choice. */
+#define TWICE 8
+
+static bool is_worth(const hark_self_attention_spec *spec, const hark_pass_sizes *sizes) {
+  const int size = sizes->sequence != NULL ? hark_group_size(sizes->sequence->group) : 1;
+  return spec->structure != HARK_STRUCTURE_WINDOW || size > spec->key_heads || TWICE * size * spec->choice.window <= sizes->queries;
+}
+
 hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                          const hark_pass_sizes *sizes, int64_t *unit) {
   const hark_attention_desc desc = describe(spec, type, sizes, false);
@@ -179,7 +187,8 @@ hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_
   *unit = 0;
   if (spec->structure == HARK_STRUCTURE_DENSE || spec->normalisation != HARK_NORMALISATION_SOFTMAX || spec->choice.forget_gate)
     return HARK_OK;
-  if (spec->structure == HARK_STRUCTURE_WINDOW && spec->positional) return HARK_OK; /* the gradient of the table needs all heads' rows */
+  if (spec->structure == HARK_STRUCTURE_WINDOW && spec->positional) return HARK_OK; /* spread windows have no gradient of a table */
+  if (!is_worth(spec, sizes)) return HARK_OK;
   HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
   const hark_status status = hark_attention_spread_unit(context, plan, sizes->queries, unit);
   hark_attention_plan_destroy(context, &plan);

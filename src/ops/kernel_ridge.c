@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "ops/attention_plan.h"
+#include "ops/heads.h"
 #include "ops/segments.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_LOG_RIDGE, INPUT_LOG_SIGMA, INPUT_LOG_KERNEL, INPUT_COUNT };
@@ -22,17 +23,6 @@ static hark_status find_plan(hark_context *context, const void *attributes, hark
                              const hark_attention_plan **out) {
   const hark_attention_source source = source_of(attributes);
   return hark_attention_source_plan(context, &source, type, place, out);
-}
-
-/* [B, L, H*d], contiguous, as [B, H, L, d]. */
-static hark_tensor split_heads(const hark_tensor *tensor, int64_t heads) {
-  if (!hark_present(tensor)) return (hark_tensor){0};
-  const int64_t length = tensor->shape[1], width = tensor->shape[2], dim = width / heads;
-  return (hark_tensor){.data = tensor->data,
-                       .type = tensor->type,
-                       .rank = 4,
-                       .shape = {tensor->shape[0], heads, length, dim},
-                       .stride = {length * width, dim, width, 1}};
 }
 
 static hark_status check_shape(hark_context *context, const char *name, const hark_tensor *tensor, int64_t batch, int64_t length,
@@ -109,10 +99,10 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
   const hark_kernel_ridge_attributes *attributes = call->attributes;
   const hark_tensor absent = {0};
   return (hark_attention_args){.struct_size = sizeof(hark_attention_args),
-                               .query = split_heads(&call->inputs[INPUT_QUERY], desc->heads),
-                               .key = split_heads(&call->inputs[INPUT_KEY], desc->key_heads),
-                               .value = split_heads(&call->inputs[INPUT_VALUE], desc->key_heads),
-                               .out = split_heads(&call->outputs[0], desc->heads),
+                               .query = hark_split_heads(&call->inputs[INPUT_QUERY], desc->heads),
+                               .key = hark_split_heads(&call->inputs[INPUT_KEY], desc->key_heads),
+                               .value = hark_split_heads(&call->inputs[INPUT_VALUE], desc->key_heads),
+                               .out = hark_split_heads(&call->outputs[0], desc->heads),
                                .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
                                .ridge = exponential(call, desc, INPUT_LOG_RIDGE, SLOT_RIDGE),
                                .sigma = exponential(call, desc, INPUT_LOG_SIGMA, SLOT_SIGMA),
@@ -144,10 +134,10 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
   hark_attention_args args = arguments(call, desc);
   /* the backward reads only the shape of `out`: the gradient's tensor is used instead */
-  args.out = args.dout = split_heads(&call->output_gradients[0], desc->heads);
-  args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], desc->heads);
-  args.dkey = split_heads(&call->input_gradients[INPUT_KEY], desc->key_heads);
-  args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], desc->key_heads);
+  args.out = args.dout = hark_split_heads(&call->output_gradients[0], desc->heads);
+  args.dquery = hark_split_heads(&call->input_gradients[INPUT_QUERY], desc->heads);
+  args.dkey = hark_split_heads(&call->input_gradients[INPUT_KEY], desc->key_heads);
+  args.dvalue = hark_split_heads(&call->input_gradients[INPUT_VALUE], desc->key_heads);
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
   args.dridge = slot_like(call, desc, SLOT_RIDGE_GRADIENT, &call->input_gradients[INPUT_LOG_RIDGE]);
   args.dsigma = slot_like(call, desc, SLOT_SIGMA_GRADIENT, &call->input_gradients[INPUT_LOG_SIGMA]);

@@ -138,14 +138,25 @@ static hark_status add_halves(hark_context *context, hark_engine *engine, bool m
   return hark_parameters_add_halves(context, &engine->network->parameters, memory);
 }
 
-/* Rows are divided as attention that exchanges little needs it, if every process then has some. */
+/* The largest part is at most an eighth above the mean. */
+static bool is_even(const hark_sequence *sequence) {
+  const int size = hark_group_size(sequence->group);
+  int64_t largest = 0;
+  for (int rank = 0; rank < size; rank++) largest = hark_max(largest, hark_sequence_rows(sequence, rank).count);
+  return 8 * largest * size <= 9 * sequence->total;
+}
+
+/* Rows are divided as attention that exchanges little needs it, if the parts are then about equal; with more processes than key heads, whose
+ * exchange is impossible, if every process then has some. */
 static hark_status divide_rows(hark_context *context, hark_engine *engine) {
-  hark_sequence *const sequence = &engine->sequence;
-  if (sequence->group == NULL || hark_engine_is_packed(engine)) return HARK_OK;
+  hark_sequence divided = engine->sequence;
+  if (divided.group == NULL || hark_engine_is_packed(engine)) return HARK_OK;
   const hark_pass_sizes sizes = pass_sizes(engine);
+  const int size = hark_group_size(divided.group);
   int64_t unit = 0;
   HARK_TRY(hark_network_row_unit(context, engine->network, &sizes, &unit));
-  if (unit > 0) sequence->unit = hark_attention_spread_full_grain(unit, sequence->total, hark_group_size(sequence->group));
+  if (unit > 0) divided.unit = hark_attention_spread_full_grain(unit, divided.total, size);
+  if (size > engine->network->config.key_heads || is_even(&divided)) engine->sequence.unit = divided.unit;
   return HARK_OK;
 }
 
@@ -157,6 +168,7 @@ static hark_status check_sequence(hark_context *context, const hark_engine *engi
   if (hark_engine_is_packed(engine) || engine->network->blocks == NULL || engine->network->architecture->predicts_masked)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "run.sequence_ranks is %d, and only windows of a text with next tokens are shared",
                      size);
+  /* a sequence with a unit of its own has rows for every process */
   if (hark_sequence_rows(sequence, size - 1).count < 1 || hark_sequence_rows(sequence, 0).count < 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "run.sequence_ranks is %d, expected at most one for %d of the %lld tokens of a window", size, HARK_SEQUENCE_UNIT,

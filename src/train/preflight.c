@@ -107,10 +107,39 @@ static hark_status estimate_disk(hark_context *context, const hark_preflight *ru
   return HARK_OK;
 }
 
+/* Of a process; those of a divided window differ. */
+typedef struct memory_note {
+  hark_engine_memory engine;
+  uint64_t memory, more_memory;
+} memory_note;
+_Static_assert(sizeof(memory_note) <= HARK_GROUP_NOTE_BYTES, "a note is too long");
+
+/* The memory of the process that needs most. */
+static hark_status take_most(hark_context *context, hark_status status, hark_needs *out) {
+  hark_group *const group = context->group;
+  const memory_note own = {out->engine, out->memory, out->more_memory};
+  const size_t bytes = (size_t)hark_group_size(group) * sizeof(memory_note);
+  void *notes = NULL;
+  if (hark_group_size(group) == 1) return status;
+  if (status == HARK_OK) status = hark_allocate_zero(context, bytes, &notes);
+  if (status != HARK_OK) return hark_group_agree(context, group, status);
+  status = hark_group_meet(context, group, HARK_OK, &own, sizeof own, notes);
+  const memory_note *const all = notes;
+  for (int rank = 0; rank < hark_group_size(group) && status == HARK_OK; rank++) {
+    if (all[rank].more_memory > out->more_memory) out->more_memory = all[rank].more_memory;
+    if (all[rank].memory <= out->memory) continue;
+    out->engine = all[rank].engine;
+    out->memory = all[rank].memory;
+  }
+  hark_release(context, notes, bytes);
+  return status;
+}
+
 hark_status hark_preflight_estimate(hark_context *context, const hark_preflight *run, hark_needs *out) {
   *out = (hark_needs){.memory_limit = ""};
-  HARK_TRY(estimate_memory(context, run, out));
-  return estimate_disk(context, run, out);
+  hark_status status = estimate_memory(context, run, out);
+  if (status == HARK_OK) status = estimate_disk(context, run, out);
+  return take_most(context, status, out);
 }
 
 hark_status hark_preflight_check(hark_context *context, const hark_needs *needs) {

@@ -31,7 +31,8 @@ typedef struct hark_needs {
   char disk[HARK_PATH_BYTES]; /* a folder in that file system */
 } hark_needs;
 
-/* Errors: those of the configuration's model; HARK_OUT_OF_MEMORY, those of files. */
+/* The memory is that of the process of the context's group that needs most; all processes call it. Errors: those of the configuration's
+ * model; HARK_OUT_OF_MEMORY, those of files, of any process. */
 HARK_MUST_CHECK hark_status hark_preflight_estimate(hark_context *context, const hark_preflight *run, hark_needs *out);
 
 /* Compares the needs with what is available. Errors: HARK_TOO_LARGE (memory), HARK_IO_ERROR (disk). */

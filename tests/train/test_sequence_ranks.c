@@ -160,12 +160,14 @@ typedef struct kept_case {
   }
 
 static const kept_case kept_cases[] = {
-    {"window", WORDS(HARK_STRUCTURE_WINDOW), 300, 3, 2, false, false},
+    {"window", WORDS(HARK_STRUCTURE_WINDOW), 384, 3, 2, false, false},
+    {"window, uneven parts", WORDS(HARK_STRUCTURE_WINDOW), 300, 3, 0, false, false},
     {"window, more processes than heads", WORDS(HARK_STRUCTURE_WINDOW), 300, KEPT_HEADS + 2, 2, true, false},
-    {"window, bf16", WORDS(HARK_STRUCTURE_WINDOW), 300, 3, 2, false, true},
-    {"window and dense", WORDS(HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_DENSE), 300, 3, 1, true, false},
+    {"window, bf16", WORDS(HARK_STRUCTURE_WINDOW), 384, 3, 2, false, true},
+    {"window and dense", WORDS(HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_DENSE), 384, 3, 1, true, false},
     {"hierarchical and window", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 2, 2, true, false},
-    {"hierarchical, bf16", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 3, 2, false, true},
+    {"hierarchical, bf16", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 2, 2, false, true},
+    {"hierarchical, uneven parts", WORDS(HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_WINDOW), 8300, 3, 0, false, false},
     {"fewer parts than processes", WORDS(HARK_STRUCTURE_WINDOW), 100, 3, 0, false, false},
 };
 

@@ -112,6 +112,16 @@ static hark_status measure_exchange(hark_context *context, step_work *work, doub
   return HARK_OK;
 }
 
+/* Of a micro-batch, by all processes that share its windows, whose parts differ. */
+static hark_status sum_operations(hark_context *context, const hark_engine *engine, double *sum) {
+  const double own = hark_engine_operations(engine);
+  double all[HARK_GROUP_MOST] = {own};
+  if (context->sequence != NULL) HARK_TRY(hark_group_gather(context, context->sequence, &own, sizeof own, all));
+  *sum = 0;
+  for (int rank = 0; rank < hark_group_size(context->sequence); rank++) *sum += all[rank];
+  return HARK_OK;
+}
+
 static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
                            step_result *result) {
   double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
@@ -136,12 +146,14 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   }
   const hark_group after = context->group != NULL ? *context->group : (hark_group){0};
   const int64_t accumulate = work->config->train.accumulate;
+  double operations = 0;
+  HARK_TRY(sum_operations(context, work->engine, &operations));
   const hark_bench_summary peak = hark_bench_summarise(peaks, rounds);
   *result = (step_result){
       .peak = peak,
       .scaling = hark_bench_machine_scaling(machine, peak.median),
       .time = hark_bench_summarise(times, rounds),
-      .operations = hark_engine_operations(work->engine) * (double)(accumulate * hark_group_size(context->sequence)),
+      .operations = operations * (double)accumulate,
       .tokens = (double)(work->tokens * accumulate),
       .allocations = hark_context_memory(context).allocations - warm_allocations,
       .rounds = rounds,
