@@ -6,8 +6,9 @@
 #include "train/config.h"
 #include "train/run.h"
 
-/* Prints the report of the trainer before its first step, once for all processes of a launcher, which call it alike. `folder`: where the run would be; with run.resume it is there. Errors: those of
- * the data and of the model; needs beyond the machine's, unless run.preflight is false. */
+/* Prints the report of the trainer before its first step, once for all processes of a launcher, which call it alike. `folder`: where the
+ * run would be; with run.resume it is there. Errors: those of the data and of the model; needs beyond the machine's, unless run.preflight
+ * is false. */
 HARK_MUST_CHECK hark_status hark_train_estimate(hark_invocation *call, const hark_config *config, const hark_run *folder);
 
 #endif

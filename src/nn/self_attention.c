@@ -172,12 +172,14 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   return desc;
 }
 
-/* Rows around a part that are computed twice in the backward may be an eighth of it. With more processes than key heads there is no choice. */
+/* Rows around a part that are computed twice in the backward may be an eighth of it. With more processes than key heads there is no
+ * choice. */
 #define TWICE 8
 
 static bool is_worth(const hark_self_attention_spec *spec, const hark_pass_sizes *sizes) {
   const int size = sizes->sequence != NULL ? hark_group_size(sizes->sequence->group) : 1;
-  return spec->structure != HARK_STRUCTURE_WINDOW || size > spec->key_heads || TWICE * size * spec->choice.window <= sizes->queries;
+  return spec->structure != HARK_STRUCTURE_WINDOW || size > spec->key_heads ||
+         (int64_t)TWICE * size * spec->choice.window <= sizes->queries;
 }
 
 hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_attention_spec *spec, hark_type type,

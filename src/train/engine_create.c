@@ -146,8 +146,8 @@ static bool is_even(const hark_sequence *sequence) {
   return 8 * largest * size <= 9 * sequence->total;
 }
 
-/* Rows are divided as attention that exchanges little needs it, if the parts are then about equal; with more processes than key heads, whose
- * exchange is impossible, if every process then has some. */
+/* Rows are divided as attention that exchanges little needs it, if the parts are then about equal. With more processes than key heads,
+ * whose exchange is impossible, it is enough that every process has some. */
 static hark_status divide_rows(hark_context *context, hark_engine *engine) {
   hark_sequence divided = engine->sequence;
   if (divided.group == NULL || hark_engine_is_packed(engine)) return HARK_OK;
