@@ -29,6 +29,10 @@
 #define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
 #define DISK_OTHER_BYTES MEBIBYTE                /* metrics and the like */
 
+static uint64_t model_bytes(const hark_engine_memory *engine) {
+  return (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
+}
+
 static hark_status estimate_memory(hark_context *context, const hark_preflight *run, hark_needs *out) {
   const hark_config *config = run->config;
   hark_process_memory process;
@@ -44,9 +48,7 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   const uint64_t kernels = context->backend->kernel_bytes != NULL ? context->backend->kernel_bytes(context, products) : 0;
   out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels +
                  hark_samples_bytes(config, out->parameters);
-  const hark_engine_memory *engine = &out->engine;
-  const uint64_t model = (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
-  out->memory = out->program + model;
+  out->memory = out->program + model_bytes(&out->engine);
   out->more_memory = out->memory - process.resident;
   if (process.peak > out->memory) out->memory = process.peak;
   out->memory_known = machine.known;
@@ -110,14 +112,14 @@ static hark_status estimate_disk(hark_context *context, const hark_preflight *ru
 /* Of a process; those of a divided window differ. */
 typedef struct memory_note {
   hark_engine_memory engine;
-  uint64_t memory, more_memory;
+  uint64_t program, memory, more_memory;
 } memory_note;
 _Static_assert(sizeof(memory_note) <= HARK_GROUP_NOTE_BYTES, "a note is too long");
 
-/* The memory of the process that needs most. */
+/* The memory of the process whose model needs most: what the program takes is measured, and differs by chance. */
 static hark_status take_most(hark_context *context, hark_status status, hark_needs *out) {
   hark_group *const group = context->group;
-  const memory_note own = {out->engine, out->memory, out->more_memory};
+  const memory_note own = {out->engine, out->program, out->memory, out->more_memory};
   const size_t bytes = (size_t)hark_group_size(group) * sizeof(memory_note);
   void *notes = NULL;
   if (hark_group_size(group) == 1) return status;
@@ -127,8 +129,9 @@ static hark_status take_most(hark_context *context, hark_status status, hark_nee
   const memory_note *const all = notes;
   for (int rank = 0; rank < hark_group_size(group) && status == HARK_OK; rank++) {
     if (all[rank].more_memory > out->more_memory) out->more_memory = all[rank].more_memory;
-    if (all[rank].memory <= out->memory) continue;
+    if (model_bytes(&all[rank].engine) <= model_bytes(&out->engine)) continue;
     out->engine = all[rank].engine;
+    out->program = all[rank].program;
     out->memory = all[rank].memory;
   }
   hark_release(context, notes, bytes);
