@@ -248,7 +248,7 @@ static int emergency = -1;
 static void be_silent(void) {
   const int nowhere = open("/dev/null", O_WRONLY);
   if (nowhere < 0) return;
-  emergency = dup(STDERR_FILENO);
+  emergency = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   (void)dup2(nowhere, STDOUT_FILENO);
   (void)dup2(nowhere, STDERR_FILENO);
   (void)close(nowhere);

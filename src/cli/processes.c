@@ -24,13 +24,10 @@ static hark_status compare_machines(hark_invocation *call) {
                    "%s computes other bits than rank 0 with %s; HARK_ARCH selects an instruction set", own, first);
 }
 
-/* All processes must have the same options; their threads may differ. */
-static hark_status compare_options(hark_invocation *call, hark_config *config) {
-  const int64_t threads = config->run.threads;
+hark_status hark_command_compare(hark_invocation *call) {
   hark_text text = hark_text_empty(call->context);
-  config->run.threads = 0;
+  if (call->group == NULL) return HARK_OK;
   hark_options_print_yaml(call->options, false, &text);
-  config->run.threads = threads;
   const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
   const hark_status status = text.status;
   hark_text_free(&text);
@@ -38,8 +35,17 @@ static hark_status compare_options(hark_invocation *call, hark_config *config) {
   return hark_group_agree(call->context, call->group, compare_machines(call));
 }
 
+/* All processes must have the same options; their threads may differ. */
+static hark_status compare_all(hark_invocation *call, hark_config *config) {
+  const int64_t threads = config->run.threads;
+  config->run.threads = 0;
+  const hark_status status = hark_command_compare(call);
+  config->run.threads = threads;
+  return status;
+}
+
 hark_status hark_command_join(hark_invocation *call, hark_config *config) {
   call->context->group = call->group;
   hark_group_set_limit(call->group, config->run.rank_timeout);
-  return call->group != NULL ? compare_options(call, config) : HARK_OK;
+  return call->group != NULL ? compare_all(call, config) : HARK_OK;
 }

@@ -5,6 +5,9 @@
 #include "cli/common.h"
 #include "train/config.h"
 
+/* Compares options, instruction set and build with those of rank 0. Alone it does nothing. Errors: as hark_command_join(). */
+HARK_MUST_CHECK hark_status hark_command_compare(hark_invocation *call);
+
 /* Makes the context of the computation one of the group, with run.rank_timeout as the limit. Alone it does nothing. Errors:
  * HARK_BAD_CONFIGURATION for a process with other options than rank 0, threads excepted, or with another instruction set or build, whose
  * bits differ; those of the group. */

@@ -34,8 +34,8 @@ static long first_of(const char *const variables[3], long other) {
 /* A job's script of Slurm is no step of several tasks. */
 bool hark_group_launched(void) {
   static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-  const char *const module = getenv("HARK_MPI_MODULE");
-  return (module == NULL || strcmp(module, "none") != 0) && first_of(sizes, 1) > 1;
+  const char *const module = getenv(HARK_MODULE_VARIABLE);
+  return (module == NULL || strcmp(module, HARK_MODULE_NONE) != 0) && first_of(sizes, 1) > 1;
 }
 
 int hark_group_launch_rank(void) {
@@ -60,7 +60,7 @@ static void find_own_folder(char *out) {
 
 /* The module; NULL, with the reason of the last file that was tried. */
 static void *load_module(char *why, size_t bytes) {
-  const char *const named = getenv("HARK_MPI_MODULE");
+  const char *const named = getenv(HARK_MODULE_VARIABLE);
   char own[PATH_BYTES], path[2 * PATH_BYTES];
   static const char *const places[] = {"", HARK_MODULE_FOLDER "/"};
   find_own_folder(own);

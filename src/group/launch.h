@@ -8,6 +8,10 @@
 
 #define HARK_GROUP_LIMIT_SECONDS 600
 
+/* Names the module's file; "none": this process is alone. */
+#define HARK_MODULE_VARIABLE "HARK_MPI_MODULE"
+#define HARK_MODULE_NONE "none"
+
 /* Whether a launcher has started several processes of this program, by the variables that it sets, and HARK_MPI_MODULE is not "none". */
 bool hark_group_launched(void);
 /* The rank by these variables, before the processes are joined; 0: unknown. */

@@ -1,5 +1,5 @@
-/* sweep.c - hark sweep: the runs of plans, each a process of hark train, one after another or several at once, and a table and a picture of
- * the results (sweep_results.c).
+/* sweep.c - hark sweep: the runs of plans, each a process of hark train, one after another or several at once, also on the processes of
+ * a launcher (sweep_crew.h), and a table and a picture of the results (sweep_results.c).
  *
  * A complete run has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, continues with the others. A
  * run that was begun with other settings than those of the plan now is refused, so that a table never mixes two plans.
@@ -7,14 +7,15 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/model.h"
+#include "cli/processes.h"
 #include "cli/progress.h"
 #include "cli/sweep/sweep.h"
 #include "cli/sweep/sweep_jobs.h"
-#include "cli/sweep/sweep_share.h"
 #include "core/line.h"
 #include "group/launch.h"
 
@@ -98,8 +99,7 @@ static hark_status configuration_path(const sweep *s, int run, char *path) {
   return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
 }
 
-/* The configuration of a run by the plan now, in the form of its file; the caller frees the text, also after a failure. */
-static hark_status print_configuration(const sweep *s, int run, hark_text *text) {
+hark_status hark_sweep_print_configuration(const sweep *s, int run, hark_text *text) {
   hark_config config;
   hark_options *set = NULL;
   hark_status status = hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
@@ -159,7 +159,7 @@ static hark_status write_configuration(const sweep *s, int run, char *path) {
   HARK_TRY(configuration_path(s, run, path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK; /* the same, as checked */
   hark_text text = hark_text_empty(s->context);
-  hark_status status = print_configuration(s, run, &text);
+  hark_status status = hark_sweep_print_configuration(s, run, &text);
   if (status == HARK_OK) status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
   hark_text_free(&text);
   return status;
@@ -167,8 +167,7 @@ static hark_status write_configuration(const sweep *s, int run, char *path) {
 
 static bool is_needed(void *user, int run) { return !((const sweep *)user)->whole[run]; }
 
-/* Whether the run has begun, and continues. */
-static hark_status has_begun(const sweep *s, int run, bool *begun) {
+hark_status hark_sweep_has_begun(const sweep *s, int run, bool *begun) {
   char folder[HARK_PATH_BYTES], configuration[HARK_PATH_BYTES];
   HARK_TRY(hark_sweep_run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", configuration));
@@ -198,7 +197,7 @@ static hark_status begin_run(void *user, hark_sweep_jobs *jobs, int run) {
   bool begun = false;
   HARK_TRY(write_configuration(s, run, configuration));
   HARK_TRY(hark_sweep_run_path(s, run, folder));
-  HARK_TRY(has_begun(s, run, &begun));
+  HARK_TRY(hark_sweep_has_begun(s, run, &begun));
   if (begun) words[count++] = again;
   if (!s->values->preflight) words[count++] = anyway;
   (void)snprintf(config, sizeof config, "--config=%s", configuration);
@@ -244,143 +243,61 @@ static hark_status end_run(void *user, const hark_sweep_ended *ended, bool *stop
 }
 
 static hark_status run_all(sweep *s, const char *path) {
-  const hark_sweep_work runs = {.user = s, .count = s->runs, .needed = is_needed, .begin = begin_run, .end = end_run};
-  const int jobs = (int)s->values->jobs;
+  const hark_sweep_work runs = {.user = s, .count = s->runs, .needed = is_needed, .begin = begin_run, .end = end_run, .crew = s->crew};
+  const int jobs = s->crew != NULL ? s->crew->jobs : (int)s->values->jobs;
+  const hark_sweep_output output = jobs > 1 || s->crew != NULL ? HARK_SWEEP_MESSAGES : HARK_SWEEP_SHARED;
   HARK_TRY(hark_jsonl_open(s->context, &s->lines, path));
-  const hark_status status = hark_sweep_jobs_do(s->context, &runs, jobs, jobs > 1 ? HARK_SWEEP_MESSAGES : HARK_SWEEP_SHARED);
+  const hark_status status = hark_sweep_jobs_do(s->context, &runs, jobs, output);
   const hark_status closed = hark_jsonl_close(s->context, &s->lines);
   return status == HARK_OK ? closed : status;
 }
 
-/* ---- several runs at once: before the first one ---- */
+/* ---- runs that are left ---- */
 
-/* With several plans a message names its plan. */
-static hark_status with_plan(const sweep *s, hark_status status) {
+hark_status hark_sweep_with_plan(const sweep *s, hark_status status) {
   const char *const path = s->plan != NULL ? s->plan->path : "";
   const bool named = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
   if (status != HARK_OK && s->sweeps > 1 && !named) hark_fail_prefix(s->context, "%s: ", path);
   return status;
 }
 
-/* run.threads and run.preflight of a run. */
-static hark_status read_demands(const sweep *s, int run, int64_t *threads, bool *preflight) {
-  hark_config config;
-  hark_options *set = NULL;
-  const hark_status status =
-      hark_sweep_configure(s->context, s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), &config, &set);
-  if (status == HARK_OK) {
-    *threads = config.run.threads;
-    *preflight = config.run.preflight;
-  }
-  hark_options_destroy(s->context, &set);
-  return status;
-}
-
-/* Adds the threads of the runs that will be trained to `share`. */
-static hark_status share_threads(const sweep *s, hark_sweep_share *share) {
-  for (int run = 0; run < s->runs; run++) {
-    int64_t threads = 0;
-    bool preflight = true;
-    if (s->whole[run]) continue;
-    HARK_TRY(read_demands(s, run, &threads, &preflight));
-    hark_sweep_share_add(share, threads);
-  }
-  return HARK_OK;
-}
-
-/* The first run of every cell that will be trained: its other seeds need as much. */
-static bool is_estimated(void *user, int run) {
-  const sweep *s = user;
-  int first = hark_sweep_cell_of(s, run) * s->plan->seed_count;
-  while (first < run && s->whole[first]) first++;
-  return first == run && !s->whole[run];
-}
-
-/* hark train --estimate on the configuration, which has no file yet: a sweep that is refused leaves none. */
-static hark_status begin_estimate(void *user, hark_sweep_jobs *jobs, int run) {
-  const sweep *s = user;
-  char program[] = "hark", command[] = "train", config[] = "--config=/dev/stdin", estimate[] = "--estimate", json[] = "--json",
-       again[] = "--resume";
-  char *words[7] = {program, command, config, estimate, json};
-  bool begun = false, preflight = true;
-  int64_t threads = 0;
-  hark_text text = hark_text_empty(s->context);
-  FILE *file = NULL;
-  HARK_TRY(read_demands(s, run, &threads, &preflight));
-  if (!preflight) return HARK_OK;
-  HARK_TRY(has_begun(s, run, &begun));
-  if (begun) words[5] = again;
-  hark_status status = print_configuration(s, run, &text);
-  if (status == HARK_OK) status = hark_sweep_share_file(s->context, &text, &file);
-  if (status == HARK_OK) status = hark_sweep_jobs_begin(s->context, jobs, run, "", words, fileno(file));
-  if (file != NULL) (void)fclose(file);
-  hark_text_free(&text);
-  return status;
-}
-
-/* A run that cannot be estimated reports the reason when it is trained. */
-static hark_status end_estimate(void *user, const hark_sweep_ended *ended, bool *stop) {
-  sweep *s = user;
-  json_t *const needs = json_loads(ended->result, 0, NULL);
-  const json_int_t bytes = json_integer_value(json_object_get(needs, "memory_bytes"));
-  if (bytes > 0 && (uint64_t)bytes > s->memory) s->memory = (uint64_t)bytes;
-  json_decref(needs);
-  *stop = hark_sweep_signal() != 0;
-  return HARK_OK;
-}
-
-static int left_of(const sweep *s) {
+int hark_sweep_left(const sweep *s) {
   int left = 0;
   for (int run = 0; run < s->runs; run++) left += !s->whole[run];
   return left;
 }
 
-static void say_stopped(const sweep *s) {
-  fprintf(stderr, "stopped: %d of %d runs are not complete; call the sweep again to continue\n", left_of(s), s->runs);
+void hark_sweep_say_stopped(const sweep *s) {
+  fprintf(stderr, "stopped: %d of %d runs are not complete; call the sweep again to continue\n", hark_sweep_left(s), s->runs);
 }
 
-/* Refuses more runs at once than the memory is enough for: each would see only that it fits itself. */
-static hark_status check_memory(sweep *s) {
-  const hark_sweep_work cells = {.user = s, .count = s->runs, .needed = is_estimated, .begin = begin_estimate, .end = end_estimate};
-  const int jobs = (int)hark_min(s->values->jobs, left_of(s));
-  if (!s->values->preflight || jobs < 2) return HARK_OK;
-  HARK_TRY(hark_sweep_jobs_do(s->context, &cells, jobs, HARK_SWEEP_RESULT));
-  if (hark_sweep_signal() != 0) return HARK_OK;
-  return hark_sweep_share_check(s->context, jobs, s->memory);
+/* ---- the folder ---- */
+
+static bool is_trained(const sweep *s) { return !s->values->list && !s->values->table; }
+
+static hark_status refuse_busy(const sweep *s, hark_status status) {
+  if (status != HARK_BUSY) return status;
+  return hark_fail(s->context, HARK_BUSY, "%s: another sweep trains runs in this folder; wait for it, or end it", s->plan->out);
 }
 
-/* The most runs that one plan has left. */
-static int most_left(const sweep *sweeps, int count) {
-  int most = 0;
-  for (int i = 0; i < count; i++) most = left_of(&sweeps[i]) > most ? left_of(&sweeps[i]) : most;
-  return most;
+/* Keeps others out until close_sweep(), and removes what a sweep that was killed has left. */
+static hark_status take_folder(sweep *s) {
+  char left[HARK_PATH_BYTES];
+  if (hark_sweep_left(s) == 0) return HARK_OK;
+  HARK_TRY(hark_folder_make(s->context, s->plan->out));
+  HARK_TRY(refuse_busy(s, hark_folder_lock(s->context, s->plan->out, &s->lock)));
+  HARK_TRY(hark_sweep_path_in(s, HARK_SWEEP_WATCH_NAME, left));
+  return hark_file_remove(s->context, left);
 }
 
-/* Divides the machine among the runs. *stopped: by a signal. */
-static hark_status prepare_jobs(sweep *sweeps, int count, bool *stopped) {
-  const sweep_values *const values = sweeps->values;
-  const int jobs = (int)hark_min(values->jobs, most_left(sweeps, count));
-  hark_sweep_share share;
-  if (values->list || values->table || values->jobs == 1 || jobs == 0) return HARK_OK;
-  hark_sweep_catch_signals();
-  hark_sweep_share_begin(sweeps->context, jobs, &share);
-  for (int i = 0; i < count; i++) HARK_TRY(share_threads(&sweeps[i], &share));
-  HARK_TRY(hark_sweep_share_use(sweeps->call, &share));
-  for (int i = 0; i < count && hark_sweep_signal() == 0; i++) HARK_TRY(with_plan(&sweeps[i], check_memory(&sweeps[i])));
-  *stopped = hark_sweep_signal() != 0;
-  if (!*stopped) return HARK_OK;
-  sweeps->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal();
-  say_stopped(sweeps);
-  return HARK_OK;
-}
-
-/* ---- a sweep from beginning to end ---- */
+/* ---- from beginning to end ---- */
 
 /* Reads a plan before its first run begins. */
 static hark_status prepare(sweep *s) {
   char path[HARK_PATH_BYTES];
   if (s->plan->out[0] == '\0')
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
+  if (is_trained(s)) HARK_TRY(refuse_busy(s, hark_folder_check_unlocked(s->context, s->plan->out)));
   HARK_TRY(find_baseline(s));
   HARK_TRY(hark_sweep_read_beside(s));
   HARK_TRY(hark_sweep_budget_read(s->context, s->values->at, &s->results.budget));
@@ -408,7 +325,7 @@ static hark_status work(sweep *s, bool *stopped) {
   HARK_TRY(run_all(s, path));
   if (hark_sweep_signal() != 0) s->call->exit_code = HARK_EXIT_SIGNAL + hark_sweep_signal(); /* also one that arrived between two runs */
   *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
-  if (*stopped && s->values->jobs > 1) say_stopped(s);
+  if (*stopped && (s->values->jobs > 1 || s->crew != NULL)) hark_sweep_say_stopped(s);
   return HARK_OK;
 }
 
@@ -431,6 +348,7 @@ static hark_status open_sweep(sweep *s) {
 }
 
 static void close_sweep(sweep *s) {
+  if (s->lock >= 0) hark_folder_unlock(&s->lock);
   hark_release(s->context, s->plan, sizeof(hark_sweep_plan));
   hark_release(s->context, s->results.values, VALUE_BYTES);
   hark_release(s->context, s->whole, HARK_SWEEP_RUNS * sizeof(bool));
@@ -479,37 +397,87 @@ static int exit_code_of(const sweep *sweeps, int count) {
 }
 
 /* All plans are read and checked before the first run begins. */
-static hark_status run_plans(sweep *sweeps, int count) {
-  bool stopped = false;
+static hark_status read_plans(sweep *sweeps, int count, hark_sweep_order *order, bool *stopped) {
   for (int i = 0; i < count; i++) HARK_TRY(open_sweep(&sweeps[i]));
   HARK_TRY(check_folders(sweeps, count));
   name_plans(sweeps, count);
-  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], prepare(&sweeps[i])));
-  for (int i = 0; i < count; i++) sweeps[i].course->left += left_of(&sweeps[i]);
-  HARK_TRY(prepare_jobs(sweeps, count, &stopped));
-  for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
-  if (stopped || sweeps->values->list) return HARK_OK;
-  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], hark_sweep_report(&sweeps[i])));
+  for (int i = 0; i < count; i++) HARK_TRY(hark_sweep_with_plan(&sweeps[i], prepare(&sweeps[i])));
+  for (int i = 0; i < count; i++) sweeps[i].course->left += hark_sweep_left(&sweeps[i]);
+  HARK_TRY(hark_sweep_prepare_jobs(sweeps, count, order, stopped));
+  for (int i = 0; i < count && is_trained(sweeps) && !*stopped; i++) HARK_TRY(hark_sweep_with_plan(&sweeps[i], take_folder(&sweeps[i])));
+  for (int i = 0; i < count && order->path[0] == '\0'; i++)
+    if (sweeps[i].lock >= 0) HARK_TRY(hark_sweep_path_in(&sweeps[i], HARK_SWEEP_WATCH_NAME, order->path));
+  return HARK_OK;
+}
+
+static hark_status work_all(sweep *sweeps, int count, hark_sweep_crew *crew, bool *stopped) {
+  hark_status status = HARK_OK;
+  for (int i = 0; i < count && status == HARK_OK && !*stopped; i++) {
+    sweeps[i].crew = crew;
+    status = hark_sweep_with_plan(&sweeps[i], work(&sweeps[i], stopped));
+  }
+  if (crew == NULL || hark_group_is_lost(crew->group)) return status;
+  const hark_status left = hark_sweep_crew_leave(crew);
+  return status == HARK_OK ? left : status;
+}
+
+static hark_status report_all(sweep *sweeps, int count) {
+  for (int i = 0; i < count; i++) HARK_TRY(hark_sweep_with_plan(&sweeps[i], hark_sweep_report(&sweeps[i])));
   HARK_TRY(report_together(sweeps, count));
   sweeps->call->exit_code = exit_code_of(sweeps, count);
   return HARK_OK;
 }
 
-static hark_status run(hark_invocation *call) {
+static hark_status run_plans(sweep *sweeps, int count) {
+  hark_context *const context = sweeps->context;
+  hark_sweep_order order = {0};
+  hark_sweep_crew crew;
+  bool stopped = false;
+  hark_status status = read_plans(sweeps, count, &order, &stopped);
+  status = hark_sweep_crew_open(context, sweeps->call->group, status, &order, &crew);
+  if (status == HARK_OK) status = work_all(sweeps, count, crew.jobs > 0 ? &crew : NULL, &stopped);
+  hark_sweep_crew_close(&crew);
+  if (status != HARK_OK || stopped || sweeps->values->list) return status;
+  return report_all(sweeps, count);
+}
+
+static hark_status run_here(hark_invocation *call) {
   const int count = hark_options_argument_count(call->options);
   void *memory = NULL;
   sweep_course course = {0};
-  if (hark_group_launched())
-    return hark_fail(call->context, HARK_UNSUPPORTED,
-                     "a launcher has started several processes, and a sweep is one: --jobs trains several runs at once on this machine");
   HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
   sweep *const sweeps = memory;
   for (int i = 0; i < count; i++)
-    sweeps[i] = (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course};
+    sweeps[i] = (sweep){
+        .call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course, .lock = -1};
   const hark_status status = run_plans(sweeps, count);
   for (int i = 0; i < count; i++) close_sweep(&sweeps[i]);
   hark_release(call->context, memory, (size_t)count * sizeof(sweep));
   return status;
+}
+
+/* As another rank than the first one, which has the plans. */
+static hark_status run_along(hark_invocation *call) {
+  hark_sweep_order order = {0};
+  hark_sweep_crew crew;
+  hark_status status = hark_sweep_crew_open(call->context, call->group, HARK_OK, &order, &crew);
+  if (status == HARK_OK) status = hark_sweep_crew_serve(&crew);
+  hark_sweep_crew_close(&crew);
+  return status;
+}
+
+/* The runs are processes of their own, of which each is alone: the launcher's variables are not about them. */
+static hark_status hide_launcher(hark_invocation *call) {
+  if (call->group == NULL || setenv(HARK_MODULE_VARIABLE, HARK_MODULE_NONE, 1) == 0) return HARK_OK;
+  return hark_fail(call->context, HARK_OUT_OF_MEMORY, "out of memory");
+}
+
+static hark_status run(hark_invocation *call) {
+  HARK_TRY(hark_command_compare(call));
+  hark_status status = hark_group_agree(call->context, call->group, hide_launcher(call));
+  if (status == HARK_OK) status = hark_group_rank(call->group) == 0 ? run_here(call) : run_along(call);
+  HARK_TRY(hark_group_agree_patiently(call->context, call->group, status)); /* rank 0 may draw for long */
+  return hark_group_broadcast(call->context, call->group, &call->exit_code, sizeof call->exit_code);
 }
 
 const hark_command hark_command_sweep = {
@@ -522,7 +490,10 @@ const hark_command hark_command_sweep = {
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
         "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one "
-        "table\nwith a column for each. docs/sweeps.md describes sweeps.\n",
+        "table\nwith a column for each. Under a launcher (mpirun -n N hark sweep FILE) the N processes share the runs. docs/sweeps.md "
+        "describes\n"
+        "sweeps.\n",
+    .shares_work = true,
     .argument_minimum = 1,
     .argument_maximum = PLANS,
     .has_json = true,

@@ -1,8 +1,10 @@
-/* sweep.h - a sweep at work, shared by its files: sweep.c trains the runs, sweep_results.c reads, measures and prints what came of them. */
+/* sweep.h - a sweep at work, shared by its files: sweep.c trains the runs, sweep_prepare.c divides the machine among them, sweep_results.c
+ * reads, measures and prints what came of them. */
 #ifndef HARK_CLI_SWEEP_SWEEP_H
 #define HARK_CLI_SWEEP_SWEEP_H
 
 #include "cli/common.h"
+#include "cli/sweep/sweep_crew.h"
 #include "cli/sweep/sweep_measure.h"
 #include "cli/sweep/sweep_table.h"
 #include "json/jsonl.h"
@@ -35,6 +37,8 @@ typedef struct sweep {
   hark_jsonl lines;            /* of results.jsonl */
   uint64_t memory;             /* estimated, of the largest run */
   int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
+  int lock;                    /* of the folder; -1: none */
+  hark_sweep_crew *crew;       /* the processes of a launcher; NULL: this one alone */
 } sweep;
 
 static inline int hark_sweep_cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
@@ -49,6 +53,23 @@ static inline hark_status hark_sweep_run_path(const sweep *s, int run, char *out
   hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
   return hark_sweep_path_in(s, name, out);
 }
+
+/* ---- sweep.c ---- */
+
+/* The configuration of a run by the plan now, in the form of its file; the caller frees the text, also after a failure. */
+HARK_MUST_CHECK hark_status hark_sweep_print_configuration(const sweep *s, int run, hark_text *text);
+/* Whether the run has begun, and continues. */
+HARK_MUST_CHECK hark_status hark_sweep_has_begun(const sweep *s, int run, bool *begun);
+/* The number of runs that are not complete, and a line about them. */
+int hark_sweep_left(const sweep *s);
+void hark_sweep_say_stopped(const sweep *s);
+/* With several plans a message names its plan. */
+HARK_MUST_CHECK hark_status hark_sweep_with_plan(const sweep *s, hark_status status);
+
+/* ---- sweep_prepare.c ---- */
+
+/* Divides the machine among the runs at once of all plans, if there are several, and checks its memory. *stopped: by a signal. */
+HARK_MUST_CHECK hark_status hark_sweep_prepare_jobs(sweep *sweeps, int count, hark_sweep_order *order, bool *stopped);
 
 /* ---- sweep_results.c ---- */
 

@@ -21,8 +21,11 @@
 static volatile sig_atomic_t stop_signal;
 static volatile pid_t running[HARK_SWEEP_JOBS]; /* 0: none */
 static volatile sig_atomic_t ended_by_us;       /* the runs have had a signal of the sweep: a second one would end them unsaved */
+static volatile sig_atomic_t sent_count, sent_number;
 
 void hark_sweep_signal_all(int number) {
+  sent_number = number;
+  sent_count++;
   for (int place = 0; place < HARK_SWEEP_JOBS; place++) {
     const pid_t process = running[place];
     if (process > 0) (void)kill(process, number);
@@ -36,9 +39,10 @@ void hark_sweep_end_all(int number) {
 
 static void on_signal(int number) {
   const int error = errno;
-  const bool first = stop_signal == 0 && ended_by_us != 0; /* it asks for what the runs are doing already */
+  const bool known = ended_by_us != 0; /* it asks for what the runs are doing already */
+  ended_by_us = 0;
   stop_signal = number;
-  if (!first) hark_sweep_signal_all(number);
+  if (!known) hark_sweep_signal_all(number);
   errno = error;
 }
 
@@ -65,6 +69,21 @@ static void hold_signals(sigset_t *before) {
   (void)sigemptyset(&held);
   for (size_t i = 0; i < CAUGHT; i++) (void)sigaddset(&held, caught[i]);
   (void)sigprocmask(SIG_BLOCK, &held, before);
+}
+
+int hark_sweep_signals(int *number) {
+  *number = sent_number;
+  return sent_count;
+}
+
+void hark_sweep_take_signal(int number) {
+  sigset_t before;
+  hold_signals(&before);
+  if (stop_signal == 0) {
+    if (ended_by_us == 0) hark_sweep_end_all(number);
+    stop_signal = number;
+  }
+  (void)sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- the beginning ---- */

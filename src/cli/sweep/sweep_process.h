@@ -33,6 +33,12 @@ void hark_sweep_signal_all(int number);
 /* The same by the sweep itself: a signal that the sweep receives after it is not passed on, as it would be the second one to the runs. */
 void hark_sweep_end_all(int number);
 
+/* How many signals the processes have been sent; *number: the last one. */
+int hark_sweep_signals(int *number);
+/* Another process of a launcher has received a signal: as if the sweep had, and when a launcher sends it here too it is not passed on
+ * again. Does nothing after a signal. */
+void hark_sweep_take_signal(int number);
+
 /* Starts a process at a free place. *output is the pipe's end that the caller reads and closes; -1: none. *started is false if a signal to
  * end has arrived before. Errors: HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_sweep_process_start(hark_context *context, const hark_sweep_start *start, int place, int *output,

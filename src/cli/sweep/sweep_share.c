@@ -25,20 +25,21 @@ void hark_sweep_share_add(hark_sweep_share *share, int64_t threads) {
   share->most = hark_max(share->most, own);
 }
 
-static void say_share(const hark_sweep_share *share) {
-  fprintf(stderr, "%d run%s at once, ", share->jobs, share->jobs == 1 ? "" : "s");
+hark_status hark_sweep_share_set(hark_context *context, const hark_sweep_share *share) {
+  char number[16];
+  (void)snprintf(number, sizeof number, "%d", share->part);
+  return setenv("OMP_NUM_THREADS", number, 1) == 0 ? HARK_OK : hark_fail(context, HARK_OUT_OF_MEMORY, "OMP_NUM_THREADS: out of memory");
+}
+
+void hark_sweep_share_say(const hark_invocation *call, const hark_sweep_share *share, int processes, int local) {
+  const int runs = share->jobs * processes;
+  fprintf(stderr, "%d run%s at once", runs, runs == 1 ? "" : "s");
+  if (processes > 1) fprintf(stderr, " in %d processes", processes);
+  fprintf(stderr, ", ");
   if (share->least < share->most) fprintf(stderr, "%" PRId64 " to ", share->least);
   fprintf(stderr, "%" PRId64 " thread%s each (%s)\n", share->most, share->most == 1 ? "" : "s",
           share->parted ? "the cores are divided; run.threads has priority" : "by run.threads");
-}
-
-hark_status hark_sweep_share_use(const hark_invocation *call, const hark_sweep_share *share) {
-  char number[16];
-  (void)snprintf(number, sizeof number, "%d", share->part);
-  if (setenv("OMP_NUM_THREADS", number, 1) != 0) return hark_fail(call->context, HARK_OUT_OF_MEMORY, "OMP_NUM_THREADS: out of memory");
-  say_share(share);
-  hark_command_warn_of_threads(call, (int)(share->most * share->jobs), "--jobs");
-  return HARK_OK;
+  hark_command_warn_of_threads(call, (int)(share->most * share->jobs * local), processes > 1 ? "the runs of this machine" : "--jobs");
 }
 
 /* ---- memory ---- */
