@@ -24,28 +24,40 @@ static hark_status compare_machines(hark_invocation *call) {
                    "%s computes other bits than rank 0 with %s; HARK_ARCH selects an instruction set", own, first);
 }
 
-hark_status hark_command_compare(hark_invocation *call) {
-  hark_text text = hark_text_empty(call->context);
-  if (call->group == NULL) return HARK_OK;
-  hark_options_print_yaml(call->options, false, &text);
-  const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
-  const hark_status status = text.status;
-  hark_text_free(&text);
+/* Frees the text of the options. */
+static hark_status compare(hark_invocation *call, hark_text *text) {
+  const uint64_t own = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(text), text->length);
+  const hark_status status = text->status;
+  hark_text_free(text);
   HARK_TRY(hark_group_compare(call->context, call->group, status, own, "options"));
   return hark_group_agree(call->context, call->group, compare_machines(call));
 }
 
-/* All processes must have the same options; their threads may differ. */
-static hark_status compare_all(hark_invocation *call, hark_config *config) {
+hark_status hark_command_compare(hark_invocation *call) {
+  hark_text text = hark_text_empty(call->context);
+  if (call->group == NULL) return HARK_OK;
+  for (int i = 0; i < hark_options_argument_count(call->options); i++)
+    hark_text_append(&text, "%s\n", hark_options_argument(call->options, i));
+  for (int t = 0; t < HARK_COMMAND_TABLES && call->command->tables[t] != NULL; t++)
+    for (int i = 0; i < call->command->tables[t]->count; i++) {
+      hark_options_print_value(call->options, call->command->tables[t]->options[i].name, &text);
+      hark_text_append(&text, "\n");
+    }
+  return compare(call, &text);
+}
+
+/* All processes must have the same configuration; their threads may differ. */
+static hark_status compare_configuration(hark_invocation *call, hark_config *config) {
   const int64_t threads = config->run.threads;
+  hark_text text = hark_text_empty(call->context);
   config->run.threads = 0;
-  const hark_status status = hark_command_compare(call);
+  hark_options_print_yaml(call->options, false, &text);
   config->run.threads = threads;
-  return status;
+  return compare(call, &text);
 }
 
 hark_status hark_command_join(hark_invocation *call, hark_config *config) {
   call->context->group = call->group;
   hark_group_set_limit(call->group, config->run.rank_timeout);
-  return call->group != NULL ? compare_all(call, config) : HARK_OK;
+  return call->group != NULL ? compare_configuration(call, config) : HARK_OK;
 }

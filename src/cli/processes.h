@@ -5,7 +5,8 @@
 #include "cli/common.h"
 #include "train/config.h"
 
-/* Compares options, instruction set and build with those of rank 0. Alone it does nothing. Errors: as hark_command_join(). */
+/* Compares arguments, options, instruction set and build with those of rank 0, for a subcommand without a configuration. Alone it does
+ * nothing. Errors: as hark_command_join(). */
 HARK_MUST_CHECK hark_status hark_command_compare(hark_invocation *call);
 
 /* Makes the context of the computation one of the group, with run.rank_timeout as the limit. Alone it does nothing. Errors:

@@ -131,7 +131,6 @@ static void errors_are_printed_once(void **state) {
                                                                                " exec " HARK_COMMAND " train --out f" OPTIONS "'",
                8, "./nowhere.so");
   launch_run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
-  launch_run(LAUNCH("2"), "sweep plan.yaml", 2);
   /* another rank has other options, other data */
   assert_error(LAUNCH("2"),
                "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS " --seed=" LAUNCH_RANK "'", 2,

@@ -12,6 +12,8 @@
 
 #define LOOK_SECONDS 1.0
 #define SIGNAL_SECONDS 3.0 /* after a signal: a launcher ends all processes, in any order */
+#define SILENT_SECONDS 5.0 /* after the report of another process */
+#define MARK "ended\n"
 
 static struct flock byte_of(int rank) { return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1}; }
 
@@ -51,13 +53,26 @@ static int find_ended(const hark_sweep_watch *watch) {
   return 0;
 }
 
+/* Whether this process may report: marks the file if no other has. */
+static bool may_report(hark_sweep_watch *watch, double now) {
+  char mark = 0;
+  if (watch->silent > 0) return now >= watch->silent;
+  if (pread(watch->descriptor, &mark, 1, 0) == 1) {
+    watch->silent = now + SILENT_SECONDS;
+    return false;
+  }
+  (void)!pwrite(watch->descriptor, MARK, strlen(MARK), 0); /* without a mark others may report too */
+  return true;
+}
+
 int hark_sweep_watch_look(hark_sweep_watch *watch, bool signalled) {
   const double now = hark_progress_clock();
   const bool first = signalled && !watch->signalled;
   if (watch->descriptor < 0 || (!first && now < watch->next)) return -1;
   watch->signalled = signalled;
   watch->next = now + (first ? SIGNAL_SECONDS : LOOK_SECONDS);
-  return find_ended(watch);
+  const int ended = find_ended(watch);
+  return ended >= 0 && may_report(watch, now) ? ended : -1;
 }
 
 void hark_sweep_watch_close(hark_sweep_watch *watch) {

@@ -13,6 +13,7 @@ typedef struct hark_sweep_watch {
   int descriptor; /* -1: none */
   int rank, size;
   double next;                /* time of the next look */
+  double silent;              /* until when this process lets another report; 0: none does */
   bool signalled;             /* looked after the first signal */
   bool seen[HARK_GROUP_MOST]; /* by rank: its lock was seen */
 } hark_sweep_watch;
@@ -23,7 +24,7 @@ HARK_MUST_CHECK hark_status hark_sweep_watch_open(hark_context *context, const c
 /* When all have opened it: notes whose locks can be seen. */
 void hark_sweep_watch_begin(hark_sweep_watch *watch);
 /* The process that has ended, which this one must report; -1: none. Rank 0 reports any other process, another one the end of all before
- * it. Looks from time to time, and after the first signal at once: a launcher may have sent it because a process has ended. */
+ * it. Who reports marks the file, so that the others, whom it ends, report nothing. Looks from time to time, and after the first signal at once: a launcher may have sent it because a process has ended. */
 int hark_sweep_watch_look(hark_sweep_watch *watch, bool signalled);
 void hark_sweep_watch_close(hark_sweep_watch *watch);
 
