@@ -1,5 +1,5 @@
-/* test_sweep.c - hark sweep under a launcher: real processes share the runs, with the results of one process; errors are printed once; a rank
- * that is killed is named, and any number of processes continues. */
+/* test_sweep.c - hark sweep under a launcher: real processes share the runs, with the results of one process; errors are printed once; a
+ * rank that is killed is named, and any number of processes continues. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -490,9 +490,7 @@ const hark_command hark_command_sweep = {
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
         "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one "
-        "table\nwith a column for each. Under a launcher (mpirun -n N hark sweep FILE) the N processes share the runs. docs/sweeps.md "
-        "describes\n"
-        "sweeps.\n",
+        "table\nwith a column for each. The processes of a launcher (mpirun -n N) share the runs. docs/sweeps.md describes sweeps.\n",
     .shares_work = true,
     .argument_minimum = 1,
     .argument_maximum = PLANS,

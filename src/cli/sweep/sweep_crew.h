@@ -1,10 +1,10 @@
-/* sweep_crew.h - the processes that a launcher has started for a sweep. Rank 0 has the plans, and begins, counts and records all runs; every
- * process, rank 0 too, trains up to `jobs` of them at once, each as a process of its own (sweep_process.h). Rank 0 sends the words of a run
- * to a process that has a free place, and gets what the run prints, and its exit code. Messages are few, so that the processes look for them
- * only a few times a second while they wait for their runs.
+/* sweep_crew.h - the processes that a launcher has started for a sweep. Rank 0 has the plans, and begins, counts and records all runs;
+ * every process, rank 0 too, trains up to `jobs` of them at once, each as a process of its own (sweep_process.h). Rank 0 sends the words of
+ * a run to a process that has a free place, and gets what the run prints, and its exit code. Messages are few, so that the processes look
+ * for them only a few times a second while they wait for their runs.
  *
- * Signals that one process receives, or sends to its runs, reach the runs of all. A process that has ended ends the others
- * (sweep_watch.h). Errors of all functions: HARK_CANCELLED, also where a process has ended; the group is over then.
+ * Signals that one process receives, or sends to its runs, reach the runs of all. A process that has ended ends the others (sweep_watch.h).
+ * Errors of all functions: HARK_CANCELLED, also where a process has ended; the group is over then.
  */
 #ifndef HARK_CLI_SWEEP_SWEEP_CREW_H
 #define HARK_CLI_SWEEP_SWEEP_CREW_H
@@ -59,8 +59,8 @@ typedef struct hark_sweep_order {
 
 static inline int hark_sweep_crew_size(const hark_sweep_crew *crew) { return crew != NULL ? hark_group_size(crew->group) : 1; }
 
-/* Agrees on `status` of rank 0 and on its order, divides the threads of each machine, and joins. Errors: that of rank 0; HARK_TOO_LARGE where
- * the memory of a machine is not enough for its runs; HARK_NOT_FOUND where a process does not see order->path. */
+/* Agrees on `status` of rank 0 and on its order, divides the threads of each machine, and joins. Errors: that of rank 0; HARK_TOO_LARGE
+ * where the memory of a machine is not enough for its runs; HARK_NOT_FOUND where a process does not see order->path. */
 HARK_MUST_CHECK hark_status hark_sweep_crew_open(hark_context *context, hark_group *group, hark_status status, hark_sweep_order *order,
                                                  hark_sweep_crew *out);
 /* Frees it, and at rank 0 removes the file at order->path. */

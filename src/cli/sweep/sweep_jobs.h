@@ -51,9 +51,9 @@ typedef struct hark_sweep_work {
   hark_sweep_crew *crew; /* whose processes share it; NULL: this process alone */
 } hark_sweep_work;
 
-/* Does the work with up to `count` processes at once, in each process of the crew. After a signal to the sweep, and after *stop, no further task is begun, and the
- * running ones are waited for. After a failure they are sent SIGTERM before. Errors: of the functions; HARK_IO_ERROR,
- * HARK_OUT_OF_MEMORY. */
+/* Does the work with up to `count` processes at once, in each process of the crew. After a signal to the sweep, and after *stop, no further
+ * task is begun, and the running ones are waited for. After a failure they are sent SIGTERM before. Errors: of the functions;
+ * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_sweep_jobs_do(hark_context *context, const hark_sweep_work *work, int count, hark_sweep_output output);
 
 /* Starts the process of a task; none after a signal to the sweep. */

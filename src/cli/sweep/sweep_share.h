@@ -21,8 +21,8 @@ void hark_sweep_share_add(hark_sweep_share *share, int64_t threads);
 /* Gives every run that begins from now on its part, through OMP_NUM_THREADS: configurations stay those of runs one after another. Errors:
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_sweep_share_set(hark_context *context, const hark_sweep_share *share);
-/* Prints the division among the runs of so many processes of a launcher, `local` of them on this machine, on stderr, and a warning where the
- * threads together are more than the cores. */
+/* Prints the division among the runs of so many processes of a launcher, `local` of them on this machine, on stderr, and a warning where
+ * the threads together are more than the cores. */
 void hark_sweep_share_say(const hark_invocation *call, const hark_sweep_share *share, int processes, int local);
 
 /* A file without a name with this text; the caller closes it. Errors: HARK_IO_ERROR, that of the text. */
