@@ -26,8 +26,10 @@ static inline void skip_without_mpi(void) {
 }
 
 static inline void skip_without_launcher(void) {
+  static int failure = -1; /* not known yet */
   skip_without_mpi();
-  if (system(LAUNCH("3") "true </dev/null >/dev/null 2>&1") == 0) return;
+  if (failure < 0) failure = system(LAUNCH("3") "true </dev/null >/dev/null 2>&1") != 0;
+  if (failure == 0) return;
   print_message("%s starts no processes here\n", HARK_MPIRUN);
   skip();
 }

@@ -132,7 +132,7 @@ static hark_status share_machine(hark_context *context, hark_group *group, const
   hark_sweep_share share;
   hark_sweep_share_begin(context, order->jobs, &share);
   HARK_TRY(hark_sweep_share_set(context, &share));
-  return order->memory > 0 ? hark_sweep_share_check(context, order->jobs * group->local, order->memory) : HARK_OK;
+  return hark_sweep_share_check(context, order->jobs, (int)hark_min(group->local, order->left), order->memory);
 }
 
 static hark_status watch(hark_sweep_crew *crew, const hark_sweep_order *order) {

@@ -53,6 +53,7 @@ typedef struct hark_sweep_crew {
 /* What rank 0 decides for all. */
 typedef struct hark_sweep_order {
   int jobs;        /* runs at once in each process; 0: there is nothing to do */
+  int left;        /* the most runs that a plan has */
   uint64_t memory; /* estimated, of the largest run; 0: unknown */
   char path[HARK_PATH_BYTES];
 } hark_sweep_order;

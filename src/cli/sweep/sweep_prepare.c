@@ -75,16 +75,19 @@ static hark_status end_estimate(void *user, const hark_sweep_ended *ended, bool 
   return HARK_OK;
 }
 
-/* Refuses more runs at once than the memory is enough for: each would see only that it fits itself. The processes of a launcher compare the
- * estimate with the memory of their machines later. */
+/* The processes of the launcher on this machine. */
+static int local_size(const sweep *s) { return s->call->group != NULL ? s->call->group->local : 1; }
+
+/* Refuses more runs at once than the memory is enough for: each would see only that it fits itself. The processes of a launcher on other
+ * machines compare the estimate with their memory later. */
 static hark_status check_memory(sweep *s, int jobs) {
   const hark_sweep_work cells = {.user = s, .count = s->runs, .needed = is_estimated, .begin = begin_estimate, .end = end_estimate};
-  const hark_group *const group = s->call->group;
+  const int processes = local_size(s);
   jobs = (int)hark_min(jobs, hark_sweep_left(s));
-  if (!s->values->preflight || jobs * (group != NULL ? group->local : 1) < 2) return HARK_OK;
+  if (!s->values->preflight || jobs * processes < 2) return HARK_OK;
   HARK_TRY(hark_sweep_jobs_do(s->context, &cells, jobs, HARK_SWEEP_RESULT));
-  if (hark_sweep_signal() != 0 || group != NULL) return HARK_OK;
-  return hark_sweep_share_check(s->context, jobs, s->memory);
+  if (hark_sweep_signal() != 0) return HARK_OK;
+  return hark_sweep_share_check(s->context, jobs, (int)hark_min(processes, hark_sweep_left(s)), s->memory);
 }
 
 /* The most runs that one plan has left. */
@@ -95,13 +98,13 @@ static int most_left(const sweep *sweeps, int count) {
 }
 
 /* Divides the threads of this machine among the runs. */
-static hark_status divide_threads(const sweep *sweeps, int count, int jobs) {
-  const hark_group *const group = sweeps->call->group;
+static hark_status divide_threads(const sweep *sweeps, int count, const hark_sweep_order *order) {
+  const int processes = (int)hark_min(hark_group_size(sweeps->call->group), order->left);
   hark_sweep_share share;
-  hark_sweep_share_begin(sweeps->context, jobs, &share);
+  hark_sweep_share_begin(sweeps->context, order->jobs, &share);
   for (int i = 0; i < count; i++) HARK_TRY(share_threads(&sweeps[i], &share));
   HARK_TRY(hark_sweep_share_set(sweeps->context, &share));
-  hark_sweep_share_say(sweeps->call, &share, hark_group_size(group), group != NULL ? group->local : 1);
+  hark_sweep_share_say(sweeps->call, &share, processes, (int)hark_min(processes, local_size(sweeps)));
   return HARK_OK;
 }
 
@@ -116,11 +119,11 @@ static hark_status check_all(sweep *sweeps, int count, hark_sweep_order *order) 
 hark_status hark_sweep_prepare_jobs(sweep *sweeps, int count, hark_sweep_order *order, bool *stopped) {
   const sweep_values *const values = sweeps->values;
   const hark_group *const group = sweeps->call->group;
-  const int64_t left = hark_ceil_div(most_left(sweeps, count), hark_group_size(group)); /* for each process */
-  if (values->list || values->table || left == 0 || (values->jobs == 1 && group == NULL)) return HARK_OK;
-  order->jobs = (int)hark_min(values->jobs, left);
+  order->left = most_left(sweeps, count);
+  if (values->list || values->table || order->left == 0 || (values->jobs == 1 && group == NULL)) return HARK_OK;
+  order->jobs = (int)hark_min(values->jobs, hark_ceil_div(order->left, hark_group_size(group)));
   hark_sweep_catch_signals();
-  HARK_TRY(divide_threads(sweeps, count, order->jobs));
+  HARK_TRY(divide_threads(sweeps, count, order));
   HARK_TRY(check_all(sweeps, count, order));
   *stopped = hark_sweep_signal() != 0;
   if (!*stopped) return HARK_OK;

@@ -51,15 +51,19 @@ hark_status hark_sweep_share_file(hark_context *context, const hark_text *text, 
   return hark_fail(context, HARK_IO_ERROR, "a temporary file cannot be written: %s; --no-preflight needs none", strerror(errno));
 }
 
-hark_status hark_sweep_share_check(hark_context *context, int jobs, uint64_t bytes) {
+hark_status hark_sweep_share_check(hark_context *context, int jobs, int processes, uint64_t bytes) {
+  const int runs = jobs * processes;
   hark_machine_memory memory;
   HARK_TRY(hark_machine_memory_left(context, "", &memory));
-  if (!memory.known || bytes == 0 || memory.bytes / bytes >= (uint64_t)jobs) return HARK_OK;
+  if (!memory.known || bytes == 0 || memory.bytes / bytes >= (uint64_t)runs) return HARK_OK;
   const int fit = (int)(memory.bytes / bytes);
-  char words[64] = "one run alone does not fit";
-  if (fit > 0) (void)snprintf(words, sizeof words, "--jobs %d fits", fit);
+  char words[64] = "one run alone does not fit", of_processes[64] = "";
+  if (fit > 0) (void)snprintf(words, sizeof words, "%d process%s of a launcher fit%s here", fit, fit == 1 ? "" : "es", fit == 1 ? "s" : "");
+  if (fit >= processes) (void)snprintf(words, sizeof words, "--jobs %d fits", fit / processes);
+  if (processes > 1) (void)snprintf(of_processes, sizeof of_processes, " in %d processes of this machine", processes);
   return hark_fail(context, HARK_TOO_LARGE,
-                   "--jobs: %d runs at once need about %.0f MiB of memory (%.0f MiB each), and %s has %.0f MiB left; %s, --no-preflight "
+                   "--jobs: %d runs at once%s need about %.0f MiB of memory (%.0f MiB each), and %s has %.0f MiB left; %s, --no-preflight "
                    "tries anyway",
-                   jobs, jobs * ((double)bytes / MEBIBYTE), (double)bytes / MEBIBYTE, memory.limit, (double)memory.bytes / MEBIBYTE, words);
+                   runs, of_processes, runs * ((double)bytes / MEBIBYTE), (double)bytes / MEBIBYTE, memory.limit,
+                   (double)memory.bytes / MEBIBYTE, words);
 }

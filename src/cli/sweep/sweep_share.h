@@ -28,7 +28,8 @@ void hark_sweep_share_say(const hark_invocation *call, const hark_sweep_share *s
 /* A file without a name with this text; the caller closes it. Errors: HARK_IO_ERROR, that of the text. */
 HARK_MUST_CHECK hark_status hark_sweep_share_file(hark_context *context, const hark_text *text, FILE **out);
 
-/* Compares the memory of `jobs` runs of up to `bytes` with what is left. Errors: HARK_TOO_LARGE, with the number that fits. */
-HARK_MUST_CHECK hark_status hark_sweep_share_check(hark_context *context, int jobs, uint64_t bytes);
+/* Compares the memory of `jobs` runs of up to `bytes` in each of `processes` of this machine with what is left. Errors: HARK_TOO_LARGE,
+ * with the number that fits. */
+HARK_MUST_CHECK hark_status hark_sweep_share_check(hark_context *context, int jobs, int processes, uint64_t bytes);
 
 #endif
