@@ -87,8 +87,8 @@ static hark_status refuse_checkpoints(hark_context *context, const hark_run *run
   return any ? refuse_to_replace(context, path, "has checkpoints of a run without config.yaml") : HARK_OK;
 }
 
-/* A new run in a folder with other files replaces those of its names, which a killed process may have left. Refuses any others: they are the
- * user's, perhaps the data of this very run, or those of a damaged run. */
+/* A new run in a folder with other files replaces those of its names, which a killed process may have left. Refuses any others: they are
+ * the user's, perhaps the data of this very run, or those of a damaged run. */
 static hark_status refuse_others(hark_context *context, const hark_run *run) {
   for (size_t i = 0; i < sizeof left_files / sizeof *left_files; i++) {
     const left_file *const file = &left_files[i];
