@@ -126,7 +126,7 @@ static hark_status check_evaluations(hark_context *context, const hark_material 
   if (m->config->train.early_stop > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations %s", hint);
-  if (m->config->train.evaluates)
+  if (m->config->train.evaluates && m->config->train.evaluate_every > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--evaluate-every: has no effect here: there is nothing to validate with %s", hint);
   return HARK_OK;
 }
