@@ -81,7 +81,8 @@ typedef struct hark_context_options {
 
 /* Makes a context. `options` may be NULL: all defaults. On success *out is the caller's, to be given to hark_context_destroy().
  * Errors: HARK_OUT_OF_MEMORY, HARK_NO_BACKEND (unknown backend or an instruction set that this machine lacks), HARK_INVALID_ARGUMENT (an
- * invalid struct_size), HARK_UNSUPPORTED (options of a newer hark are set that this one does not know). When it fails *out is NULL. */
+ * invalid struct_size, an allocator or a parallel without its functions), HARK_UNSUPPORTED (options of a newer hark are set that this one
+ * does not know). When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_context_create(const hark_context_options *options, hark_context **out);
 
 /* Frees a context and sets *context to NULL. NULL and a pointer to NULL are allowed. */

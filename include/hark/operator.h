@@ -106,9 +106,9 @@ struct hark_operator {
 };
 
 /* Runs a record on the context's backend: the backend's kernel for it if there is one, else the record's definition.
- * `call` must have the tensors that infer described. Errors: those of the kernel; HARK_INVALID_ARGUMENT for memory that must not be shared
- * (hark_call), as far as addresses and strides show it, and for tensors of built-in records that are not contiguous; HARK_UNSUPPORTED (no
- * backward). */
+ * `call` must have the tensors that infer described. Errors: those of the kernel; HARK_INVALID_ARGUMENT for a call that lacks inputs,
+ * output 0, attributes or data, for memory that must not be shared (hark_call), as far as addresses and strides show it, and for tensors of
+ * built-in records that are not contiguous; HARK_UNSUPPORTED (no backward). */
 HARK_API HARK_MUST_CHECK hark_status hark_operator_forward(hark_context *context, const hark_call *call);
 HARK_API HARK_MUST_CHECK hark_status hark_operator_backward(hark_context *context, const hark_call *call);
 

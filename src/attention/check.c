@@ -29,19 +29,21 @@ static hark_status check_type(hark_context *context, const expectation *e) {
   return HARK_OK;
 }
 
-/* Extents and strides are not negative, written elements do not repeat, the data exist and are aligned to their element. */
+/* Extents are not negative. Where there are elements, strides are not negative, written elements do not repeat, the data exist and are
+ * aligned to their element. */
 static hark_status check_place(hark_context *context, const expectation *e) {
   const hark_tensor *tensor = e->tensor;
-  for (int i = 0; i < tensor->rank; i++) {
+  for (int i = 0; i < tensor->rank; i++)
     if (tensor->shape[i] < 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has extent %" PRId64 " in dimension %d, expected at least 0", e->name,
                        tensor->shape[i], i);
+  if (hark_tensor_count(tensor) == 0) return HARK_OK;
+  for (int i = 0; i < tensor->rank; i++) {
     if (tensor->shape[i] <= 1) continue;
     if (tensor->stride[i] < 0 || (e->written && tensor->stride[i] == 0))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in dimension %d, expected %s", e->name,
                        tensor->stride[i], i, e->written ? "at least 1" : "at least 0");
   }
-  if (hark_tensor_count(tensor) == 0) return HARK_OK;
   if (tensor->data == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has no data", e->name);
   if ((uintptr_t)tensor->data % hark_type_bytes(tensor->type) != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is at %p, expected alignment to its element of %zu bytes", e->name,

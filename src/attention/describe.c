@@ -66,6 +66,9 @@ static hark_status check_extents(hark_context *context, hark_attention_desc *des
 
 static hark_status check_product_type(hark_context *context, const hark_attention_desc *desc) {
   if (desc->product_type == HARK_NONE || (desc->product_type == HARK_BF16 && desc->type == HARK_F32)) return HARK_OK;
+  if (desc->product_type < HARK_NONE || desc->product_type > HARK_I8)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: product_type is %" PRId64 ", expected none, or bf16 with type f32",
+                     desc->product_type);
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: product_type is %s with type %s, expected none, or bf16 with type f32",
                    hark_type_name((hark_type)desc->product_type), hark_type_name(desc->type));
 }

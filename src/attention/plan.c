@@ -77,7 +77,7 @@ hark_status hark_attention_plan_create(hark_context *context, const hark_attenti
 hark_status hark_attention_plan_place(hark_context *context, const hark_attention_desc *desc, void *memory, size_t bytes,
                                       hark_attention_plan **out) {
   *out = NULL;
-  if (bytes < sizeof(hark_attention_plan) || (uintptr_t)memory % PLAN_ALIGNMENT != 0)
+  if (memory == NULL || bytes < sizeof(hark_attention_plan) || (uintptr_t)memory % PLAN_ALIGNMENT != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "attention: plan memory is %zu bytes at %p, expected HARK_ATTENTION_PLAN_BYTES = %d bytes aligned to %d", bytes,
                      memory, HARK_ATTENTION_PLAN_BYTES, PLAN_ALIGNMENT);

@@ -47,8 +47,8 @@ void hark_attention_spread_divide(int64_t unit, int64_t total, int size, int64_t
  * Errors: as those functions; HARK_UNSUPPORTED for lengths, offsets and segments, and for what hark_attention_spread_unit() refuses;
  * HARK_INVALID_ARGUMENT for other divisions; all processes return the error of one. With memory of the caller's they do not agree, which
  * would take two delays of the links: a process that fails returns its error alone, and the caller ends the group (hark_group_give_up()). A
- * call that is cancelled while it computes returns HARK_CANCELLED alone: the others get numbers that mean nothing, until the processes agree
- * the next time. */
+ * call that is cancelled while it computes returns HARK_CANCELLED alone: the others get numbers that mean nothing, until the processes
+ * agree the next time. */
 HARK_MUST_CHECK hark_status hark_attention_spread_forward(hark_context *context, const hark_attention_plan *plan,
                                                           const hark_attention_args *args, const hark_spread *spread);
 HARK_MUST_CHECK hark_status hark_attention_spread_backward(hark_context *context, const hark_attention_plan *plan,

@@ -19,6 +19,12 @@ static void default_release(void *user, void *memory, size_t bytes) {
   free(memory);
 }
 
+/* Only the logger can get the message. */
+static hark_status refuse(const hark_context_options *options, const char *message) {
+  if (options->logger != NULL) options->logger(options->logger_user, HARK_LOG_ERROR, message);
+  return HARK_INVALID_ARGUMENT;
+}
+
 hark_status hark_context_create(const hark_context_options *given, hark_context **out) {
   *out = NULL;
   hark_context_options options = {0};
@@ -30,6 +36,12 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
     if (taken == HARK_UNSUPPORTED && given->logger != NULL) given->logger(given->logger_user, HARK_LOG_ERROR, refused.message);
     if (taken != HARK_OK) return taken;
   }
+  const hark_allocator *const own = options.allocator;
+  const hark_parallel *const parallel = options.parallel;
+  if (own != NULL && (own->allocate == NULL || own->release == NULL))
+    return refuse(&options, "hark_context_options: the allocator lacks allocate or release");
+  if (parallel != NULL && (parallel->threads == NULL || parallel->run == NULL))
+    return refuse(&options, "hark_context_options: parallel lacks threads or run");
   const hark_allocator allocator =
       options.allocator != NULL ? *options.allocator : (hark_allocator){.allocate = default_allocate, .release = default_release};
   hark_context *context = allocator.allocate(allocator.user, sizeof *context, HARK_ALIGNMENT);

@@ -29,6 +29,7 @@ void hark_tensor_destroy(hark_context *context, hark_tensor *tensor) {
 
 static hark_status check_contiguous(hark_context *context, const hark_tensor *tensor, const char *what) {
   char shape[HARK_SHAPE_TEXT_BYTES];
+  if (tensor->data == NULL && bytes_of(tensor) > 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: the tensor has no data", what);
   if (hark_tensor_is_contiguous(tensor)) return HARK_OK;
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: the tensor %s is not contiguous", what,
                    hark_shape_text(tensor, shape, sizeof shape));

@@ -79,11 +79,15 @@ static const char *missing(const hark_options *options, const hark_option_entry 
   return NULL;
 }
 
-/* The missing condition of a requested option, or NULL. Not requested are: values recorded in a run or of a preset, defaults listed in a
- * file, and a file's values whose conditions the command line has changed. */
+/* Not requested are values recorded in a run or of a preset, and defaults listed in a file. */
+static bool is_requested(const hark_option_entry *entry) {
+  return entry->source == HARK_SOURCE_COMMAND || (entry->source == HARK_SOURCE_FILE && !entry->usual);
+}
+
+/* The missing condition of a requested option, or NULL. A file's values whose conditions the command line has changed are not requested. */
 static const char *idle_for(const hark_options *options, const hark_option_entry *entry) {
   bool overruled = false;
-  if (entry->source <= HARK_SOURCE_PRESET || (entry->source == HARK_SOURCE_FILE && entry->usual)) return NULL;
+  if (!is_requested(entry)) return NULL;
   const char *const condition = missing(options, entry, &overruled);
   return overruled ? NULL : condition;
 }
@@ -97,6 +101,18 @@ bool hark_options_has_effect(const hark_options *options, const char *name) {
 bool hark_options_is_idle(const hark_options *options, const char *name) {
   const hark_option_entry *const entry = hark_options_entry(options, name);
   return entry != NULL && idle_for(options, entry) != NULL;
+}
+
+bool hark_options_is_requested(const hark_options *options, const char *name, const char *others) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  size_t length;
+  if (entry == NULL || !is_requested(entry)) return false;
+  for (const char *at = others, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;) {
+    char other[HARK_OPTION_WORD_BYTES];
+    (void)snprintf(other, sizeof other, "%.*s", (int)length, word);
+    if (hark_options_source(options, other) > entry->source) return false;
+  }
+  return true;
 }
 
 /* ---- in words ---- */

@@ -126,6 +126,10 @@ hark_tensor hark_tensor_front(const hark_tensor *whole, int rank, const int64_t 
 
 const char *hark_shape_text(const hark_tensor *tensor, char *text, size_t size) {
   size_t used = 0;
+  if (tensor->rank < 0 || tensor->rank > HARK_MAX_RANK) {
+    (void)snprintf(text, size, "of rank %d", tensor->rank);
+    return text;
+  }
   for (int i = 0; i < tensor->rank && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i == 0 ? "[" : ", ", tensor->shape[i]);
   if (used < size) (void)snprintf(text + used, size - used, "%s", tensor->rank == 0 ? "[]" : "]");

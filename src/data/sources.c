@@ -19,6 +19,7 @@
 
 #include "core/checksum.h"
 #include "data/json_lines.h"
+#include "io/checkpoint_files.h"
 #include "io/files.h"
 #include "io/system_error.h"
 #include "tokenizers/utf8.h"
@@ -106,10 +107,18 @@ static bool has_suffix(const hark_corpus_settings *settings, const char *name) {
   return settings->suffix_count == 0;
 }
 
+/* Folders of runs have a lock and checkpoints: a run of a text may be in the text's folder, and its files are no text. */
+static bool is_run(hark_context *context, const char *folder) {
+  char lock[HARK_PATH_BYTES], checkpoints[HARK_PATH_BYTES];
+  return hark_path_join(context, folder, HARK_LOCK_NAME, lock) == HARK_OK &&
+         hark_path_join(context, folder, HARK_CHECKPOINTS_FOLDER, checkpoints) == HARK_OK && hark_path_kind_of(lock) == HARK_PATH_FILE &&
+         hark_path_kind_of(checkpoints) == HARK_PATH_FOLDER;
+}
+
 static hark_status walk_folder(hark_context *context, const hark_corpus_settings *settings, const char *folder, int depth, hark_split role,
                                hark_source_list *list);
 
-/* Visits a name in a folder: adds a text file, walks a folder; links to folders and everything else are skipped. */
+/* Visits a name in a folder: adds a text file, walks a folder; folders of runs, links to folders and everything else are skipped. */
 static hark_status walk_entry(hark_context *context, const hark_corpus_settings *settings, const char *folder, const char *name, int depth,
                               hark_split role, hark_source_list *list) {
   if (name[0] == '.') return HARK_OK;
@@ -117,7 +126,7 @@ static hark_status walk_entry(hark_context *context, const hark_corpus_settings 
   struct stat about;
   HARK_TRY(hark_path_join(context, folder, name, path));
   if (lstat(path, &about) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
-  if (S_ISDIR(about.st_mode)) return walk_folder(context, settings, path, depth + 1, role, list);
+  if (S_ISDIR(about.st_mode)) return is_run(context, path) ? HARK_OK : walk_folder(context, settings, path, depth + 1, role, list);
   if (!has_suffix(settings, name)) return HARK_OK;
   if (S_ISLNK(about.st_mode) && stat(path, &about) != 0) return hark_system_fail(context, errno, path, "link leads nowhere");
   return S_ISREG(about.st_mode) ? add_file(context, path, &about, role, list) : HARK_OK;

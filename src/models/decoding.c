@@ -406,6 +406,9 @@ bool hark_decoding_depends_on_length(const hark_decoding *decoding) { return har
 hark_status hark_decoding_check_tokens(const hark_decoding *decoding, const int32_t *tokens, int64_t count) {
   hark_context *context = decoding->context;
   const int64_t before = decoding->length, vocabulary = config_of(decoding->model)->vocabulary;
+  if (before == decoding->capacity && count > 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: there is no room, its capacity of %" PRId64 " tokens is used", before);
+  if (tokens == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: no tokens");
   if (count < 1 || count > decoding->capacity - before)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %" PRId64 " tokens to read, expected 1 to %" PRId64, count,
                      decoding->capacity - before);

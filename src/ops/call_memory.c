@@ -66,7 +66,36 @@ static hark_status check_strides(hark_context *context, const hark_operator *op,
                    op->name, region->name, hark_shape_text(region->tensor, text, sizeof text));
 }
 
+static bool has_no_data(const hark_tensor *tensor) {
+  return tensor->type != HARK_NONE && tensor->data == NULL && hark_tensor_count(tensor) > 0;
+}
+
+/* Whether an input is read: the inputs of a backward that it does not read may have no data. */
+static bool is_read(const hark_operator *op, bool backward, int input) { return !backward || (op->backward_inputs >> input & 1u) != 0; }
+
+/* The tensors that every call of the operator has. Their shapes are the caller's concern (infer). */
+static hark_status check_complete(hark_context *context, const hark_call *call, bool backward) {
+  const hark_operator *op = call->op;
+  const int count = call->input_count;
+  if (count < op->input_minimum || count > op->input_maximum)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: given %d inputs, expected %d to %d", op->name, count, op->input_minimum,
+                     op->input_maximum);
+  if (op->attributes_size > 0 && call->attributes == NULL)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: attributes are NULL, expected %zu bytes", op->name, op->attributes_size);
+  for (int i = 0; i < count; i++) {
+    if (!is_read(op, backward, i)) continue;
+    if (i < op->input_minimum && call->inputs[i].type == HARK_NONE)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is absent, expected a tensor", op->name, input_names[i]);
+    if (has_no_data(&call->inputs[i])) return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s has no data", op->name, input_names[i]);
+  }
+  for (int i = 0; i < op->output_count && !backward; i++)
+    if (has_no_data(&call->outputs[i]) || (i == 0 && call->outputs[i].type == HARK_NONE))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s has no data", op->name, output_names[i]);
+  return HARK_OK;
+}
+
 hark_status hark_check_call_memory(hark_context *context, const hark_call *call, bool backward) {
+  HARK_TRY(check_complete(context, call, backward));
   const hark_tensor workspace = hark_bytes_tensor(call->workspace, call->workspace_bytes);
   region_list list;
   int other = 0;

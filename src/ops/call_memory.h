@@ -7,9 +7,10 @@
 
 #include "core/core.h"
 
-/* Refuses calls whose results would be meaningless: a tensor that is written (output, saved tensor, workspace, updated input, gradient)
- * shares memory with another tensor of the call although the operator's in_place and gradient_in_place do not allow it, or its elements
- * overlap each other. Also refuses tensors of a built-in operator that are not contiguous. Errors: HARK_INVALID_ARGUMENT. */
+/* Refuses calls that lack inputs, output 0, attributes or data, and calls whose results would be meaningless: a tensor that is written
+ * (output, saved tensor, workspace, updated input, gradient) shares memory with another tensor of the call although the operator's in_place
+ * and gradient_in_place do not allow it, or its elements overlap each other. Also refuses tensors of a built-in operator that are not
+ * contiguous. Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_call_memory(hark_context *context, const hark_call *call, bool backward);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/range.h"
 #include "core/thread_count.h"
 #include "data/formats/example_format.h"
 #include "data/json_lines.h"
@@ -471,7 +472,38 @@ static void note_derived(hark_options *set, const hark_config *config) {
   if (vectors && config->model.activation == HARK_ACTIVATION_RELU) hark_options_note_usual(set, "model.activation");
 }
 
+/* Whether the option is a number that training computes with. */
+static bool is_computed_with(const hark_option *option) {
+  return option->type == HARK_OPTION_FLOAT && strncmp(option->name, "data.", 5) != 0 && strcmp(option->name, "train.epochs") != 0;
+}
+
+/* Training computes in f32, in which a smaller number is 0 and a larger one infinite. Values recorded in a run were accepted once. */
+static hark_status check_ranges(hark_context *context, hark_options *set, const hark_config *config) {
+  const hark_range range = hark_range_of(HARK_F32), ends = hark_range_printed(range);
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const hark_option *const option = &hark_config_table.options[i];
+    if (!is_computed_with(option) || hark_options_source(set, option->name) <= HARK_SOURCE_RUN) continue;
+    const double value = *(const double *)((const char *)config + option->offset);
+    char number[HARK_NUMBER_BYTES];
+    if (value == 0 || hark_is_within(range, fabs(value))) continue;
+    HARK_TRY(hark_options_complain(context, set, option->name, "%s is outside the range of f32, expected %sa magnitude of %.3g to %.3g",
+                                   hark_number_print(value, number), hark_option_in_range(option, 0) ? "0 or " : "", ends.least,
+                                   ends.most));
+  }
+  return HARK_OK;
+}
+
+/* Only the data show whether these options have an effect (material.c). */
+static void note_requests(const hark_options *set, hark_config *config) {
+  config->data.divides = hark_options_is_requested(set, "data.validation_fraction", "data.paths");
+  config->train.evaluates =
+      config->train.evaluate_every > 0 &&
+      hark_options_is_requested(set, "train.evaluate_every", "data.paths data.validation_paths data.validation_fraction");
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
+  HARK_TRY(check_ranges(context, set, config));
+  note_requests(set, config);
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.architecture == HARK_ARCHITECTURE_AHCA && is_open(set, "model.positions"))
     config->model.positions = HARK_POSITIONS_LEARNED;

@@ -58,9 +58,10 @@ typedef struct hark_config {
     int long_sentences; /* hark_long_sentences */
     int unknown;        /* hark_unknown */
     double validation_fraction;
-    int split; /* hark_division */
-    int order; /* hark_order */
-    int epoch; /* hark_epoch_unit */
+    bool divides; /* not an option: validation_fraction is requested, for data that have no validation of their own */
+    int split;    /* hark_division */
+    int order;    /* hark_order */
+    int epoch;    /* hark_epoch_unit */
   } data;
   struct {
     int64_t steps /* 0: derived from epochs, tokens, examples or max_time */, tokens, examples;
@@ -74,6 +75,7 @@ typedef struct hark_config {
     bool shard_optimiser;
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
+    bool evaluates;  /* not an option: evaluate_every is requested, for data with validation */
     double max_time; /* seconds; 0: no limit */
     bool plans_once; /* not an option: max_time only plans the steps, which are then the run's length */
     bool planned;    /* not an option: max_time alone determines the length */

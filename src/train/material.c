@@ -23,6 +23,7 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .test_paths = config->data.test_paths.items,
                                            .test_path_count = (int)config->data.test_paths.count,
                                            .validation_fraction = config->data.validation_fraction,
+                                           .divides = config->data.divides && use <= HARK_DATA_OF_RUN,
                                            .length_limit = config->data.length_limit,
                                            .classes = (int32_t)config->data.classes,
                                            .quoted = config->data.quoted,
@@ -119,11 +120,15 @@ static hark_status open_text(hark_context *context, const hark_run *run, bool re
 }
 
 /* Only the data show whether there is validation: a folder of hark data make may have none. */
-static hark_status check_early_stop(hark_context *context, const hark_material *m) {
-  if (m->has_validation || m->config->train.early_stop == 0) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION,
-                   "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations "
-                   "(data.validation_fraction, data.validation_paths)");
+static hark_status check_evaluations(hark_context *context, const hark_material *m) {
+  static const char hint[] = "(data.validation_fraction, data.validation_paths)";
+  if (m->has_validation) return HARK_OK;
+  if (m->config->train.early_stop > 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "--early-stop: has no effect here: there is nothing to validate with, and it counts evaluations %s", hint);
+  if (m->config->train.evaluates && m->config->train.evaluate_every > 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--evaluate-every: has no effect here: there is nothing to validate with %s", hint);
+  return HARK_OK;
 }
 
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {
@@ -131,7 +136,7 @@ hark_status hark_material_open(hark_context *context, const hark_config *config,
       (hark_material){.config = config,
                       .packed = hark_config_has_examples(config) || hark_config_has_sentences(config) || hark_config_reconstructs(config)};
   HARK_TRY((hark_config_has_examples(config) ? open_examples : open_text)(context, run, resume, out));
-  HARK_TRY(check_early_stop(context, out));
+  HARK_TRY(check_evaluations(context, out));
   return hark_delimiters_check(context, config, out->examples, out->corpus);
 }
 

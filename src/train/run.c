@@ -45,35 +45,62 @@ static hark_status check_holds(hark_context *context, const hark_run *run, bool 
   return HARK_OK;
 }
 
-/* Whether the file begins as those that hark writes with a version. */
-static hark_status has_version(hark_context *context, const char *path, bool *versioned) {
-  static const char mark[] = "\"format_version\"";
-  char first[64] = "";
+/* Files that a killed process may have left before its run began (only then it has a configuration), and how they begin, without blanks. */
+typedef struct left_file {
+  const char *name, *beginning; /* NULL: files that only a run has that began */
+} left_file;
+
+#define VERSION "{\"format_version\":"
+static const left_file left_files[] = {
+    {"vocabulary.json", VERSION}, {HARK_DATA_PLACE_NAME, VERSION}, {"origin.json", VERSION}, {"metrics.jsonl", "{\"step\":0,"},
+    {"metrics.csv", NULL},        {HARK_SAMPLES_FILE, NULL},       {"last", NULL},           {"best", NULL}};
+
+/* Whether the file begins so; an empty one does. */
+static hark_status begins_with(hark_context *context, const char *path, const char *beginning, bool *begins) {
+  char first[64];
   int descriptor = -1;
   uint64_t size = 0;
   HARK_TRY(hark_file_open(context, path, &descriptor, &size));
-  const size_t bytes = size < sizeof first - 1 ? (size_t)size : sizeof first - 1;
+  const size_t bytes = size < sizeof first ? (size_t)size : sizeof first;
   const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
   hark_file_close(&descriptor);
-  const char *const at = first + strspn(first, "{ \n");
-  *versioned = status == HARK_OK && first[0] == '{' && strncmp(at, mark, sizeof mark - 1) == 0;
+  *begins = status == HARK_OK;
+  for (size_t i = 0; i < bytes && *begins && *beginning != '\0'; i++)
+    if (first[i] != ' ' && first[i] != '\n') *begins = first[i] == *beginning++;
   return status;
 }
 
-/* A new run in a folder with other files replaces those of its names, which a killed process may have left. Refuses any that hark did not
- * write: they are the user's, perhaps the data of this very run. */
+static hark_status refuse_to_replace(hark_context *context, const char *path, const char *what) {
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s, and a run here would overwrite it: expected another --out", path, what);
+}
+
+/* Checkpoints whose run has lost its configuration. */
+static hark_status refuse_checkpoints(hark_context *context, const hark_run *run) {
+  char path[HARK_PATH_BYTES];
+  hark_names names;
+  bool any = false;
+  HARK_TRY(hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, path));
+  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  HARK_TRY(hark_folder_list(context, path, &names));
+  for (int64_t i = 0; i < names.count; i++) any = any || hark_checkpoint_step(names.items[i]) >= 0;
+  hark_names_free(context, &names);
+  return any ? refuse_to_replace(context, path, "has checkpoints of a run without config.yaml") : HARK_OK;
+}
+
+/* A new run in a folder with other files replaces those of its names, which a killed process may have left. Refuses any others: they are
+ * the user's, perhaps the data of this very run, or those of a damaged run. */
 static hark_status refuse_others(hark_context *context, const hark_run *run) {
-  static const char *const names[] = {"vocabulary.json", HARK_DATA_PLACE_NAME, "origin.json"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; i < sizeof left_files / sizeof *left_files; i++) {
+    const left_file *const file = &left_files[i];
     char path[HARK_PATH_BYTES];
-    bool versioned = true;
-    HARK_TRY(hark_run_path(context, run, names[i], path));
-    if (hark_path_kind_of(path) == HARK_PATH_FILE) HARK_TRY(has_version(context, path, &versioned));
-    if (!versioned)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and a run here would overwrite it: expected another --out",
-                       path);
+    bool left = file->beginning != NULL;
+    HARK_TRY(hark_run_path(context, run, file->name, path));
+    const hark_path_kind kind = hark_path_kind_of(path);
+    if (kind == HARK_PATH_FILE && left) HARK_TRY(begins_with(context, path, file->beginning, &left));
+    if (kind != HARK_PATH_NONE && !left)
+      return refuse_to_replace(context, path, file->beginning != NULL ? "is no file of hark" : "is there without a run");
   }
-  return HARK_OK;
+  return refuse_checkpoints(context, run);
 }
 
 /* Creates what the folder of a locked run needs, and removes what a killed process left. */

@@ -25,8 +25,8 @@ typedef struct hark_run {
 } hark_run;
 
 /* Makes the folder of a new run or, with `resume`, opens an existing one, and locks it.
- * Errors: HARK_BAD_CONFIGURATION (a new run's folder contains a run, or a file of a name that
- * runs have and that hark did not write; or there is no run to resume), HARK_BUSY, those of files. */
+ * Errors: HARK_BAD_CONFIGURATION (a new run's folder contains a run, or files of names that runs have and that no process left before its
+ * run began; or there is no run to resume), HARK_BUSY, those of files. */
 HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out);
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);

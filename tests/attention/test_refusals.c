@@ -585,6 +585,7 @@ static void test_placed_plan(void **state) {
   assert_null(plan);
   assert_int_equal(hark_attention_plan_place(context, &desc, memory, 16, &plan), HARK_INVALID_ARGUMENT);
   assert_int_equal(hark_attention_plan_place(context, &desc, memory + 8, sizeof memory, &plan), HARK_INVALID_ARGUMENT);
+  assert_int_equal(hark_attention_plan_place(context, &desc, NULL, sizeof memory, &plan), HARK_INVALID_ARGUMENT);
   hark_context_destroy(&context);
 }
 
@@ -633,6 +634,15 @@ static void test_nothing_to_do(void **state) {
   assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
   assert_true(c.numbers[3][0] == 0);
   assert_true(c.numbers[4][0] == -INFINITY);
+  /* Strides that are products of extents, of which one is 0. */
+  a->key.stride[0] = a->value.stride[0] = a->key.stride[1] = a->value.stride[1] = 0;
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
+  a->query.shape[2] = a->out.shape[2] = a->log_sum_exp.shape[2] = 0;
+  a->out.stride[0] = a->out.stride[1] = 0;
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
+  a->out.shape[2] = -1;
+  a->query.shape[2] = -1;
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_INVALID_ARGUMENT);
   /* No gradient requested. */
   *a = all;
   a->dquery = a->dkey = a->dvalue = a->dattention_bias = a->dlog_kernel = a->dforget = (hark_tensor){0};

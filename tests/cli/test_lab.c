@@ -155,6 +155,19 @@ static void files_and_figures_are_written(void **state) {
     assert_true(fours >= 4);
     free(svg);
   }
+  hark("hark lab rank-map --quick --out made", 0); /* its own files are replaced */
+  static const char *const others[] = {"txt", "json", "svg"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    char line[128], name[64];
+    (void)snprintf(name, sizeof name, "others%zu/rank-map.%s", i, others[i]);
+    (void)snprintf(line, sizeof line, "hark lab rank-map --quick --out others%zu", i);
+    test_file_write_text(folder, name, "a map of ranks\n");
+    hark(line, HARK_EXIT_USAGE);
+    assert_non_null(strstr(output.err, "and would be overwritten: expected another --out"));
+    char *const kept = test_file_text(folder, name);
+    assert_string_equal(kept, "a map of ranks\n");
+    free(kept);
+  }
   hark("hark lab nadaraya-watson --quick --json --figure picture.svg", 0);
   json_decref(parsed(output.out)); /* and nothing else */
   assert_true(is_file(gnuplot ? "picture.svg" : "picture.svg.gp"));

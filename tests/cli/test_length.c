@@ -77,6 +77,46 @@ static void an_early_stop_needs_validation(void **state) {
   expect("train --data text.txt --out blind --steps 2 --validation-fraction 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2 of 2", "");
 }
 
+/* So are evaluations where there is nothing to validate with, and a fraction of examples that have a validation of their own; not what a
+ * file lists, where the command line gives other data. */
+static void validation_that_has_no_effect_is_refused(void **state) {
+  (void)state;
+  static const char blind[] = "--evaluate-every: has no effect here: there is nothing to validate with";
+  static const char own[] = "--validation-fraction: has no effect here: task/validation";
+#define NEW "train --out run --steps 2 " COMMAND_TINY " "
+  expect("data make recall --length 8 --pairs 1 --training 8 --validation 4 --test 4 --out task", HARK_EXIT_DONE, "", "");
+  expect(NEW "--data text.txt --validation-fraction 0 --evaluate-every 1", HARK_EXIT_USAGE, "", blind);
+  expect(NEW "--data task --format sequences --validation-fraction 0.25", HARK_EXIT_USAGE, "", own);
+  expect(NEW "--data task --format sequences --validation-fraction 0", HARK_EXIT_USAGE, "", own);
+  expect("data info task --validation-fraction 0.25", HARK_EXIT_USAGE, "", own);
+  test_file_write_text(folder, "more.yaml", "data.validation_fraction: 0.2\ntrain.evaluate_every: 1\n");
+  expect(NEW "--config more.yaml --data task --format sequences", HARK_EXIT_DONE, "step 2 of 2", "");
+  expect("train --out other --steps 2 " COMMAND_TINY " --config more.yaml --data text.txt --validation-fraction 0", HARK_EXIT_DONE,
+         "step 2 of 2", "");
+  expect("train --out third --steps 2 --data text.txt --validation-fraction 0 --evaluate-every 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2",
+         "");
+#undef NEW
+}
+
+/* Numbers that are 0 or infinite in f32 would train nothing, or nothing finite. */
+static void numbers_beyond_f32_are_refused(void **state) {
+  (void)state;
+  static const char *const options[] = {"--lr 1e-50",
+                                        "--lr 1e39",
+                                        "--train.epsilon 1e-50",
+                                        "--clip 1e-50",
+                                        "--weight-decay 1e39",
+                                        "--clip 1e300",
+                                        "--train.minimum-rate 1e-46 --lr 1",
+                                        "--positional decay --train.positional-rate 1e39"};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    char words[512];
+    (void)snprintf(words, sizeof words, "config %s", options[i]);
+    expect(words, HARK_EXIT_USAGE, "", "is outside the range of f32, expected ");
+  }
+  expect("config --lr 1e-30 --clip 0 --weight-decay 0", HARK_EXIT_DONE, "learning_rate: 1e-30", "");
+}
+
 /* Whatever gave its length. From then on that is the time, which config.yaml says. */
 static void a_run_that_has_ended_is_given_time(void **state) {
   (void)state;
@@ -193,6 +233,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_length_that_is_passed_is_refused, begin, end),
       cmocka_unit_test_setup_teardown(a_run_with_nothing_to_do_records_nothing, begin, end),
       cmocka_unit_test_setup_teardown(an_early_stop_needs_validation, begin, end),
+      cmocka_unit_test_setup_teardown(validation_that_has_no_effect_is_refused, begin, end),
+      cmocka_unit_test_setup_teardown(numbers_beyond_f32_are_refused, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_has_ended_is_given_time, begin, end),
       cmocka_unit_test_setup_teardown(readme_goes_on, begin, end),
       cmocka_unit_test_setup_teardown(help_goes_on, begin, end),

@@ -127,7 +127,21 @@ static void a_run_replaces_no_file_of_others(void **state) {
     expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, names[i],
                    "is no file of hark, and a run here would overwrite it");
   }
-  assert_int_equal(shell("rm -rf own && mkdir own && cp run/data.json run/vocabulary.json own"), 0); /* left by a killed process */
+  static const char *const later[] = {"last", "best", "samples.jsonl", "metrics.csv"};
+  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    (void)snprintf(line, sizeof line, "rm -rf own && mkdir own && cp text.txt own/%s", later[i]);
+    assert_int_equal(shell(line), 0);
+    expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, later[i], "is there without a run");
+    (void)snprintf(line, sizeof line, "cmp text.txt own/%s", later[i]);
+    assert_int_equal(shell(line), 0);
+  }
+  assert_int_equal(shell("rm -rf own && mkdir own && echo '{\"step\": 1, \"mine\": 2}' >own/metrics.jsonl"), 0);
+  expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "metrics.jsonl: is no file of hark", "would overwrite it");
+  assert_int_equal(shell("rm -rf own && cp -r run own && cd own && rm config.yaml last best metrics.jsonl"), 0);
+  expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/checkpoints", "has checkpoints of a run");
+  /* left by a killed process */
+  assert_int_equal(shell("rm -rf own && mkdir own && cp run/data.json run/vocabulary.json own"), 0);
+  assert_int_equal(shell("head -1 run/metrics.jsonl >own/metrics.jsonl"), 0);
   expect("train --data text.txt --out own --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
 }
 

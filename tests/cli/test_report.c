@@ -364,6 +364,8 @@ static void different_kinds_read_a_text(void **state) {
   test_file_write_text(folder, "bytes.txt", "\xff\xfe");
   expect("report kinds/dense -o lacking.html --text 'the \xc3\x9f'", HARK_EXIT_DONE, "1 run",
          "kinds/dense: 1 of 5 tokens of the text are the unknown token");
+  read_page("lacking.html");
+  expect_problem(0, "1 of 5 tokens of the text are the unknown token");
   expect("report kinds -o kinds.html --file bytes.txt", HARK_EXIT_DONE, "4 runs", "kinds/dense: bytes.txt: text:1:1: invalid UTF-8");
 }
 

@@ -458,6 +458,21 @@ static void runs_begun_at_once_have_names_of_their_own(void **state) {
   assert_int_equal(test_folder_count(folder, "runs"), 2 + 6);
 }
 
+/* The folder of the text may contain its runs, which are no text. */
+static void a_run_in_the_folder_of_its_text_goes_on(void **state) {
+  (void)state;
+  assert_int_equal(command_place_shell(folder, "rm -rf texts && mkdir texts && cp text.txt texts"), 0);
+  for (int run = 0; run < 2; run++) {
+    char line[256];
+    (void)snprintf(line, sizeof line, "train --data texts --out texts/runs/%d --steps 2 " COMMAND_TINY, run);
+    expect(line, HARK_EXIT_DONE, "step 2 of 2", "");
+    (void)snprintf(line, sizeof line, "train --resume texts/runs/%d --steps 3", run);
+    expect(line, HARK_EXIT_DONE, "step 3 of 3", "");
+    (void)snprintf(line, sizeof line, "eval texts/runs/%d", run);
+    expect(line, HARK_EXIT_DONE, "", "");
+  }
+}
+
 /* ---- errors ---- */
 
 /* Five different mistakes in a file and on the command line: five lines, and nothing is begun. */
@@ -498,6 +513,7 @@ int main(void) {
       TEST(attention_is_exchanged_at_eval),
       TEST(what_a_run_needs_is_told_and_refused),
       TEST(a_disk_that_is_too_small_is_exit_4),
+      TEST(a_run_in_the_folder_of_its_text_goes_on),
       TEST(five_errors_are_five_lines),
       TEST(runs_of_one_second_have_names_of_their_own),
       TEST(runs_begun_at_once_have_names_of_their_own),

@@ -323,6 +323,11 @@ static void wrong_saved_bytes_change_nothing(void **state) {
   int32_t tokens[20];
   float logits[VOCABULARY];
   small_model_fill(tokens, 20);
+  assert_fine(context, hark_decoding_prefill(small, tokens, 8));
+  assert_failure(context, hark_decoding_step(small, 1), HARK_INVALID_ARGUMENT, "there is no room, its capacity of 8 tokens is used");
+  assert_fine(context, hark_decoding_truncate(small, 0));
+  assert_failure(context, hark_decoding_prefill(small, tokens, 9), HARK_INVALID_ARGUMENT, "9 tokens to read, expected 1 to 8");
+  assert_failure(context, hark_decoding_prefill(small, NULL, 2), HARK_INVALID_ARGUMENT, "no tokens");
   assert_fine(context, hark_decoding_prefill(decoding, tokens, 20));
   memcpy(logits, hark_decoding_logits(decoding), sizeof logits);
   const size_t bytes = hark_decoding_saved_bytes(decoding);

@@ -285,7 +285,7 @@ static void test_what_crashes_leave(void **state) {
   (void)snprintf(path, sizeof path, "%s/run", p.folder);
   assert_int_equal(hark_folder_make(p.context, path), HARK_OK);
   (void)snprintf(path, sizeof path, "%s/run/metrics.jsonl", p.folder);
-  assert_int_equal(hark_file_write(p.context, path, "{\"train/loss\": 7}\n", 18), HARK_OK);
+  assert_int_equal(hark_file_write(p.context, path, "{\"step\": 0, \"train/loss\": 7}\n", 29), HARK_OK);
   assert_int_equal(training_run(&p, &config, "run", NULL, &result), HARK_OK);
   assert_int_equal(losses_of(&p, "run").training_count, 3);
 

@@ -227,10 +227,47 @@ static void gradients_of_leaves_are_apart_from_their_data(void **state) {
 
 /* ---- the rest ---- */
 
+static void calls_are_complete(void **state) {
+  const hark_norm_attributes norm = {.epsilon = 1e-5};
+  const hark_call whole = {.op = &hark_op_rms_norm,
+                           .attributes = &norm,
+                           .input_count = 2,
+                           .inputs = {block(0, 0), vector(1, WIDTH)},
+                           .outputs = {block(2, 0)},
+                           .saved = {vector(3, ROWS)}};
+  (void)state;
+  assert_fine(context, hark_operator_forward(context, &whole));
+  static const int counts[] = {-5, 1, 3, 100};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    hark_call call = whole;
+    call.input_count = counts[i];
+    assert_refused(hark_operator_forward(context, &call), "inputs, expected 2 to 2");
+    assert_refused(hark_operator_backward(context, &call), "inputs, expected 2 to 2");
+  }
+  hark_call call = whole;
+  call.attributes = NULL;
+  assert_refused(hark_operator_forward(context, &call), "rms_norm: attributes are NULL, expected 8 bytes");
+  call = whole;
+  call.inputs[1] = (hark_tensor){0};
+  assert_refused(hark_operator_forward(context, &call), "rms_norm: input 1 is absent, expected a tensor");
+  call = whole;
+  call.inputs[0].data = NULL;
+  assert_refused(hark_operator_forward(context, &call), "rms_norm: input 0 has no data");
+  call = whole;
+  call.outputs[0].data = NULL;
+  assert_refused(hark_operator_forward(context, &call), "rms_norm: output 0 has no data");
+  call.outputs[0] = (hark_tensor){0};
+  assert_refused(hark_operator_forward(context, &call), "rms_norm: output 0 has no data");
+}
+
 static void tensors_are_read_into_other_memory(void **state) {
-  hark_tensor tensor = block(0, 0);
+  hark_tensor tensor = block(0, 0), nowhere = tensor;
   const float first = arena[0];
   (void)state;
+  nowhere.data = NULL;
+  assert_refused(hark_tensor_read(context, &nowhere, arena), "tensor read: the tensor has no data");
+  assert_refused(hark_tensor_write(context, &nowhere, arena), "tensor write: the tensor has no data");
+  assert_refused(hark_tensor_zero(context, &nowhere), "tensor zero: the tensor has no data");
   assert_refused(hark_tensor_read(context, &tensor, arena + 1), "tensor read: the tensor and host share memory");
   assert_refused(hark_tensor_write(context, &tensor, arena + COUNT - 1), "tensor write: the tensor and host share memory");
   assert_fine(context, hark_tensor_read(context, &tensor, arena + COUNT));
@@ -319,6 +356,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(gradients_are_apart, begin, end),
       cmocka_unit_test_setup_teardown(the_tape_overwrites_no_input_that_is_read_twice, begin, end),
       cmocka_unit_test_setup_teardown(gradients_of_leaves_are_apart_from_their_data, begin, end),
+      cmocka_unit_test_setup_teardown(calls_are_complete, begin, end),
       cmocka_unit_test_setup_teardown(tensors_are_read_into_other_memory, begin, end),
       cmocka_unit_test_setup_teardown(vectors_of_positional_kernels_are_apart_or_the_same, begin, end),
       cmocka_unit_test_setup_teardown(places_are_apart_from_what_they_are_made_of, begin, end),

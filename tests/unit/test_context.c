@@ -22,6 +22,25 @@ static void defaults_make_a_context_on_the_cpu(void **state) {
   hark_context_destroy(NULL);
 }
 
+static int one_thread(void *user) {
+  (void)user;
+  return 1;
+}
+
+/* Tables without their functions. */
+static void incomplete_tables_are_refused(void **state) {
+  (void)state;
+  const hark_allocator allocator = {0};
+  const hark_parallel parallel = {.threads = one_thread};
+  const hark_context_options options[] = {{.struct_size = sizeof *options, .allocator = &allocator},
+                                          {.struct_size = sizeof *options, .parallel = &parallel}};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    hark_context *context = (hark_context *)1;
+    assert_int_equal(hark_context_create(&options[i], &context), HARK_INVALID_ARGUMENT);
+    assert_null(context);
+  }
+}
+
 static void unknown_names_are_refused(void **state) {
   (void)state;
   const hark_context_options no_backend = {.struct_size = sizeof no_backend, .backend = "abacus"};
@@ -278,6 +297,7 @@ static void a_program_may_bring_its_own_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults_make_a_context_on_the_cpu),
+      cmocka_unit_test(incomplete_tables_are_refused),
       cmocka_unit_test(unknown_names_are_refused),
       cmocka_unit_test(every_setup_has_the_names_that_were_asked_for),
       cmocka_unit_test(everything_comes_from_the_allocator_and_goes_back),

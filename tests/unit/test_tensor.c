@@ -188,6 +188,10 @@ static void shapes_are_written_for_messages(void **state) {
   memcpy(tensor.shape, shape, sizeof shape);
   assert_string_equal(hark_shape_text(&tensor, text, sizeof text), "[2, 3, 9223372036854775807, 0, 1, 1, 1, 7]");
   assert_true(strlen(hark_shape_text(&tensor, small, sizeof small)) < sizeof small);
+  tensor.rank = 100;
+  assert_string_equal(hark_shape_text(&tensor, text, sizeof text), "of rank 100");
+  tensor.rank = -1;
+  assert_string_equal(hark_shape_text(&tensor, text, sizeof text), "of rank -1");
 }
 
 int main(void) {

@@ -177,6 +177,7 @@ static hark_status open_examples(hark_invocation *call, hark_examples **out) {
                                            .paths = paths,
                                            .path_count = count,
                                            .validation_fraction = v->fraction,
+                                           .divides = v->fraction > 0,
                                            .classes = (int32_t)v->classes,
                                            .text_field = v->text_field,
                                            .label_field = v->label_field,

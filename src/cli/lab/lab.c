@@ -167,6 +167,40 @@ static hark_status path_of(hark_context *context, const char *folder, const char
   return status;
 }
 
+/* A file of an earlier call begins with the experiment's name. *ours: it is there. */
+static hark_status check_earlier(hark_invocation *call, const char *name, bool json, bool *ours) {
+  const lab_values *const v = call->values[0];
+  char path[HARK_PATH_BYTES], beginning[HARK_LAB_LABEL_BYTES + 32], first[sizeof beginning];
+  int descriptor = -1;
+  uint64_t size = 0;
+  HARK_TRY(path_of(call->context, v->out, name, json ? "json" : "txt", path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  (void)snprintf(beginning, sizeof beginning, json ? "{\"experiment\": \"%s\"" : "%s: ", name);
+  HARK_TRY(hark_file_open(call->context, path, &descriptor, &size));
+  const size_t bytes = strlen(beginning);
+  const hark_status status = size >= bytes ? hark_file_read_at(call->context, descriptor, path, first, bytes, 0) : HARK_OK;
+  hark_file_close(&descriptor);
+  HARK_TRY(status);
+  *ours = size >= bytes && memcmp(first, beginning, bytes) == 0;
+  if (*ours || size == 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is no file of hark lab, and would be overwritten: expected another --out",
+                   path);
+}
+
+/* --out names a folder only, so that what is in it is replaced if an earlier call wrote it. A picture shows that by the file beside it. */
+static hark_status check_folder(hark_invocation *call, const char *name) {
+  const lab_values *const v = call->values[0];
+  char path[HARK_PATH_BYTES];
+  bool text = false, json = false;
+  if (v->out[0] == 0) return HARK_OK;
+  HARK_TRY(check_earlier(call, name, false, &text));
+  HARK_TRY(check_earlier(call, name, true, &json));
+  HARK_TRY(path_of(call->context, v->out, name, "svg", path));
+  if (text || json || hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is there without %s.json, and would be overwritten: expected another --out",
+                   path, name);
+}
+
 static hark_status write_one(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, bool json) {
   const lab_values *const v = call->values[0];
   char path[HARK_PATH_BYTES];
@@ -429,6 +463,7 @@ static hark_status run(hark_invocation *call) {
         is_chosen(chosen, i) && experiment->check != NULL ? experiment->check(call->context, call->values[i + 1]) : HARK_OK;
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[i].name);
     HARK_TRY(status);
+    if (is_chosen(chosen, i)) HARK_TRY(check_folder(call, hark_lab_entries[i].name));
   }
   if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
   char folder[HARK_PATH_BYTES];

@@ -56,9 +56,7 @@ hark_status hark_report_refuse_file(hark_report *report, const char *option, har
   return hark_fail(report->context, HARK_BAD_CONFIGURATION, "--%s: %s", option, message);
 }
 
-hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status) {
-  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
-  const char *const message = hark_context_message(report->context);
+hark_status hark_report_note(hark_report *report, int64_t index, const char *message) {
   hark_text item = hark_text_empty(report->context);
   if (index >= 0)
     hark_text_append(&item, "{\"run\":%" PRId64 ",\"text\":", index);
@@ -73,6 +71,11 @@ hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_st
   HARK_TRY(kept);
   HARK_TRY(hark_report_warn(report, message));
   return report->problems.status;
+}
+
+hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status) {
+  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
+  return hark_report_note(report, index, hark_context_message(report->context));
 }
 
 void hark_report_append_numbers(const double *numbers, int64_t count, int64_t stride, hark_text *text) {

@@ -51,6 +51,9 @@ typedef struct hark_report {
  * HARK_OK. Returns failures that are not those of a file: HARK_OUT_OF_MEMORY. HARK_OK stays HARK_OK. */
 hark_status hark_report_keep_problem(hark_report *report, int64_t index, hark_status status);
 
+/* The same with a message. */
+HARK_MUST_CHECK hark_status hark_report_note(hark_report *report, int64_t index, const char *message);
+
 /* A warning on stderr, once. */
 HARK_MUST_CHECK hark_status hark_report_warn(hark_report *report, const char *message);
 /* Makes the failure to read the file of an option one of the command line, whose message begins with the option: no page is written. */

@@ -139,7 +139,7 @@ static hark_status tokenize(text_reading *r, int32_t *tokens, size_t *found, boo
   return *lacking ? hark_model_tokenize(r->context, r->model, r->text, r->bytes, true, true, tokens, r->bytes, found) : status;
 }
 
-static hark_status warn_of_unknown(const text_reading *r) {
+static hark_status note_unknown(const text_reading *r) {
   char message[HARK_MESSAGE_BYTES];
   int64_t count = 0;
   for (int64_t i = 0; i < r->count; i++) count += r->tokens[i] == HARK_TOKEN_UNKNOWN;
@@ -147,7 +147,7 @@ static hark_status warn_of_unknown(const text_reading *r) {
   (void)snprintf(message, sizeof message,
                  "%.300s: %" PRId64 " of %" PRId64 " tokens of the text are the unknown token: the model's vocabulary lacks what is there",
                  r->report->runs[r->index].path, count, r->count);
-  return hark_report_warn(r->report, message);
+  return hark_report_note(r->report, r->index, message);
 }
 
 /* The text's first tokens, after the one that begins a sentence. */
@@ -165,7 +165,7 @@ static hark_status take_tokens(text_reading *r) {
   r->count = hark_min(most, (int64_t)hark_min((int64_t)found, (int64_t)r->bytes) + begin);
   r->rows = r->count + hark_encoder_front(&r->model->network->config);
   if (r->count == 0) return hark_fail(r->context, HARK_BAD_FILE, "%s: the text has no tokens", r->report->runs[r->index].path);
-  return lacking ? warn_of_unknown(r) : HARK_OK;
+  return lacking ? note_unknown(r) : HARK_OK;
 }
 
 /* Refuses models that read something else than one text. */

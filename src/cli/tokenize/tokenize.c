@@ -91,7 +91,9 @@ const hark_command hark_command_tokenize = {
         "  hark tokenize runs/book text.txt > tokens.jsonl\n"
         "  hark tokenize book.safetensors text.txt      a file of hark export\n"
         "  hark tokenize tokenizer.json text.txt        of the Hugging Face tokenizers library, or the folder with it\n"
-        "  hark tokenize spiece.model text.txt          of SentencePiece\n",
+        "  hark tokenize spiece.model text.txt          of SentencePiece\n"
+        "\n"
+        "  A line ends with LF or CRLF, which are no part of it.\n",
     .argument_minimum = 2,
     .argument_maximum = 2,
     .tables = {&table},

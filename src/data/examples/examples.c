@@ -258,6 +258,9 @@ static hark_status read_all(hark_context *context, const hark_examples_settings 
 static hark_status fill(hark_context *context, const hark_examples_settings *settings, const hark_example_paths *paths,
                         hark_examples *examples) {
   const bool divides = paths->count[HARK_SPLIT_VALIDATION] == 0 && settings->validation_fraction > 0;
+  if (settings->divides && paths->count[HARK_SPLIT_VALIDATION] > 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--validation-fraction: has no effect here: %s is the validation of these examples",
+                     paths->paths[HARK_SPLIT_VALIDATION][0]);
   HARK_TRY(read_all(context, settings, paths, divides, examples));
   HARK_TRY(make_class_names(context, examples));
   if (divides) HARK_TRY(divide(context, examples, settings->validation_fraction));

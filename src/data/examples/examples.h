@@ -37,6 +37,7 @@ typedef struct hark_examples_settings {
   /* [0, 1): without validation files, floor(fraction * N) of the N training examples are used for validation: those that a fixed
    * permutation of [0, N) maps below that number, the same for all seeds of a run */
   double validation_fraction;
+  bool divides;         /* the fraction is requested: refused where there are validation files */
   int64_t length_limit; /* longer sequences are cut to their first length_limit tokens; 0: no limit */
   int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
   /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
@@ -51,7 +52,8 @@ typedef struct hark_examples hark_examples;
 /* Reads everything. The caller closes *out.
  * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out
  * of range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, with teaches_classes only
- * one class), HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits),
+ * one class), HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits;
+ * divides),
  * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_examples_open(hark_context *context, const hark_examples_settings *settings, hark_examples **out);
 void hark_examples_close(hark_context *context, hark_examples **examples);
