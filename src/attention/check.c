@@ -110,7 +110,6 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
       {"value", &args->value, type, 4, {batch, desc->key_heads, keys, desc->value_dim}, false},
       {"out", &args->out, type, 4, {batch, desc->heads, queries, desc->value_dim}, !backward},
   };
-  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
   const struct {
     const char *text;
     int64_t actual, maximum;
@@ -119,6 +118,7 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
     if (limits[i].actual > limits[i].maximum)
       return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
                        limits[i].actual, limits[i].maximum);
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
   const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
   if (desc->normalisation == HARK_NORMALISATION_CME) {
     if (!present(&args->log_sum_exp)) return HARK_OK;

@@ -640,6 +640,10 @@ static void test_nothing_to_do(void **state) {
   a->query.shape[2] = a->out.shape[2] = a->log_sum_exp.shape[2] = 0;
   a->out.stride[0] = a->out.stride[1] = 0;
   assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
+  a->query.shape[0] = INT64_MAX; /* whose number of elements cannot be counted */
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_SHAPE_MISMATCH);
+  assert_message(context, "batch", "batch is 9223372036854775807, expected at most the plan's");
+  a->query.shape[0] = all.query.shape[0];
   a->out.shape[2] = -1;
   a->query.shape[2] = -1;
   assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_INVALID_ARGUMENT);
