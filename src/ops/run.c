@@ -9,7 +9,7 @@
 /* A backend's kernel computes in f32 only. A call with an f64 tensor uses the operator's definition, and so does a caller's operator with
  * the name of a built-in one. */
 static bool has_f64(const hark_call *call) {
-  for (int i = 0; i < call->input_count; i++)
+  for (int i = 0; i < call->input_count && i < HARK_MAX_INPUTS; i++)
     if (call->inputs[i].type == HARK_F64) return true;
   return false;
 }
