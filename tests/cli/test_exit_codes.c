@@ -1,6 +1,7 @@
 /* test_exit_codes.c - every exit code that hark documents, reached by a real situation, as a process: one row each, at least. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include "cli/commands.h"
 #include "support/cmocka_all.h"
@@ -177,6 +181,70 @@ static int hung_up(void) { return stopped_by(SIGHUP); }
 static int interrupted(void) { return stopped_by(SIGINT); }
 static int terminated(void) { return stopped_by(SIGTERM); }
 
+/* ---- a parent that is killed ---- */
+
+#ifdef __linux__
+/* What takes a while to save. */
+#define LARGE                                                                                                                              \
+  "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 --layers 2 --width 256 --heads 2 --context 8 --batch 2 "     \
+  "--threads 1"
+
+static void pause_milliseconds(long milliseconds) {
+  const struct timespec pause = {0, milliseconds * 1000000};
+  (void)nanosleep(&pause, NULL);
+}
+
+/* In a thread of a process of its own: starts a training that gets SIGTERM when its parent ends, waits for its first step, and ends. */
+static void *begin_orphan(void *unused) {
+  static char command[2048], begun[TEST_PATH_BYTES + 64];
+  (void)unused;
+  (void)snprintf(command, sizeof command, "cd '%s' && exec '%s' train --out run %s >/dev/null 2>&1", folder, HARK_COMMAND, LARGE);
+  (void)snprintf(begun, sizeof begun, "%s/run/config.yaml", folder);
+  if (fork() == 0) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  for (int i = 0; i < WAIT_SECONDS * 100 && access(begun, F_OK) != 0; i++) pause_milliseconds(10);
+  pause_milliseconds(100);
+  return NULL;
+}
+
+/* Keeps the process for a while. */
+static void *end_last(void *unused) {
+  (void)unused;
+  pause_milliseconds(500);
+  _exit(0);
+}
+
+/* Its threads end one after another. */
+static void be_parent(void) {
+  pthread_t first, last;
+  if (pthread_create(&first, NULL, begin_orphan, NULL) != 0 || pthread_join(first, NULL) != 0) _exit(1);
+  if (pthread_create(&last, NULL, end_last, NULL) != 0) _exit(1);
+  pause_milliseconds(1); /* the training is being saved */
+  pthread_exit(NULL);
+}
+#endif
+
+/* When a parent of several threads dies, its children pass from thread to thread, and the system sends the signal each time. This is one
+ * event: the run saves. */
+static void the_end_of_a_parent_is_one_event(void **state) {
+  (void)state;
+#ifdef __linux__
+  const pid_t parent = fork();
+  if (parent == 0) be_parent();
+  int result;
+  assert_int_equal(waitpid(parent, &result, 0), parent);
+  assert_int_equal(result, 0);
+  for (int i = 0; i < WAIT_SECONDS * 10 && run("", "train --resume --out run --max-time 0.2s") == HARK_EXIT_BUSY; i++)
+    pause_milliseconds(100);
+  if (output.code != 0 || strstr(output.err, "continuing from step-") == NULL) fail_msg("%s", output.err);
+#else
+  skip();
+#endif
+}
+
 typedef struct situation {
   int code;
   const char *name;
@@ -253,10 +321,11 @@ static void every_exit_code_is_reached_and_documented(void **state) {
 
 int main(void) {
   enum { COUNT = sizeof situations / sizeof situations[0] };
-  struct CMUnitTest tests[COUNT + 1];
+  struct CMUnitTest tests[COUNT + 2];
   for (size_t i = 0; i < COUNT; i++) {
     tests[i] = (struct CMUnitTest){situations[i].name, every_situation_has_its_exit_code, begin, end, (void *)&situations[i]};
   }
   tests[COUNT] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(every_exit_code_is_reached_and_documented, begin, end);
+  tests[COUNT + 1] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(the_end_of_a_parent_is_one_event, begin, end);
   return cmocka_run_group_tests_name("exit codes", tests, NULL, NULL);
 }

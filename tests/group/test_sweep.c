@@ -9,7 +9,7 @@
 #include "support/train/sweep_place.h"
 
 #define RUNS 4
-#define STEPS 4000 /* of a run that is disturbed: about half a second */
+#define STEPS 8000 /* of a run that is disturbed: about a second */
 #define PLAN "config: base.yaml\nout: out\nseeds: [1, 2, 3, 4]\n"
 #define QUIET " --no-picture --beside operations"
 #define SCRIPT "version >/dev/null; sh script.sh" /* after hark */
@@ -163,27 +163,38 @@ static void errors_are_printed_once(void **state) {
 #define PARENTS                                                                                                                            \
   "parents() { for run in 1 2; do sed -n 's/^PPid:.//p' /proc/$(cat out/all-seed=$run/.lock)/status; done | sort -u | wc -l; }\n"
 
-/* Waits for both runs, notes how many processes have them, and kills `rank` by a signal: "rank.sh" is what each process runs. */
+/* Their first steps can be seen: before them a run has nothing to save. */
+static void plan_long_runs(void) {
+  sweep_place_base(launch_folder, STEPS);
+  test_file_write_text(launch_folder, "plan.yaml", PLAN "settings: {train.log_every: 20}\n");
+}
+
+#define TRAINS "trains() { grep -q '\"step\": *[1-9]' out/all-seed=$1/metrics.jsonl 2>/dev/null; }\n"
+
+/* Waits for steps of both runs, notes how many processes have them, and kills `rank` by a signal: the script is what each process runs. */
 static void disturb(int rank, const char *signal) {
-  write_script(PARENTS
-               "if [ \"" LAUNCH_RANK
-               "\" = %d ]; then\n"
-               "  (until [ -e out/all-seed=1/metrics.jsonl ] && [ -e out/all-seed=2/metrics.jsonl ] || ! kill -0 $$; do sleep 0.01; done\n"
-               "  parents >parents; kill -%s $$) &\n"
-               "fi\n"
-               "exec " HARK_COMMAND " sweep plan.yaml" QUIET "\n",
+  write_script(PARENTS TRAINS "if [ \"" LAUNCH_RANK
+                              "\" = %d ]; then\n"
+                              "  (until trains 1 && trains 2 || ! kill -0 $$; do sleep 0.01; done\n"
+                              "  parents >parents; kill -%s $$) &\n"
+                              "fi\n"
+                              "exec " HARK_COMMAND " sweep plan.yaml" QUIET "\n",
                rank, signal);
 }
 
-/* Runs of processes that were killed save and end by themselves. */
+/* Runs of processes that were killed save and end by themselves. That of the killed process does so at once; another one may be over. */
 static void wait_until_saved(void) {
+  int64_t least = STEPS;
   sweep_place_wait_for_lock(launch_folder, "out/all-seed=1");
   sweep_place_wait_for_lock(launch_folder, "out/all-seed=2");
   for (int seed = 1; seed <= 2; seed++) {
     char run[32];
     (void)snprintf(run, sizeof run, "out/all-seed=%d", seed);
-    assert_in_range(sweep_place_last_step(launch_folder, run), 1, STEPS - 1);
+    const int64_t last = sweep_place_last_step(launch_folder, run);
+    assert_in_range(last, 1, STEPS);
+    least = last < least ? last : least;
   }
+  assert_true(least < STEPS);
 }
 
 static void expect_parents(void) {
@@ -214,7 +225,7 @@ static void run_disturbed(const char *launch, int rank, const char *signal) {
 static void a_killed_rank_is_named(void **state) {
   (void)state;
   skip_without_launcher();
-  sweep_place_base(launch_folder, STEPS);
+  plan_long_runs();
   char *const table = make_reference();
   run_disturbed(LAUNCH("2"), 1, "KILL");
   assert_int_equal(messages("hark sweep: the process of rank 1 was killed; "), 1);
