@@ -42,7 +42,7 @@ static bool was_ignored(int number) {
   return sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
 }
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, HARK_PARENT_ENDED};
 static const int may_ignore[] = {SIGXFSZ, SIGPIPE}; /* hark train ignores the second */
 static bool found_ignored[sizeof may_ignore / sizeof *may_ignore];
 

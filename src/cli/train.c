@@ -6,9 +6,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include "cli/bench/bench.h"
 #include "cli/model.h"
@@ -53,18 +50,15 @@ static volatile sig_atomic_t checkpoint_requested;
 /* Sender and time of the first signal to stop; our parent process. Handlers do not interrupt each other. */
 static pid_t first_sender, parent;
 static struct timespec first_time;
-static int from_dying_parent; /* the signal that the system sends when the parent ends; 0: none */
 #define SAME_EVENT_SECONDS 1
 
 /* One event may cause several signals: a service manager signals a whole group, and the sweep that started us passes its signal on; when
- * the sweep dies after that, we receive SIGTERM, and SIGHUP from the system where we were stopped. A dying sweep with several threads
- * sends its SIGTERM more than once. */
+ * the sweep dies after that, we receive SIGHUP from the system where we were stopped. */
 static bool is_same_event(const siginfo_t *info) {
   struct timespec now;
   const bool hung_up = info->si_pid == 0 && info->si_signo == SIGHUP;          /* from the system itself */
   if ((info->si_pid == parent || hung_up) && getppid() != parent) return true; /* because it died */
-  const bool may_be_dying = info->si_pid == parent && info->si_signo == from_dying_parent;
-  if ((info->si_pid == first_sender && !may_be_dying) || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
+  if (info->si_pid == first_sender || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
   return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
 }
 
@@ -72,6 +66,10 @@ static void on_signal(int number, siginfo_t *info, void *interrupted) {
   (void)interrupted;
   if (number == SIGUSR1) {
     checkpoint_requested = 1;
+    return;
+  }
+  if (number == HARK_PARENT_ENDED) { /* once for every thread of the parent that had us */
+    if (stop_signal == 0) stop_signal = SIGTERM;
     return;
   }
   if (stop_signal != 0) {
@@ -85,16 +83,13 @@ static void on_signal(int number, siginfo_t *info, void *interrupted) {
 }
 
 static void catch_signals(void) {
-  static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, HARK_PARENT_ENDED};
   struct sigaction action, before;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) (void)sigaddset(&action.sa_mask, caught[i]);
   parent = getppid();
-#ifdef __linux__
-  (void)prctl(PR_GET_PDEATHSIG, &from_dying_parent);
-#endif
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
     const bool known = sigaction(caught[i], NULL, &before) == 0;
     if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: our parent ignores it on purpose */

@@ -15,6 +15,7 @@
 #endif
 
 #include "cli/commands.h"
+#include "cli/process.h"
 #include "support/cmocka_all.h"
 #include "support/sanitized.h"
 #include "support/train/command_place.h"
@@ -194,14 +195,14 @@ static void pause_milliseconds(long milliseconds) {
   (void)nanosleep(&pause, NULL);
 }
 
-/* In a thread of a process of its own: starts a training that gets SIGTERM when its parent ends, waits for its first step, and ends. */
+/* In a thread of a process of its own: starts a training that gets a signal when its parent ends, waits for its first step, and ends. */
 static void *begin_orphan(void *unused) {
   static char command[2048], begun[TEST_PATH_BYTES + 64];
   (void)unused;
   (void)snprintf(command, sizeof command, "cd '%s' && exec '%s' train --out run %s >/dev/null 2>&1", folder, HARK_COMMAND, LARGE);
   (void)snprintf(begun, sizeof begun, "%s/run/config.yaml", folder);
   if (fork() == 0) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)prctl(PR_SET_PDEATHSIG, HARK_PARENT_ENDED);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(127);
   }

@@ -9,7 +9,7 @@
 #include "support/train/sweep_place.h"
 
 #define RUNS 4
-#define STEPS 8000 /* of a run that is disturbed: about a second */
+#define STEPS 4000 /* of a run that is disturbed: about half a second */
 #define PLAN "config: base.yaml\nout: out\nseeds: [1, 2, 3, 4]\n"
 #define QUIET " --no-picture --beside operations"
 #define SCRIPT "version >/dev/null; sh script.sh" /* after hark */

@@ -12,6 +12,7 @@
 #endif
 
 #include "cli/common.h"
+#include "cli/process.h"
 
 #define OWN_PROGRAM "/proc/self/exe"
 #define NOT_STARTED 127 /* exit code of a program that could not be run, as a shell's */
@@ -97,10 +98,10 @@ typedef struct birth {
 } birth;
 
 /* When a sweep is killed, its processes receive a signal to save and end; on systems without this mechanism they continue. `parent` may
- * have ended already. */
+ * have ended already. A parent with several threads causes the signal several times: it is not one that counts. */
 static void end_with(pid_t parent) {
 #ifdef __linux__
-  (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+  (void)prctl(PR_SET_PDEATHSIG, HARK_PARENT_ENDED);
   if (getppid() != parent) _exit(HARK_EXIT_TERMINATED);
 #else
   (void)parent;
