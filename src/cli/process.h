@@ -14,7 +14,8 @@ extern hark_temporaries hark_process_temporaries;
 /* Before anything else:
  * - standard streams that are closed become /dev/null, so that no other file gets their number and receives messages;
  * - exceeding the file size limit (SIGXFSZ, ulimit -f) is an error of the failing call, like a full disk;
- * - SIGINT, SIGTERM, SIGHUP and HARK_PARENT_ENDED, unless the parent process had set them to be ignored, remove our temporary files and end the process. */
+ * - SIGINT, SIGTERM, SIGHUP and HARK_PARENT_ENDED, unless the parent process had set them to be ignored, remove our temporary files and
+ *   end the process. */
 void hark_process_begin(void);
 
 /* Closes stdout. Returns the exit code: HARK_EXIT_DISK, after a line on stderr, where the output was not written completely and `code` is
