@@ -75,7 +75,7 @@ static const hark_option options[] = {
     {"continuity", "continuity", HARK_OPTION_FLOAT, AT(continuity), "0", "[0, 100]", NULL, NULL,
      "pathfinder: paths turn by at most 90 degrees divided by it", "$1 make, $2 pathfinder"},
     {"seed-distance", "seed-distance", HARK_OPTION_FLOAT, AT(seed_distance), "0", "[0, 128]", NULL, NULL,
-     "pathfinder: least distance between the first points of both long paths, pixels", "$1 make, $2 pathfinder"},
+     "pathfinder: distance between the first points of both long paths, pixels", "$1 make, $2 pathfinder"},
     {"separation", "separation", HARK_OPTION_FLOAT, AT(separation), "0", "[0, 20]", NULL, NULL,
      "pathfinder: least distance between dashes of different paths, pixels", "$1 make, $2 pathfinder"},
 };
