@@ -55,8 +55,10 @@ site:
 deb:
 	@sh scripts/make-deb.sh
 
+# Only the command: a first look does not wait for the tests.
 demo: install-dependencies
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory $(BUILD)/Makefile
+	@$(MAKE) --no-print-directory -C $(BUILD) -j$(JOBS) hark_command
 	@sh scripts/demo.sh $(BUILD)
 
 bench: build
