@@ -88,9 +88,10 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
 HARK_MUST_CHECK hark_status hark_options_refuse_idle(hark_context *context, hark_options *options);
 /* True if an option would be refused; and true if its conditions hold, whether it is requested or not. */
 bool hark_options_is_idle(const hark_options *options, const char *name);
-/* True if the option is requested in this sense, and none of `others` (names separated by blanks) has a higher source. */
-bool hark_options_is_requested(const hark_options *options, const char *name, const char *others);
 bool hark_options_has_effect(const hark_options *options, const char *name);
+/* True if the option is requested, as hark_options_refuse_idle() means it, and none of `others` (names separated by blanks) has a higher
+ * source. */
+bool hark_options_is_requested(const hark_options *options, const char *name, const char *others);
 /* "--structure window, --kernel rbf": the column in words, by the flags of the set's subcommand or by keys. Nothing if there are none. */
 void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text);
 

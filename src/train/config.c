@@ -497,7 +497,6 @@ static hark_status check_ranges(hark_context *context, hark_options *set, const 
 static void note_requests(const hark_options *set, hark_config *config) {
   config->data.divides = hark_options_is_requested(set, "data.validation_fraction", "data.paths");
   config->train.evaluates =
-      config->train.evaluate_every > 0 &&
       hark_options_is_requested(set, "train.evaluate_every", "data.paths data.validation_paths data.validation_fraction");
 }
 

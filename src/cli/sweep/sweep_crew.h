@@ -1,7 +1,7 @@
 /* sweep_crew.h - the processes that a launcher has started for a sweep. Rank 0 has the plans, and begins, counts and records all runs;
  * every process, rank 0 too, trains up to `jobs` of them at once, each as a process of its own (sweep_process.h). Rank 0 sends the words of
  * a run to a process that has a free place, and gets what the run prints, and its exit code. Messages are few, so that the processes look
- * for them only a few times a second while they wait for their runs.
+ * for them every HARK_SWEEP_CREW_MILLISECONDS while they wait for their runs.
  *
  * Signals that one process receives, or sends to its runs, reach the runs of all. A process that has ended ends the others (sweep_watch.h).
  * Errors of all functions: HARK_CANCELLED, also where a process has ended; the group is over then.
