@@ -158,6 +158,20 @@ hark_status hark_file_read_at(hark_context *context, int descriptor, const char 
   return HARK_OK;
 }
 
+hark_status hark_file_begins_with(hark_context *context, const char *path, const char *beginning, bool *begins) {
+  char first[256];
+  int descriptor = -1;
+  uint64_t size = 0;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  const size_t bytes = size < sizeof first ? (size_t)size : sizeof first;
+  const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
+  hark_file_close(&descriptor);
+  *begins = status == HARK_OK;
+  for (size_t i = 0; i < bytes && *begins && *beginning != '\0'; i++)
+    if (first[i] != ' ' && first[i] != '\n') *begins = first[i] == *beginning++;
+  return status;
+}
+
 hark_status hark_file_summarise(hark_context *context, const char *path, hark_file_summary *out) {
   int descriptor;
   uint64_t size;

@@ -147,8 +147,8 @@ typedef enum hark_stored {
     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
     CHANGED, 1)                                                                                                                            \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: the fraction of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper " \
-    "prints it",                                                                                                                           \
+    "yarn: how the kept fraction of a rate falls; pair: linearly in the index of the pair, as in published models; turns: linearly in "    \
+    "the number of turns, as the paper prints it",                                                                                         \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
     "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
@@ -230,8 +230,8 @@ typedef enum hark_stored {
     "what learned boundaries are predicted from: embedded tokens, or these after the linear layers of the primary compression",            \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, CHANGED, 1)                                                                     \
   X(ahca.straight_through, NULL, ENUM, "before_norm", HARK_AHCA_STRAIGHT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                               \
-    "whether the straight-through factor of learned boundaries is applied before or after the norm of the token head; a norm after the "   \
-    "factor removes most of its gradient",                                                                                                 \
+    "learned boundaries get their gradient through a factor of 1 (straight-through): it is applied before or after the norm of the token " \
+    "head; a norm after the factor removes most of that gradient",                                                                         \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
     "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
@@ -248,7 +248,7 @@ typedef enum hark_stored {
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
     "compressed tokens of all chunks of a sequence together", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                        \
   X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
-    "of these, those that every chunk attends to; 0: none; a chunk then attends only to itself", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)       \
+    "number of the secondary slots that every chunk attends to; 0: a chunk attends only to itself", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)    \
   X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_pool, NULL, ENUM, "average", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
@@ -279,8 +279,7 @@ typedef enum hark_stored {
   X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "weight of the loss for depth, with depth capacity", \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)                                                                                             \
   X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "what ahca predicts: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "       \
-    "regression), or with reconstruction the tokens that it read",                                                                         \
+    "what ahca predicts; data: the classes, token labels or numbers of the data; reconstruction: the tokens of its own input",             \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", HARK_NEEDS_GLOBAL,    \

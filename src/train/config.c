@@ -53,7 +53,7 @@ static const hark_option options[] = {
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end",
      EXAMPLES},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
-     "number of first tokens that are kept of a longer sequence of an example; 0: all", EXAMPLES},
+     "longer sequences of examples are cut after N tokens; 0: never", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
      "number of training examples used; they do not depend on the seed, and include those of every smaller number; 0: all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
@@ -131,8 +131,8 @@ static const hark_option options[] = {
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0",
      NULL},
     {"train.extend", "extend", HARK_OPTION_ENUM, AT(train.extend), "continue", "continue|restart|stretch", RUNS, NULL,
-     "learning rate of a run that is resumed with another length: from the rate that it has reached to the final one, from learning_rate "
-     "again, or as if the length had been planned from the beginning, where the rate may jump",
+     "learning rate of a run that is resumed with another number of steps; continue: decays from the present rate; restart: begins again "
+     "at learning_rate; stretch: as if that number had been set from the beginning (the rate may jump)",
      "run.resume true"},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment", NULL},
     {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment", NULL},

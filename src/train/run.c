@@ -55,21 +55,6 @@ static const left_file left_files[] = {
     {"vocabulary.json", VERSION}, {HARK_DATA_PLACE_NAME, VERSION}, {"origin.json", VERSION}, {"metrics.jsonl", "{\"step\":0,"},
     {"metrics.csv", NULL},        {HARK_SAMPLES_FILE, NULL},       {"last", NULL},           {"best", NULL}};
 
-/* Whether the file begins so; an empty one does. */
-static hark_status begins_with(hark_context *context, const char *path, const char *beginning, bool *begins) {
-  char first[64];
-  int descriptor = -1;
-  uint64_t size = 0;
-  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
-  const size_t bytes = size < sizeof first ? (size_t)size : sizeof first;
-  const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
-  hark_file_close(&descriptor);
-  *begins = status == HARK_OK;
-  for (size_t i = 0; i < bytes && *begins && *beginning != '\0'; i++)
-    if (first[i] != ' ' && first[i] != '\n') *begins = first[i] == *beginning++;
-  return status;
-}
-
 static hark_status refuse_to_replace(hark_context *context, const char *path, const char *what) {
   return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s, and a run here would overwrite it: expected another --out", path, what);
 }
@@ -96,7 +81,7 @@ static hark_status refuse_others(hark_context *context, const hark_run *run) {
     bool left = file->beginning != NULL;
     HARK_TRY(hark_run_path(context, run, file->name, path));
     const hark_path_kind kind = hark_path_kind_of(path);
-    if (kind == HARK_PATH_FILE && left) HARK_TRY(begins_with(context, path, file->beginning, &left));
+    if (kind == HARK_PATH_FILE && left) HARK_TRY(hark_file_begins_with(context, path, file->beginning, &left));
     if (kind != HARK_PATH_NONE && !left)
       return refuse_to_replace(context, path, file->beginning != NULL ? "is no file of hark" : "is there without a run");
   }

@@ -307,7 +307,7 @@ static void files_of_other_machines_are_kept_while_they_are_written(void **state
   assert_int_equal(hark_path_kind_of(elsewhere), HARK_PATH_NONE);
 }
 
-static void what_cannot_be_is_told(void **state) {
+static void what_cannot_be_is_reported(void **state) {
   (void)state;
   hark_text text = hark_text_empty(context);
   int descriptor;
@@ -349,6 +349,22 @@ static void parts_are_read_at_offsets(void **state) {
 }
 
 /* Values from FIPS 180-4's examples and from sha256sum(1). */
+static void beginnings_are_compared_without_blanks(void **state) {
+  (void)state;
+  static const struct {
+    const char *contents;
+    bool begins;
+  } cases[] = {{"", true},   {"{\n  \"a\": 1}", true}, {"{\"a\":1, \"b\"", true}, {"{\"a", true}, {"{\"b\":", false},
+               {"x", false}, {"x{\"a\":", false},      {"{\"a\";", false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bool begins = !cases[i].begins;
+    assert_fine(context, hark_file_begins_with(context, test_file_write_text(folder, "file", cases[i].contents), "{\"a\":", &begins));
+    assert_int_equal(begins, cases[i].begins);
+  }
+  bool begins;
+  assert_failure(context, hark_file_begins_with(context, test_path(folder, "none"), "{", &begins), HARK_NOT_FOUND, "none");
+}
+
 static void checksums_are_sha256(void **state) {
   (void)state;
   static const struct {
@@ -498,8 +514,9 @@ int main(void) {
       TEST(an_interrupted_process_leaves_nothing),
       TEST(what_a_killed_process_left_is_removed),
       TEST(files_of_other_machines_are_kept_while_they_are_written),
-      TEST(what_cannot_be_is_told),
+      TEST(what_cannot_be_is_reported),
       TEST(parts_are_read_at_offsets),
+      TEST(beginnings_are_compared_without_blanks),
       TEST(checksums_are_sha256),
       TEST(a_writer_knows_what_it_wrote),
       TEST(folders_are_made_listed_and_removed),

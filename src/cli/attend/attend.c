@@ -44,7 +44,7 @@ static const hark_option options[] = {
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
      "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
-     "position of the first query among the keys; not given: the last query is at the last key when causal, otherwise 0",
+     "position of the first query, counted in keys; not given: 0, or if causal such that the last query is at the last key",
      "causal true or structure window|hierarchical or positional given or rotary >0"},
     {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
      "rotate q and k by their positions, pair j at the rate BASE^(-2j/d); 0: no rotation", NULL},
@@ -335,8 +335,8 @@ const hark_command hark_command_attend = {
         "and\n"
         "mask by key only, [B or 1,1,1,L].\n"
         "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
-        "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters], by natural "
-        "values in the order of the expression.\n"
+        "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters]: by the\n"
+        "parameters as EXPR has them (l, tau, ...), in its order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

@@ -36,15 +36,16 @@ static const hark_option options[] = {
     {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
      "which part of the run's own text or examples (test: only of examples); text given with --data is measured completely", NULL},
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
-     "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
-    {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "targets from the beginning of a window to the next; after the first window, only this number of last targets count; 0: windows do "
-     "not overlap",
+     "context lengths to evaluate; all of them predict the same targets; not given: the run's own length",
      "data.format corpus, data.unit text"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL,
-     "measure this number of targets, from the beginning of the text; 0: all", "data.format corpus, data.unit text"},
+    {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
+     "tokens by which each window is moved; from the second window on, only its last N targets are counted, so that each has a long "
+     "context; 0: windows do not overlap",
+     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "evaluate only the first N targets of the text; 0: all",
+     "data.format corpus, data.unit text"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
-     "architecture ahca: --json reports chunks, selected tokens and depth for each of this number of first examples or windows",
+     "architecture ahca: --json reports chunks, selected tokens and depth of the first N examples or windows",
      "model.architecture ahca, json true"},
     HARK_WEIGHTS_OPTION(eval_values, weights),
 };

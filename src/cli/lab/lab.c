@@ -38,8 +38,8 @@ static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
      "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write a document of the results, and figures into a folder of the same name; of one experiment: renew its section of an existing "
-     "document",
+     "write the results as a document, with the figures in a folder beside it; with one EXPERIMENT, only replace its section in an "
+     "existing document",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
@@ -170,19 +170,12 @@ static hark_status path_of(hark_context *context, const char *folder, const char
 /* A file of an earlier call begins with the experiment's name. *ours: it is there. */
 static hark_status check_earlier(hark_invocation *call, const char *name, bool json, bool *ours) {
   const lab_values *const v = call->values[0];
-  char path[HARK_PATH_BYTES], beginning[HARK_LAB_LABEL_BYTES + 32], first[sizeof beginning];
-  int descriptor = -1;
-  uint64_t size = 0;
+  char path[HARK_PATH_BYTES], beginning[HARK_LAB_LABEL_BYTES + 32];
   HARK_TRY(path_of(call->context, v->out, name, json ? "json" : "txt", path));
   if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
-  (void)snprintf(beginning, sizeof beginning, json ? "{\"experiment\": \"%s\"" : "%s: ", name);
-  HARK_TRY(hark_file_open(call->context, path, &descriptor, &size));
-  const size_t bytes = strlen(beginning);
-  const hark_status status = size >= bytes ? hark_file_read_at(call->context, descriptor, path, first, bytes, 0) : HARK_OK;
-  hark_file_close(&descriptor);
-  HARK_TRY(status);
-  *ours = size >= bytes && memcmp(first, beginning, bytes) == 0;
-  if (*ours || size == 0) return HARK_OK;
+  (void)snprintf(beginning, sizeof beginning, json ? "{\"experiment\":\"%s\"" : "%s:", name);
+  HARK_TRY(hark_file_begins_with(call->context, path, beginning, ours));
+  if (*ours) return HARK_OK;
   return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is no file of hark lab, and would be overwritten: expected another --out",
                    path);
 }

@@ -16,7 +16,7 @@ static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, AT(output), "report.html", NULL, NULL, "FILE", "the page", NULL},
     {"title", "title", HARK_OPTION_STRING, AT(title), "hark report", NULL, NULL, "TEXT", "title of the page", NULL},
     {"curves", "curves", HARK_OPTION_INT, AT(curves), "32", "[1, 256]", NULL, NULL,
-     "runs with curves, configuration, kernels and memory, at most: the first ones; all others are in the table only", NULL},
+     "show curves, configuration, kernels and memory of the first N runs; the others are only in the table", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
      "checkpoint whose kernels and attention are shown: best, last or step-N; none: best; if there is no best, last", NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
