@@ -62,8 +62,8 @@ HARK_MUST_CHECK hark_status hark_file_read_at(hark_context *context, int descrip
                                               uint64_t offset);
 void hark_file_close(int *descriptor);
 
-/* *begins: the first bytes of the file, without blanks and line ends, agree with `beginning` (at most 128 bytes, without them too), or with a
- * part of it if the file is shorter: a process that was killed may have left it so. An empty file agrees. */
+/* *begins: the file agrees, without blanks and line ends, with `beginning` (at most 128 bytes, without them too), or with a part of it if
+ * the file is shorter: a process that was killed may have left it so. An empty file agrees. */
 HARK_MUST_CHECK hark_status hark_file_begins_with(hark_context *context, const char *path, const char *beginning, bool *begins);
 
 /* Length and checksum of a file. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support/cmocka_all.h"
+#include "support/sanitized.h"
 
 static const test_setup candidates[] = {
     {"reference", "portable"}, {"cpu", "generic"}, {"cpu", "avx2"},     {"cpu", "avx512"}, {"cpu", "neon"},
@@ -22,6 +23,17 @@ static hark_status open_context(const test_setup *setup, int threads, bool deter
   return hark_context_create(&options, out);
 }
 
+/* What sanitized tests run on: they guard all memory by themselves, and every run takes ten times as long. */
+static int leave_out_for_sanitizers(test_setup setups[TEST_MAX_SETUPS], int all) {
+  int count = 0, cpu = 0;
+  for (int i = 0; i < all; i++) {
+    if (strcmp(setups[i].backend, "guard") == 0) continue;
+    if (strcmp(setups[i].backend, "cpu") == 0 && ++cpu > 2) count--; /* between the generic and the last instruction set */
+    setups[count++] = setups[i];
+  }
+  return count;
+}
+
 int test_setups(test_setup setups[TEST_MAX_SETUPS]) {
   int count = 0;
   for (int i = 0; i < CANDIDATES; i++) {
@@ -30,7 +42,18 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]) {
     setups[count++] = candidates[i];
     hark_context_destroy(&context);
   }
-  return count;
+  return TEST_SANITIZED ? leave_out_for_sanitizers(setups, count) : count;
+}
+
+bool test_setups_have(const char *backend, const char *instruction_set) {
+  static test_setup setups[TEST_MAX_SETUPS];
+  static int count;
+  if (count == 0) count = test_setups(setups);
+  bool have = false;
+  for (int i = 0; i < count; i++)
+    have = have || (strcmp(setups[i].backend, backend) == 0 &&
+                    (instruction_set == NULL || strcmp(setups[i].instruction_set, instruction_set) == 0));
+  return have;
 }
 
 int test_setups_guard_once(test_setup setups[TEST_MAX_SETUPS]) {

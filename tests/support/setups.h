@@ -4,6 +4,8 @@
 
 #include <hark/context.h>
 
+#include <stdbool.h>
+
 #define TEST_MAX_SETUPS 8
 
 typedef struct test_setup {
@@ -11,12 +13,16 @@ typedef struct test_setup {
   const char *instruction_set;
 } test_setup;
 
-/* Every backend of the test library with every instruction set that runs here; returns their number. "reference:portable" is the first. */
+/* Every backend of the test library with every instruction set that runs here; returns their number. "reference:portable" is the first. In
+ * sanitized builds without the guard, and the cpu backend with its generic and its last instruction set. */
 int test_setups(test_setup setups[TEST_MAX_SETUPS]);
 
 /* The same, the guard with the last of its instruction sets only: for tests of many small calls, whose tensors it opens and closes every
  * time. */
 int test_setups_guard_once(test_setup setups[TEST_MAX_SETUPS]);
+
+/* Whether they have a backend with an instruction set; NULL: any. */
+bool test_setups_have(const char *backend, const char *instruction_set);
 
 /* A context there, as a user gets it by default. A failure to make it fails the test. */
 hark_context *test_setup_open(const test_setup *setup, int threads);
