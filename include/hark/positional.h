@@ -47,7 +47,7 @@ HARK_API void hark_positional_destroy(hark_context *context, hark_positional **p
 HARK_API HARK_MUST_CHECK hark_status hark_positional_place(hark_context *context, const char *text, void *memory, size_t bytes,
                                                            const hark_positional **out);
 
-/* The number of learned numbers: the length of every `parameters` below. */
+/* The number of learned and fixed numbers: the length of every `parameters` below. */
 HARK_API int64_t hark_positional_parameter_count(const hark_positional *positional);
 
 /* One named parameter of one kernel of the expression. */
@@ -59,6 +59,10 @@ typedef struct hark_positional_parameter {
   int64_t first;      /* its values are numbers first .. first + count - 1 */
   int64_t count;      /* values of one component times the number of components that the banks around it make */
 } hark_positional_parameter;
+
+/* Whether number `number` of the parameters is fixed in the text (l=12!, or a number as a factor). It keeps its value there, whatever is in
+ * `parameters`, and its gradient is 0. */
+HARK_API bool hark_positional_is_fixed(const hark_positional *positional, int64_t number);
 
 /* The number of named parameters, and number `index` of them. */
 HARK_API int hark_positional_named_count(const hark_positional *positional);
@@ -134,7 +138,7 @@ typedef struct hark_positional_kernel {
   const char *text;                               /* one sentence */
   const char *parameters[HARK_POSITIONAL_NAMES];  /* "sigma2", "l"; NULL after the last */
   const char *other_names[HARK_POSITIONAL_NAMES]; /* "length_scale" for l; NULL: none */
-  int values[HARK_POSITIONAL_NAMES];              /* of one component */
+  int values[HARK_POSITIONAL_NAMES];              /* of one component; 0: K of a kernel that is written name[K] */
   const char *constant;                           /* a number that must be given and is not learned; NULL: none */
 } hark_positional_kernel;
 HARK_API int hark_positional_kernel_count(void);

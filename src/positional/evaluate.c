@@ -96,8 +96,7 @@ static void forward(const hark_positional *positional, const value_blocks *block
     for (int32_t copy = 0; copy < of->components; copy++) {
       double *out = block_of(blocks, blocks->values, part, copy), values[HARK_LEAF_VALUES];
       if (of->kind == HARK_PART_LEAF) {
-        hark_part_gather(of, natural, copy, values);
-        of->leaf->log_value(values, of->constant, distances, count, out);
+        of->leaf->log_value(hark_part_gather(of, natural, copy, values), of->constant, distances, count, out);
       } else if (of->kind == HARK_PART_PRODUCT) {
         multiply(positional, blocks, part, copy, count, out);
       } else {
@@ -124,12 +123,17 @@ static void hand_down(const hark_positional *positional, const value_blocks *blo
 static void collect(const hark_positional_part *part, const value_blocks *blocks, int32_t index, int32_t copy, const double *natural,
                     const double *distances, int count, double *gradient) {
   double values[HARK_LEAF_VALUES], sums[HARK_LEAF_VALUES] = {0};
-  const double *of_value = sums;
+  const double *of_value = sums, *weights = block_of(blocks, blocks->adjoints, index, copy);
   if (part->leaf->gradient == NULL) return;
-  hark_part_gather(part, natural, copy, values);
-  part->leaf->gradient(values, part->constant, distances, block_of(blocks, blocks->adjoints, index, copy), count, sums);
+  const double *const own_values = hark_part_gather(part, natural, copy, values);
+  if (part->leaf->sized) { /* as many as there may be */
+    double *to = gradient + part->parameter_first + (ptrdiff_t)copy * hark_part_own_values(part, 0);
+    part->leaf->gradient(own_values, part->constant, distances, weights, count, to);
+    return;
+  }
+  part->leaf->gradient(own_values, part->constant, distances, weights, count, sums);
   for (int p = 0; p < part->leaf->parameter_count; p++) {
-    const int32_t own = hark_leaf_parameter_values(&part->leaf->parameters[p]);
+    const int32_t own = hark_part_own_values(part, p);
     double *to = gradient + hark_part_first(part, p) + (ptrdiff_t)copy * own;
     for (int32_t v = 0; v < own; v++) to[v] += *of_value++;
   }

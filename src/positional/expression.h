@@ -26,6 +26,7 @@ typedef struct hark_positional_part {
   int32_t bank;       /* BANK: number of components that it sums */
   /* LEAF */
   int32_t parameter_first;
+  unsigned fixed; /* bit p: parameter p is not learned, and keeps the values of the text */
   double constant;
   const hark_leaf *leaf;
 } hark_positional_part;
@@ -39,10 +40,16 @@ struct hark_positional {
   double *given; /* [parameter_count] natural values in the text; NaN: not given */
 };
 
-/* Values of parameter p of a leaf with all its components. */
-static inline int32_t hark_part_values(const hark_positional_part *part, int p) {
-  return hark_leaf_parameter_values(&part->leaf->parameters[p]) * part->components;
+/* Values of parameter p of a leaf in each of its components. */
+static inline int32_t hark_part_own_values(const hark_positional_part *part, int p) {
+  if (part->leaf->sized) return (int32_t)part->constant;
+  return part->leaf->parameters[p].count > 0 ? part->leaf->parameters[p].count : 1;
 }
+
+/* With all its components. */
+static inline int32_t hark_part_values(const hark_positional_part *part, int p) { return hark_part_own_values(part, p) * part->components; }
+
+static inline bool hark_part_is_fixed(const hark_positional_part *part, int p) { return (part->fixed >> p & 1u) != 0; }
 
 /* The index of the first value of parameter p of a leaf. */
 static inline int32_t hark_part_first(const hark_positional_part *part, int p) {
@@ -51,16 +58,17 @@ static inline int32_t hark_part_first(const hark_positional_part *part, int p) {
   return first;
 }
 
-/* values[] <- the natural values of one component of a leaf, in the leaf's order. */
-void hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]);
+/* The natural values of one component of a leaf, in the leaf's order: where they are, or in `values`. */
+const double *hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]);
 
 /* A trained number to its natural value and back, and d log(natural) / d trained. */
 double hark_transform_natural(hark_transform transform, double raw);
 double hark_transform_raw(hark_transform transform, double natural);
 double hark_transform_slope(hark_transform transform, double raw);
 
-/* The natural value at index `place`. A value given in the text is returned exactly until it is trained. */
-double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw);
+/* The natural value at index `place` of parameter p of a leaf. A value given in the text is returned exactly until it is trained; a fixed
+ * one always. */
+double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw);
 
 /* The smallest natural value that a transform reaches, within the limits. */
 double hark_transform_smallest(hark_transform transform);
@@ -76,7 +84,7 @@ void hark_positional_log_block(const hark_positional *positional, const double *
 void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,
                                     const double *weights, int64_t count, double *gradient, void *scratch);
 
-/* Converts gradient[p] from logarithms of natural values to trained numbers. */
+/* Converts gradient[p] from logarithms of natural values to trained numbers; 0 for fixed ones. */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient);
 
 #endif

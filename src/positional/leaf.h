@@ -21,14 +21,18 @@
   X(rational_quadratic)                                                                                                                    \
   X(matern32)                                                                                                                              \
   X(matern52)                                                                                                                              \
+  X(bump)                                                                                                                                  \
+  X(lagged_periodic)                                                                                                                       \
+  X(spectral)                                                                                                                              \
   X(alibi)                                                                                                                                 \
   X(kerple_log)                                                                                                                            \
   X(kerple_power)                                                                                                                          \
   X(t5)                                                                                                                                    \
+  X(table)                                                                                                                                 \
   X(window)
 
 #define HARK_LEAF_PARAMETERS HARK_POSITIONAL_NAMES
-#define HARK_LEAF_VALUES 32 /* maximum values of a component */
+#define HARK_LEAF_VALUES 32 /* maximum values of a component of a leaf that is not sized */
 
 /* From the trained number r to the natural value v. */
 typedef enum hark_transform {
@@ -43,6 +47,7 @@ typedef enum hark_leaf_start {
   HARK_START_LENGTH,         /* geometric from 2 to 2 L */
   HARK_START_INVERSE_LENGTH, /* 1 divided by HARK_START_LENGTH's */
   HARK_START_PERIOD,         /* geometric from 3 to L, divided by pi */
+  HARK_START_LAG,            /* geometric from 1 to L / 2 */
   HARK_START_SLOPE           /* 2^(-8 (j + 1) / S), if S is a power of two; otherwise as in ALiBi's program (arXiv 2108.12409) */
 } hark_leaf_start;
 
@@ -64,6 +69,7 @@ typedef struct hark_leaf {
   bool (*definite)(const double *values, double constant);
   int parameter_count;
   hark_leaf_parameter parameters[HARK_LEAF_PARAMETERS];
+  bool sized; /* written name[K]: its only parameter has K values in each component, and K is the constant of the functions below */
   const char *constant; /* name of a whole number >= 0 that must be given and is not learned; NULL: none */
   /* out[i] <- log of the kernel at distance[i] >= 0; -infinity if it is 0 */
   void (*log_value)(const double *values, double constant, const double *distance, int count, double *out);
@@ -73,17 +79,6 @@ typedef struct hark_leaf {
 
 /* All leaves; *count is their number. */
 const hark_leaf *const *hark_leaves(int *count);
-
-static inline int32_t hark_leaf_parameter_values(const hark_leaf_parameter *parameter) {
-  return parameter->count > 0 ? parameter->count : 1;
-}
-
-/* Values of a component. */
-static inline int32_t hark_leaf_values(const hark_leaf *leaf) {
-  int32_t values = 0;
-  for (int p = 0; p < leaf->parameter_count; p++) values += hark_leaf_parameter_values(&leaf->parameters[p]);
-  return values;
-}
 
 /* For `definite`. */
 static inline bool hark_leaf_always(const double *values, double constant) {

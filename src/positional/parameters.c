@@ -12,6 +12,8 @@
 #define LENGTH_DEFAULT 256
 #define SHORTEST_LENGTH 2.0 /* tokens: length scales start from here to LONGEST_LENGTHS contexts */
 #define LONGEST_LENGTHS 2.0
+#define SHORTEST_LAG 1.0 /* tokens: preferred distances start from here to LONGEST_LAGS contexts */
+#define LONGEST_LAGS 0.5
 #define SHORTEST_PERIOD 3.0 /* tokens: periods start from here to one context */
 #define JITTER 0.1          /* largest distance of a jittered start from 1, as a logarithm */
 #define SLOPE_EXPONENT 8.0  /* ALiBi's slopes go down to 2^-8 */
@@ -37,8 +39,10 @@ double hark_transform_smallest(hark_transform transform) {
   return transform == HARK_TRANSFORM_CANONICAL_PERIOD ? 1 / (PI / 2) : HARK_POSITIONAL_SMALLEST_VALUE;
 }
 
-double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw) {
+double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw) {
+  const hark_transform transform = part->leaf->parameters[p].transform;
   const double given = positional->given[place];
+  if (hark_part_is_fixed(part, p)) return given;
   return !isnan(given) && raw == hark_transform_raw(transform, given) ? given : hark_transform_natural(transform, raw);
 }
 
@@ -72,18 +76,28 @@ static bool next(const hark_positional *positional, parameter_walk *walk) {
   return true;
 }
 
-void hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]) {
-  if (part->leaf->parameter_count == 0) return; /* then there may be no numbers at all */
+const double *hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component,
+                               double values[HARK_LEAF_VALUES]) {
+  if (part->leaf->parameter_count == 0) return values; /* then there may be no numbers at all */
   const double *from = natural + part->parameter_first;
+  if (part->leaf->parameter_count == 1) return from + (ptrdiff_t)component * hark_part_own_values(part, 0);
+  double *to = values;
   for (int p = 0; p < part->leaf->parameter_count; p++) {
-    const int32_t count = hark_leaf_parameter_values(&part->leaf->parameters[p]);
-    memcpy(values, from + (ptrdiff_t)component * count, (size_t)count * sizeof *values);
-    values += count;
+    const int32_t count = hark_part_own_values(part, p);
+    memcpy(to, from + (ptrdiff_t)component * count, (size_t)count * sizeof *to);
+    to += count;
     from += (ptrdiff_t)count * part->components;
   }
+  return values;
 }
 
 int64_t hark_positional_parameter_count(const hark_positional *positional) { return positional->parameter_count; }
+
+bool hark_positional_is_fixed(const hark_positional *positional, int64_t number) {
+  for (parameter_walk walk = {0}; next(positional, &walk);)
+    if (number >= walk.first && number < walk.first + walk.count) return hark_part_is_fixed(walk.part, walk.index);
+  return false;
+}
 
 int hark_positional_named_count(const hark_positional *positional) {
   int count = 0;
@@ -129,6 +143,7 @@ static double start_value(hark_leaf_start start, double slot, double slots, doub
     case HARK_START_JITTERED: return jitter(slot);
     case HARK_START_LENGTH: return geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
     case HARK_START_INVERSE_LENGTH: return 1 / geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
+    case HARK_START_LAG: return geometric(SHORTEST_LAG, LONGEST_LAGS * length, slot, slots);
     case HARK_START_PERIOD: return geometric(SHORTEST_PERIOD, length, slot, slots) / PI;
     case HARK_START_SLOPE: return slope(slot, slots);
   }
@@ -146,7 +161,7 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
                      ", expected a head that is there and a positive length",
                      start.head, heads, length);
   for (parameter_walk walk = {0}; next(positional, &walk);) {
-    const int32_t count = hark_leaf_parameter_values(walk.parameter), components = walk.part->components;
+    const int32_t count = hark_part_own_values(walk.part, walk.index), components = walk.part->components;
     for (int32_t i = 0; i < walk.count; i++) {
       const double slot = (double)(i / count) * (double)heads + (double)start.head, slots = (double)components * (double)heads;
       const double literal = positional->given[walk.first + i];
@@ -191,7 +206,7 @@ hark_status hark_positional_natural(hark_context *context, const hark_positional
     for (int32_t i = 0; i < walk.count; i++) {
       const int32_t place = walk.first + i;
       const double value =
-          rounded_into_range(walk.parameter, hark_positional_value(positional, walk.parameter->transform, place, parameters[place]));
+          rounded_into_range(walk.parameter, hark_positional_value(positional, walk.part, walk.index, place, parameters[place]));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       natural[walk.first + i] = value;
     }
@@ -215,7 +230,9 @@ hark_status hark_positional_raw(hark_context *context, const hark_positional *po
 /* d / d raw = d / d log(natural) * d log(natural) / d raw */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
-    for (int32_t i = walk.first; i < walk.first + walk.count; i++) gradient[i] *= hark_transform_slope(walk.parameter->transform, raw[i]);
+    const bool fixed = hark_part_is_fixed(walk.part, walk.index);
+    for (int32_t i = walk.first; i < walk.first + walk.count; i++)
+      gradient[i] = fixed ? 0 : gradient[i] * hark_transform_slope(walk.parameter->transform, raw[i]);
   }
 }
 
@@ -239,25 +256,32 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
 
 /* --- positive definiteness ------------------------------------------------------------------------------------------------------------ */
 
+/* One component of a leaf. */
+static bool component_is_definite(const hark_positional *positional, const hark_positional_part *part, int32_t component,
+                                  const double *parameters, const char **reason) {
+  double values[HARK_LEAF_VALUES] = {0};
+  bool inside = true;
+  for (int p = 0, v = 0; p < part->leaf->parameter_count; p++) {
+    const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
+    const int32_t count = hark_part_own_values(part, p), first = hark_part_first(part, p) + component * count;
+    for (int32_t i = first; i < first + count; i++) {
+      const double value = rounded_into_range(parameter, hark_positional_value(positional, part, p, i, parameters[i]));
+      inside = inside && in_range(parameter, value);
+      if (!part->leaf->sized) values[v++] = value; /* which is never positive definite */
+    }
+  }
+  if (inside && part->leaf->definite(values, part->constant)) return true;
+  if (reason != NULL) *reason = inside ? part->leaf->definite_text : "a parameter is outside its range";
+  return false;
+}
+
 /* Sums and products of positive definite kernels are positive definite (the second is Schur's theorem). */
 bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason) {
   for (int32_t at = 0; at < positional->part_count; at++) {
     const hark_positional_part *part = &positional->parts[at];
-    if (part->kind != HARK_PART_LEAF) continue;
-    for (int32_t component = 0; component < part->components; component++) {
-      double values[HARK_LEAF_VALUES] = {0};
-      bool inside = true;
-      hark_part_gather(part, parameters, component, values);
-      for (int p = 0, v = 0; p < part->leaf->parameter_count; p++) {
-        const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
-        for (const int end = v + hark_leaf_parameter_values(parameter); v < end; v++) {
-          values[v] = rounded_into_range(parameter, hark_transform_natural(parameter->transform, values[v]));
-          inside = inside && in_range(parameter, values[v]);
-        }
-      }
-      if (inside && part->leaf->definite(values, part->constant)) continue;
+    for (int32_t component = 0; part->kind == HARK_PART_LEAF && component < part->components; component++) {
+      if (component_is_definite(positional, part, component, parameters, reason)) continue;
       if (column != NULL) *column = part->column;
-      if (reason != NULL) *reason = inside ? part->leaf->definite_text : "a parameter is outside its range";
       return false;
     }
   }

@@ -2,13 +2,14 @@
  *
  *   expression = product { "+" product }
  *   product    = factor { "*" factor }
- *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf
- *   leaf       = name [ "(" [ argument { "," argument } ] ")" ]
+ *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf | number
+ *   leaf       = name [ "[" whole "]" ] [ "(" [ argument { "," argument } ] ")" ]      the number in brackets only for leaves that have one
  *   argument   = [ parameter "=" ] value          the name is optional if the leaf has only one parameter
- *   value      = number | "[" number { "," number } "]"
+ *   value      = ( number | "[" number { "," number } "]" ) [ "!" ]
  *
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
- * (times the values of one component); a single number is the value of all. Nested sums and nested products are joined: a+(b+c) is a+b+c.
+ * (times the values of one component); a single number is the value of all. "!" fixes them. A number as a factor is a fixed constant.
+ * Nested sums and nested products are joined: a+(b+c) is a+b+c.
  *
  * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
  * used ones into a separate block.
@@ -262,6 +263,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
       seen[p] = true;
       HARK_TRY(
           read_values(parser, &leaf->parameters[p], factor, parser->tree->given + hark_part_first(part, p), hark_part_values(part, p)));
+      if (take(parser, '!')) part->fixed |= 1u << p;
     }
   } while (take(parser, ','));
   return need(parser, ')', "',' or ')'");
@@ -287,14 +289,20 @@ static hark_status find_leaf(parser_state *parser, int32_t length, const hark_le
   return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sor bank[M](...)", word, list);
 }
 
-static hark_status read_leaf(parser_state *parser, int32_t components) {
+/* A part for a leaf, with numbers that are not given. `size`: of a sized leaf. */
+static hark_status open_leaf(parser_state *parser, int32_t place, int32_t components, const hark_leaf *leaf, int64_t size,
+                             hark_positional_part *out) {
   hark_positional *tree = parser->tree;
-  const int32_t place = parser->at, length = word_length(parser);
-  hark_positional_part part = {.kind = HARK_PART_LEAF, .size = 1, .components = components, .parameter_first = tree->parameter_count};
-  HARK_TRY(find_leaf(parser, length, &part.leaf));
-  parser->at += length;
+  *out = (hark_positional_part){.kind = HARK_PART_LEAF,
+                                .size = 1,
+                                .components = components,
+                                .parameter_first = tree->parameter_count,
+                                .constant = (double)size,
+                                .leaf = leaf};
   if (++parser->kernels > HARK_POSITIONAL_KERNELS) return COMPLAIN(parser, place, "more than %d kernels", HARK_POSITIONAL_KERNELS);
-  const int64_t values = (int64_t)hark_leaf_values(part.leaf) * components, end = tree->parameter_count + values;
+  int64_t values = 0;
+  for (int p = 0; p < leaf->parameter_count; p++) values += hark_part_values(out, p);
+  const int64_t end = tree->parameter_count + values;
   if (end > HARK_POSITIONAL_PARAMETERS)
     return COMPLAIN(parser, place, "%" PRId64 " parameters up to here, expected at most %d", end, HARK_POSITIONAL_PARAMETERS);
   if (end > parser->given_limit)
@@ -302,7 +310,37 @@ static hark_status read_leaf(parser_state *parser, int32_t components) {
                      column_of(place), (int)parser->given_limit);
   for (int64_t i = tree->parameter_count; i < end; i++) tree->given[i] = NAN;
   tree->parameter_count = (int32_t)end;
-  bool has_constant = part.leaf->constant == NULL;
+  return HARK_OK;
+}
+
+/* A number as a factor: a constant that is not learned. */
+static hark_status read_factor_number(parser_state *parser, int32_t components) {
+  static const hark_leaf_parameter a_factor = {.name = "a factor"};
+  const int32_t place = parser->at;
+  hark_positional_part part;
+  double value;
+  HARK_TRY(read_value(parser, &a_factor, 1, &value));
+  HARK_TRY(open_leaf(parser, place, components, &hark_leaf_constant, 0, &part));
+  for (int32_t i = 0; i < components; i++) parser->tree->given[part.parameter_first + i] = value;
+  part.fixed = 1u;
+  return insert_part(parser, parser->tree->part_count, place, &part);
+}
+
+static hark_status read_leaf(parser_state *parser, int32_t components) {
+  hark_positional *tree = parser->tree;
+  const int32_t place = parser->at, length = word_length(parser);
+  const hark_leaf *leaf = NULL;
+  hark_positional_part part;
+  HARK_TRY(find_leaf(parser, length, &leaf));
+  parser->at += length;
+  int64_t size = 0;
+  if (leaf->sized && !take(parser, '[')) return COMPLAIN(parser, place, "%s needs its size: %s[64]", leaf->name, leaf->name);
+  if (leaf->sized) {
+    HARK_TRY(read_whole(parser, "the size", 1, HARK_POSITIONAL_PARAMETERS, &size));
+    HARK_TRY(need(parser, ']', "']'"));
+  }
+  HARK_TRY(open_leaf(parser, place, components, leaf, size, &part));
+  bool has_constant = leaf->constant == NULL;
   const int32_t after = parser->at;
   if (take(parser, '('))
     HARK_TRY(read_arguments(parser, &part, &has_constant));
@@ -346,7 +384,9 @@ static hark_status read_factor(parser_state *parser, int32_t components) {
   const int32_t place = parser->at, length = word_length(parser);
   const bool bank = length > 0 && word_is(parser, length, "bank");
   if (length > 0 && !bank) return read_leaf(parser, components);
-  if (!bank && !take(parser, '(')) return expected(parser, "a kernel, bank[M](...) or '('");
+  const char first = place < parser->length ? parser->text[place] : '\0';
+  if (is_digit(first) || first == '.') return read_factor_number(parser, components);
+  if (!bank && !take(parser, '(')) return expected(parser, "a kernel, a positive number, bank[M](...) or '('");
   HARK_TRY(enter(parser, place));
   if (bank) {
     parser->at += length;

@@ -24,35 +24,50 @@ static void put_number(printer_state *printer, double value) {
   put(printer, hark_number_print(value, text));
 }
 
-static double value_at(const printer_state *printer, const hark_leaf_parameter *parameter, int32_t place) {
+static double value_at(const printer_state *printer, const hark_positional_part *part, int p, int32_t place) {
   if (printer->parameters == NULL) return printer->positional->given[place];
-  const double natural = hark_positional_value(printer->positional, parameter->transform, place, printer->parameters[place]);
+  const double natural = hark_positional_value(printer->positional, part, p, place, printer->parameters[place]);
   /* a canonical period ends at the smallest value, which rounding may miss */
-  const double least = hark_transform_smallest(parameter->transform);
+  const double least = hark_transform_smallest(part->leaf->parameters[p].transform);
   return natural < least && natural > least * (1 - 1e-15) ? least : natural;
 }
 
-/* "name=3" or "name=[1.5,0.4]"; nothing for values that were not given. */
+static bool all_equal(const printer_state *printer, const hark_positional_part *part, int p) {
+  const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
+  bool equal = true;
+  for (int32_t i = 1; i < count; i++) equal = equal && value_at(printer, part, p, start + i) == value_at(printer, part, p, start);
+  return equal;
+}
+
+/* "name=3", "name=[1.5,0.4]", "name=3!"; nothing for values that were not given. */
 static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
-  const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
   const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
   if (printer->parameters == NULL && isnan(printer->positional->given[start])) return false;
-  bool equal = true;
-  for (int32_t i = 1; i < count; i++) equal = equal && value_at(printer, parameter, start + i) == value_at(printer, parameter, start);
+  const bool equal = all_equal(printer, part, p);
   put(printer, first ? "(" : ",");
-  put(printer, parameter->name);
+  put(printer, part->leaf->parameters[p].name);
   put(printer, equal ? "=" : "=[");
   for (int32_t i = 0; i < (equal ? 1 : count); i++) {
     if (i > 0) put(printer, ",");
-    put_number(printer, value_at(printer, parameter, start + i));
+    put_number(printer, value_at(printer, part, p, start + i));
   }
   if (!equal) put(printer, "]");
+  if (hark_part_is_fixed(part, p)) put(printer, "!");
   return true;
 }
 
 static void put_leaf(printer_state *printer, const hark_positional_part *part) {
   bool first = true;
+  if (part->leaf == &hark_leaf_constant && hark_part_is_fixed(part, 0) && all_equal(printer, part, 0)) {
+    put_number(printer, value_at(printer, part, 0, part->parameter_first));
+    return;
+  }
   put(printer, part->leaf->name);
+  if (part->leaf->sized) {
+    put(printer, "[");
+    put_number(printer, part->constant);
+    put(printer, "]");
+  }
   for (int p = 0; p < part->leaf->parameter_count; p++) first = !put_argument(printer, part, p, first) && first;
   if (part->leaf->constant != NULL) {
     put(printer, first ? "(" : ",");

@@ -58,6 +58,18 @@ static void spellings_have_one_form(void **state) {
       {"window(w=0)", "window(w=0)"},
       {"periodic(period_length=10)", "periodic(tau=3.183098861837907)"},
       {"decay(sigma2=0.1,l=1e-5)", "decay(sigma2=0.1,l=1e-5)"},
+      {"decay( l = 12 ! )", "decay(l=12!)"},
+      {"bank[2](decay(l=[3,4]!,sigma2=2))", "bank[2](decay(sigma2=2,l=[3,4]!))"},
+      {"bank[2](decay(l=[3,3]!))", "bank[2](decay(l=3!))"},
+      {"2*decay+.5", "2*decay+0.5"},
+      {"(2.50)*(3*rbf)", "2.5*3*rbf"},
+      {"constant(2!)*decay", "2*decay"},
+      {"bank[2](1e-3*decay)", "bank[2](0.001*decay)"},
+      {"bank[2](constant([1,2]!))", "bank[2](constant(sigma2=[1,2]!))"},
+      {"bump(lag=3)*lagged_periodic(period_length=10,mu=2!)", "bump(mu=3)*lagged_periodic(tau=3.183098861837907,mu=2!)"},
+      {"table [ 3 ] ( factor = [ 1 , 2 , 0.50 ] )", "table[3](factor=[1,2,0.5])"},
+      {"bank[2](table[2])+table[1](3)", "bank[2](table[2])+table[1](factor=3)"},
+      {"spectral(a=2,wavelength=8)", "spectral(a=2,tau=1.2732395447351628)"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     if (strcmp(print(context, cases[i][0]), cases[i][1]) != 0)
@@ -74,7 +86,18 @@ static void mistakes_have_a_column(void **state) {
     int column;
     const char *part;
   } cases[] = {
-      {"", 1, "found the end, expected a kernel, bank[M](...) or '('"},
+      {"", 1, "found the end, expected a kernel, a positive number, bank[M](...) or '('"},
+      {"0*decay", 1, "a factor is 0, expected a positive number from 1e-60 to 1e60"},
+      {"decay*1e61", 7, "a factor is 1e61"},
+      {"-2*decay", 1, "found '-', expected a kernel, a positive number"},
+      {"2decay", 1, "\"2decay\" is not a finite decimal number"},
+      {"2 decay", 3, "found 'd', expected '+', '*' or the end"},
+      {"decay(l=!)", 9, "found '!', expected a number"},
+      {"decay(l!)", 8, "found '!', expected '='"},
+      {"decay(l=2!!)", 11, "found '!', expected ',' or ')'"},
+      {"bank[2](decay(l=[1!,2]))", 19, "found '!', expected ',' or ']'"},
+      {"window(3!)", 9, "found '!', expected ',' or ')'"},
+      {"decay!", 6, "found '!', expected '+', '*' or the end"},
       {"  ", 3, "found the end"},
       {"+decay", 1, "found '+'"},
       {"decay+", 7, "found the end"},
@@ -127,6 +150,14 @@ static void mistakes_have_a_column(void **state) {
       {"bank[2](decay(l=[1,0]))", 20, "l is 0"},
       {"bank[2](decay(l=[1,2))", 21, "expected ',' or ']'"},
       {"t5([1,2])", 4, "factor has a list of 2, expected 32"},
+      {"table", 1, "table needs its size: table[64]"},
+      {"decay+table(3)", 7, "table needs its size"},
+      {"table[0]", 7, "the size is 0, expected a whole number from 1 to 4096"},
+      {"table[4097]", 7, "the size is 4097"},
+      {"table[2.5]", 7, "the size is 2.5"},
+      {"table[3", 8, "found the end, expected ']'"},
+      {"table[3]([1,2])", 10, "factor has a list of 2, expected 3"},
+      {"decay[3]", 6, "found '[', expected '+', '*' or the end"},
       {"window", 1, "window needs w"},
       {"window()", 1, "window needs w"},
       {"window(2.5)", 8, "w is 2.5, expected a whole number"},
@@ -190,6 +221,7 @@ static void limits_are_kept(void **state) {
   assert_int_equal(hark_positional_parameter_count(kernel), HARK_POSITIONAL_PARAMETERS);
   hark_positional_destroy(context, &kernel);
   refuse(context, "bank[1024](decay*periodic+constant)", 27, "5120 parameters up to here, expected at most 4096");
+  refuse(context, "bank[1024](table[5])", 12, "5120 parameters up to here, expected at most 4096");
   refuse(context, "bank[1024](bank[5](window(3)))", 12, "5120 components in banks inside each other");
   refuse(context, repeat("bank[1024](window(1))", "+", 9), 1 + 7 * 22 + 11, "with all banks written out");
   refuse(context, repeat("bank[1](bank[1](bank[1](bank[1](alibi))))", "+", 64), 1 + 42 * 51,
@@ -232,7 +264,8 @@ static void printing_reads_back(void **state) {
       assert_string_equal(text, again);
       assert_fine(context, hark_positional_initial(context, second, &start, back));
       for (int64_t p = 0; p < count; p++) {
-        const bool same = learned ? (float)back[p] == (float)given[p] : memcmp(&back[p], &given[p], sizeof *back) == 0;
+        const bool same = learned ? hark_positional_is_fixed(first, p) || (float)back[p] == (float)given[p]
+                                  : memcmp(&back[p], &given[p], sizeof *back) == 0;
         const bool period = fabs(given[p]) > 3; /* far out on the sigmoid of a canonical period an ulp of tau is many of rho */
         if (!same && !(learned && period && fabs(back[p] - given[p]) < 1e-12 * exp(fabs(given[p]))))
           fail_msg("%s: parameter %d is %.17g, read back as %.17g", text, (int)p, given[p], back[p]);
@@ -304,6 +337,34 @@ static void garbled_texts_do_no_harm(void **state) {
     read++;
   }
   assert_true(read > 1000 && refused > 10000);
+  test_setup_close(context);
+}
+
+/* A fixed value is that of the text whatever the parameters are, and has no gradient; the others have theirs. */
+static void fixed_values_stay(void **state) {
+  (void)state;
+  static const bool fixed[] = {false, true, true, true, false, false, true, false};
+  static const double natural[] = {1, 12, 2, 2, 4, 5, 0.5, 3};
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, "decay(sigma2=1,l=12!)+bank[2](2*alibi(m=[4,5]))+0.5*constant(3)");
+  double parameters[8], values[8], gradient[8];
+  const double distances[] = {0, 3}, weights[] = {1, -2};
+  const hark_positional_start start = {.struct_size = sizeof start};
+  assert_int_equal(hark_positional_parameter_count(kernel), 8);
+  assert_fine(context, hark_positional_initial(context, kernel, &start, parameters));
+  for (int p = 0; p < 8; p++) {
+    assert_int_equal(hark_positional_is_fixed(kernel, p), fixed[p]);
+    if (fixed[p]) parameters[p] = p == 1 ? NAN : 7;
+  }
+  assert_false(hark_positional_is_fixed(kernel, -1) || hark_positional_is_fixed(kernel, 8));
+  assert_fine(context, hark_positional_natural(context, kernel, parameters, values));
+  for (int p = 0; p < 8; p++) assert_true(fixed[p] ? values[p] == natural[p] : fabs(values[p] - natural[p]) < 1e-15 * natural[p]);
+  assert_fine(context, hark_positional_gradient(context, kernel, parameters, distances, weights, 2, gradient));
+  for (int p = 0; p < 8; p++) assert_true(fixed[p] ? gradient[p] == 0 : gradient[p] != 0);
+  assert_true(hark_positional_is_definite(kernel, parameters, NULL, NULL));
+  (void)hark_positional_print(kernel, parameters, text, sizeof text);
+  assert_string_equal(text, "decay(sigma2=1,l=12!)+bank[2](2*alibi(m=[4,5]))+0.5*constant(sigma2=3)");
+  hark_positional_destroy(context, &kernel);
   test_setup_close(context);
 }
 
@@ -509,6 +570,7 @@ int main(void) {
       cmocka_unit_test(printing_reads_back),
       cmocka_unit_test(short_buffers_are_enough_to_ask),
       cmocka_unit_test(garbled_texts_do_no_harm),
+      cmocka_unit_test(fixed_values_stay),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
       cmocka_unit_test(ends_of_the_range_survive_f32),

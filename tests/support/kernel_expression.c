@@ -31,10 +31,14 @@ long double test_kernel_definition(const char *name, const double *v, int consta
   if (strcmp(name, "matern32") == 0) return v[0] * (1 + sqrtl(3) * d / v[1]) * expl(-sqrtl(3) * d / v[1]);
   if (strcmp(name, "matern52") == 0)
     return v[0] * (1 + sqrtl(5) * d / v[1] + 5 * d * d / (3.0L * v[1] * v[1])) * expl(-sqrtl(5) * d / v[1]);
+  if (strcmp(name, "bump") == 0) return v[0] * expl(-(d - v[1]) * (d - v[1]) / (2.0L * v[2] * v[2]));
+  if (strcmp(name, "lagged_periodic") == 0) return expl(-2.0L * v[0] * v[0] * sinl((d - v[2]) / v[1]) * sinl((d - v[2]) / v[1]));
+  if (strcmp(name, "spectral") == 0) return expl(v[0] * expl(-d * d / (2.0L * v[1] * v[1])) * cosl(d / v[2]));
   if (strcmp(name, "alibi") == 0) return expl(-v[0] * d);
   if (strcmp(name, "kerple_log") == 0) return powl(1 + v[1] * d, -(long double)v[0]);
   if (strcmp(name, "kerple_power") == 0) return expl(-v[0] * powl(d, v[1]));
   if (strcmp(name, "t5") == 0) return v[t5_bucket(d)];
+  if (strcmp(name, "table") == 0) return v[d < constant ? (int)d : constant - 1];
   if (strcmp(name, "window") == 0) return d <= constant ? 1 : 0;
   fail_msg("the tests have no definition of kernel %s: write one", name);
   return 0;
@@ -85,9 +89,18 @@ static int add(kernel_maker *maker, int kind, int components) {
 static double draw_value(kernel_maker *maker, const char *name) {
   const double u = draw(maker);
   if (strcmp(name, "l") == 0) return 2 * pow(100, u);
-  if (strcmp(name, "tau") == 0) return pow(30, u);
+  if (strcmp(name, "tau") == 0 || strcmp(name, "mu") == 0) return pow(30, u);
   if (strcmp(name, "m") == 0 || strcmp(name, "r2") == 0) return 0.01 * pow(150, u);
   return 0.3 * pow(7, u);
+}
+
+/* A number in the place of a kernel: a constant that is not learned. */
+static void put_factor(kernel_maker *maker, int components) {
+  char number[HARK_NUMBER_BYTES];
+  const double value = draw_value(maker, "sigma2");
+  assert_true(maker->kernel->value_count + components <= TEST_KERNEL_VALUES);
+  for (int i = 0; i < components; i++) maker->kernel->values[maker->kernel->value_count++] = value;
+  put(maker, "%s", hark_number_print(value, number));
 }
 
 static int make_leaf(kernel_maker *maker, int leaf, int components) {
@@ -96,9 +109,20 @@ static int make_leaf(kernel_maker *maker, int leaf, int components) {
   const int node = add(maker, LEAF, components);
   kernel->nodes[node].leaf = leaf;
   kernel->nodes[node].first = kernel->value_count;
+  if (strcmp(what.name, "constant") == 0 && draw(maker) < 0.3) {
+    put_factor(maker, components);
+    kernel->nodes[node].own = 1;
+    return node;
+  }
   put(maker, "%s", what.name);
+  const int own[HARK_POSITIONAL_NAMES] = {what.values[0] > 0 ? what.values[0] : 1 + draw_below(maker, 20), what.values[1], what.values[2]};
+  if (what.values[0] == 0 && what.parameters[0] != NULL) {
+    kernel->nodes[node].constant = own[0];
+    put(maker, "[%d]", own[0]);
+  }
+  kernel->nodes[node].own = own[0];
   for (int p = 0; p < HARK_POSITIONAL_NAMES && what.parameters[p] != NULL; p++) {
-    const int count = what.values[p] * components;
+    const int count = own[p] * components;
     const bool other = what.other_names[p] != NULL && strcmp(what.other_names[p], "length_scale") == 0 && draw(maker) < 0.5;
     assert_true(kernel->value_count + count <= TEST_KERNEL_VALUES);
     put(maker, "%s", p == 0 ? "(" : ",");
@@ -114,6 +138,7 @@ static int make_leaf(kernel_maker *maker, int leaf, int components) {
     /* a list of one was opened at random: close what is open */
     const char *open = strrchr(kernel->text, '['), *close = strrchr(kernel->text, ']'), *equals = strrchr(kernel->text, '=');
     if (open != NULL && open > equals && (close == NULL || close < open)) put(maker, "]");
+    if (draw(maker) < 0.1) put(maker, "!");
   }
   if (what.constant != NULL) {
     kernel->nodes[node].constant = draw_below(maker, 30);
@@ -192,8 +217,9 @@ static long double value_of(const test_kernel *kernel, int index, int copy, long
     double values[64];
     int used = 0, first = node->first;
     for (int p = 0; p < HARK_POSITIONAL_NAMES && what.parameters[p] != NULL; p++) {
-      for (int i = 0; i < what.values[p]; i++) values[used++] = kernel->values[first + copy * what.values[p] + i];
-      first += what.values[p] * node->components;
+      const int own = p == 0 ? node->own : what.values[p];
+      for (int i = 0; i < own; i++) values[used++] = kernel->values[first + copy * own + i];
+      first += own * node->components;
     }
     return test_kernel_definition(what.name, values, node->constant, distance);
   }

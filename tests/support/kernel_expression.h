@@ -17,7 +17,8 @@ typedef struct test_kernel_node {
   int bank;       /* components that a bank adds up */
   int components; /* copies of this node */
   int first;      /* of its values, parameter by parameter, component by component */
-  int constant;   /* w of a window */
+  int constant;   /* w of a window, K of a table */
+  int own;        /* values of its first parameter in one component */
   int children[4], child_count;
 } test_kernel_node;
 
