@@ -12,11 +12,12 @@
 #define MOST_FAILURES 12 /* numbers of a criterion that fails */
 
 static const char introduction[] = TITLE
-    "\nPapers make statements that can be measured. `hark lab NAME` measures one of them: it prints tables, judges the statement by "
-    "criteria (pass or fail), draws a figure, and writes JSON. The criteria are in the code; those of the papers' statements were "
-    "fixed before the first run of the full experiment. If a criterion, or the quantity that it judges, was changed later, the notes "
-    "of the experiment report it. Intervals of `--quick` are wider and serve as tests. `hark lab all --markdown docs/lab.md` writes "
-    "this document, and `hark lab NAME --markdown docs/lab.md` writes the section of one experiment.\n\n"
+    "\nPapers make statements that can be measured. `hark lab NAME` measures one of them: it prints tables, judges the "
+    "statement by criteria (pass or fail), draws a figure, and writes JSON. The criteria are in the code; those of the papers' "
+    "statements were fixed before the first run of the full experiment. If a criterion, or the quantity that it judges, was "
+    "changed later, the notes of the experiment report this. The intervals of `--quick` are wider; these runs serve as tests. "
+    "`hark lab all --markdown docs/lab.md` writes this document, and `hark lab NAME --markdown docs/lab.md` writes the section "
+    "of one experiment.\n\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
@@ -24,28 +25,30 @@ static const char introduction[] = TITLE
     "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n"
     "    hark lab rank-map --markdown docs/lab.md           # its section and figure; the others stay\n"
     "    hark lab posterior --seeds 1-10                    # in how many of ten seeds each criterion passes\n\n"
-    "`--quick` (at most 40 seconds each) uses smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
-    "criterion that fails is a result: it is reported with its numbers and the known reasons, and the criterion is not tuned until it "
-    "passes. The exit code is then 0, or 1 with `--strict`. Experiments that compare with closed forms of GSL (Bessel functions, "
-    "quadrature) are left out of a build without it, and refused by name.\n\n"
-    "One seed is one draw: if it passes, the next one may still fail. `--seeds 1-10` (or `1,3,7-9`) runs an experiment with several "
-    "seeds. For every criterion it shows the number of seeds that passed, and mean, standard deviation (n - 1), least and largest of "
-    "the measured values; a seed whose measure is nan fails, and makes these four nan. The last line is `passed with N of M seeds`, "
-    "and `--strict` ends with 1 unless all pass. Tables and figures are of the first seed. Each section below ends with the seeds that "
-    "it was measured with; if a criterion failed with a single seed, the document also shows the next seed.\n\n"
-    "All mathematics is in float64, with attention of the reference backend. Random numbers are Philox streams of `--seed` (default "
-    "1), so the same seed gives the same numbers on any machine with the same C library, for any number of threads. Models that are "
-    "given with `--run`, and networks that an experiment trains, compute in f32, as they do elsewhere; their numbers differ between "
-    "instruction sets.\n\n"
-    "How to read the output: the second line of a table has units. The line of a criterion has the measured value, the interval that "
-    "must contain it (ends included), and a description. The JSON object of an experiment has `experiment`, `paper`, `statement`, "
-    "`seed`, `quick`, `tables` (`title`, `columns` with `name` and `unit`, `rows`), `criteria` (`name`, `measured`, `low`, `high`, "
-    "`passed`) and `passed`; an infinite bound is null. With `--seeds` it has no tables: `seeds` and `passed` are arrays with an item "
-    "for each seed, and so are `measured` and `passed` of each item of `criteria`; each item also has `mean`, `deviation`, `least` and "
-    "`largest`; nan is null. Criteria are computed from the tables alone, so anyone who has the JSON can judge again.\n\n"
-    "Derivations of corrected formulas, and the statements that cannot be measured: "
-    "[mathematics/latent-variables.md](mathematics/latent-variables.md). A new experiment: "
-    "[adding-an-experiment.md](adding-an-experiment.md).\n";
+    "`--quick` (at most 40 seconds each) uses smaller sizes and wider intervals; without it an experiment may take ten "
+    "minutes. A criterion that fails is a result: it is reported with its numbers and the known reasons, and the criterion is "
+    "not tuned until it passes. The exit code is then 0, or 1 with `--strict`. Some experiments compare with closed forms that "
+    "need GSL (Bessel functions, quadrature). A build without GSL leaves them out, and refuses them by name.\n\n"
+    "One seed is one draw: if it passes, the next one may still fail. `--seeds 1-10` (or `1,3,7-9`) runs an experiment with "
+    "several seeds. For every criterion it shows the number of seeds that passed, and the mean, standard deviation (n - 1), "
+    "least and largest of the measured values. A seed whose measured value is nan fails, and makes these four statistics nan. "
+    "The last line is `passed with N of M seeds`, and `--strict` exits with 1 unless all pass. Tables and figures show the "
+    "first seed. Each section below ends with the seeds that were measured. If one seed was requested and a criterion fails, "
+    "the section also contains the next seed.\n\n"
+    "All computations are in float64, with the attention of the reference backend. Random numbers are Philox streams of "
+    "`--seed` (default 1), so the same seed gives the same numbers on any machine with the same C library, for any number of "
+    "threads. Models that are given with `--run`, and networks that an experiment trains, are the exception: they compute in "
+    "f32, as they do elsewhere, and their numbers differ between instruction sets.\n\n"
+    "How to read the output: the second line of a table has units. The line of a criterion has the measured value, the "
+    "interval that must contain it (ends included), and a description. The JSON object of an experiment has `experiment`, "
+    "`paper`, `statement`, `seed`, `quick`, `tables` (`title`, `columns` with `name` and `unit`, `rows`), `criteria` (`name`, "
+    "`measured`, `low`, `high`, `passed`) and `passed`; an infinite bound is null. With `--seeds` it has no tables. Then "
+    "`seeds` and `passed` are arrays with one item per seed. In each item of `criteria`, `measured` and `passed` are such "
+    "arrays too; it also has `mean`, `deviation`, `least` and `largest`. nan is null. Criteria are computed from the tables "
+    "alone, so anyone who has the JSON can compute them again.\n\n"
+    "[mathematics/latent-variables.md](mathematics/latent-variables.md) derives the corrected formulas, and lists the "
+    "statements that cannot be measured. [adding-an-experiment.md](adding-an-experiment.md) describes how to add an "
+    "experiment.\n";
 
 void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", introduction); }
 
@@ -199,11 +202,12 @@ static bool is_explained(const hark_experiment *experiment, const hark_lab_crite
 
 /* Names of the criteria that fail and are explained, or are not. Returns how many. */
 static int append_names(const hark_lab_outcomes *o, const hark_experiment *experiment, bool explained, hark_text *text) {
+  const char *const begin = explained ? "\n*Explanation of* " : "\n*No explanation is known* for ";
   int count = 0;
   for (int i = 0; i < o->first->criterion_count; i++) {
     const hark_lab_criterion *const criterion = &o->first->criteria[i];
     if (!fails_somewhere(o, i) || is_explained(experiment, criterion) != explained) continue;
-    hark_text_append(text, "%s\"%s\"", count > 0 ? ", " : explained ? "\n*Why*, of " : "\n*No explanation is known* of ", criterion->name);
+    hark_text_append(text, "%s\"%s\"", count > 0 ? ", " : begin, criterion->name);
     count++;
   }
   return count;

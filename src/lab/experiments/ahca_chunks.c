@@ -24,8 +24,8 @@ enum { FIXED, RATIO, STRAIGHT, SMOOTH, BOTH, WAYS };
 
 enum { WAY, SEED, ACCURACY, F1, PRECISION, RECALL, CUTS, TRUTH, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {
-    {"boundaries", NULL, WAY_WORDS}, {"seed", NULL, NULL},   {"accuracy", "of tokens", NULL}, {"F1", "of boundaries", NULL},
-    {"precision", NULL, NULL},       {"recall", NULL, NULL}, {"boundaries", "a token", NULL}, {"changes of topic", "a token", NULL}};
+    {"boundaries", NULL, WAY_WORDS}, {"seed", NULL, NULL},   {"accuracy", "of tokens", NULL},   {"F1", "of boundaries", NULL},
+    {"precision", NULL, NULL},       {"recall", NULL, NULL}, {"boundaries", "per token", NULL}, {"changes of topic", "per token", NULL}};
 
 static hark_lab_ahca_config config_of(int way) {
   hark_lab_ahca_config config = hark_lab_runs_config();
@@ -88,10 +88,11 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
         "\n"
-        "A token's query is its place and its chunk's number, and its topic is predicted from what it gets from the one slot of its "
-        "chunk. The straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`): a norm after it "
-        "removes the factor, and its gradient. Norms are RMS norms and linear layers have biases. The smallest and the largest length are "
-        "1 and 32; the defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
+        "The query of a token consists of its position and the number of its chunk. It attends to the one slot of the chunk, "
+        "and the topic of the token is predicted from the result. The straight-through factor is applied after the head's norm "
+        "(`model.ahca.straight_through: after_norm`), because a norm after the factor would remove it and its gradient. Norms "
+        "are RMS norms, and linear layers have biases. The smallest and the largest length of a chunk are 1 and 32; the "
+        "defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
     .trains = true,

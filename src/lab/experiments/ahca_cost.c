@@ -234,9 +234,10 @@ static hark_status measure_times(hark_lab *lab) {
   HARK_TRY(hark_lab_draw_columns(lab, table, axes, LENGTH, drawn, 2));
   HARK_TRY(hark_lab_add_table(lab, "times where AHCA and dense attention cross", timed_columns, TIMED, &table));
   HARK_TRY(time_crossing(lab, table, 1));
-  HARK_TRY(hark_lab_add_table(lab, "what adaptive depth saves of a complete pass, M = 16384", saved_columns, SAVED, &table));
+  HARK_TRY(hark_lab_add_table(lab, "savings of adaptive depth in a complete pass, M = 16384", saved_columns, SAVED, &table));
   HARK_TRY(time_depth(lab, table));
-  HARK_TRY(hark_lab_add_table(lab, "the same as times where they cross, of a sequence in a batch of 16", timed_columns, TIMED, &table));
+  HARK_TRY(
+      hark_lab_add_table(lab, "times where AHCA and dense attention cross, per sequence in a batch of 16", timed_columns, TIMED, &table));
   return time_crossing(lab, table, BATCH);
 }
 
@@ -326,44 +327,52 @@ const hark_experiment hark_experiment_ahca_cost = {
     .summary = "compressed attention costs a + b M operations, memory and time",
     .paper = HARK_LAB_PAPER_AHCA "sections 5.5 and 12.1",
     .statement =
-        "with chunks, slots, second level and selection of fixed sizes, operations, memory and time are linear in the length M, where "
-        "those of dense attention are quadratic; a second level that grows with M is quadratic again",
+        "if chunks, slots, second level and selection have fixed sizes, operations, memory and time are linear in the length "
+        "M; those of dense attention are quadratic, and so are those of a network whose second level grows with M",
     .notes =
         "    m = 64, C1 = 4, C2 = 64, Cs = 16, d = 64, four layers, M = 2^10 .. 2^15\n"
         "\n"
-        "Dense attention is one softmax(Q K^T) V with 4 M^2 d operations, as in the paper's comparison. Four dense layers cost more than "
-        "AHCA at every length above a chunk, because AHCA's layers run on one slot for sixteen tokens: they have no crossing. The control "
-        "has C2 = M / 16 and pools by attention. Times are measured in the full run only: the least of a few passes, in one process. "
-        "Operations do not depend on threads, and the record in docs/lab.md is of one thread (`--threads 1`). With an earlier network of "
-        "these sizes the measured crossing of a single sequence failed on two threads: in ten runs it was 2.5 to 3.1 times the counted "
-        "one, since threads share AHCA's short operators badly and dense attention well. In a batch of 16 sequences, as networks are "
-        "trained, the operators are long enough: the measured crossing is 1.5 times the counted one on one thread and 1.7 on two. The "
-        "batch was added after that failure. There depth saved .75 to 1 times as much of the time as of the operations.\n"
+        "Dense attention is one softmax(Q K^T) V with 4 M^2 d operations, as in the paper's comparison. Four dense layers cost "
+        "more than AHCA at every length above a chunk, because AHCA's layers run on one slot per sixteen tokens; so the two "
+        "have no crossing. The control has C2 = M / 16 and pools by attention. Times are measured only in the full run; each "
+        "is the least of a few passes, in one process. Operations do not depend on threads, and the record in docs/lab.md is "
+        "of one thread (`--threads 1`). With an earlier network of these sizes the criterion of the measured crossing of a "
+        "single sequence failed on two threads. In ten runs the measured crossing was 2.5 to 3.1 times the counted one, "
+        "because two threads divide AHCA's short operators badly and dense attention well. In a batch of 16 sequences, as in "
+        "training, the operators are long enough: the measured crossing is 1.5 times the counted one on one thread, and 1.7 "
+        "times on two. The batch was added after that failure. In this batch the fraction of the time that depth saved was .75 "
+        "to 1 times the fraction of the operations that it saved.\n"
         "\n"
-        "These bounds were fixed beforehand: those of the residual, of times, of the crossing, of what depth saves and of the control over "
-        "all lengths. The bounds of memory, of the operations of dense attention and of the control's last doubling came with the code, "
-        "that of a batch later. What depth saves was at first measured by the fraction that is left, that of time over that of operations, "
-        "with the same bound. Now the saved fractions are divided, as the bound says, which is harder to meet.\n"
+        "The bounds of the residual, of the times, of the crossing, of the savings by depth and of the control over all "
+        "lengths were fixed beforehand. The bounds of memory, of the operations of dense attention and of the control's last "
+        "doubling were written with the code, and that of a batch was added later. At first the savings by depth were measured "
+        "by the remaining fractions: the fraction of the time divided by the fraction of the operations, with the same bound. "
+        "Now the saved fractions are divided, as the name of the criterion says; this bound is harder to meet.\n"
         "\n"
-        "*Figure.* Operations over the length; in a full run times.",
+        "*Figure.* Operations over the length; in a full run also times.",
     .failure_of = "control C2 = M/16|measured crossing|adaptive depth",
     .failure =
-        "The control counts b M + 4 d (M / 16)^2 = b M + M^2 operations with b = 36,378: C2 = M / 16 queries meet K C1 = M / 16 slots, and "
-        "a fixed Cs = 16 of them are selected. The two parts are equal only at M = b, and the power that is fitted to b M + M^2 over M = "
-        "2^10 .. 2^15 is 1.168, as counted. Over 2^12 .. 2^17 it would be 1.41, and that of the last doubling here is 1.39. If slots "
-        "attended to all of C2, b M + 2 M^2, it would be 1.27. The bound was fixed for lengths at which it cannot be met.\n"
+        "The control counts b M + 4 d (M / 16)^2 = b M + M^2 operations with b = 36,378: C2 = M / 16 queries attend to K C1 = "
+        "M / 16 slots, and a fixed number Cs = 16 of them is selected. The two terms are equal only at M = b. The power that "
+        "is fitted to b M + M^2 over M = 2^10 .. 2^15 is 1.168, as counted. Over 2^12 .. 2^17 it would be 1.41; the power of "
+        "the last doubling here is 1.39. If slots attended to all of C2, which costs b M + 2 M^2, the power would be 1.27. The "
+        "bound was fixed for lengths at which it cannot be met.\n"
         "\n"
-        "The measured crossing of one sequence on two threads, of an earlier network with 1 % fewer operations: AHCA of 256 tokens is 82 "
-        "operators. 33 of them are products, and 28 of these have 16 rows. On machine D of docs/performance.md a pass takes 0.165 ms on "
-        "one thread and 0.160 on two; one softmax(Q K^T) V of that length, a single operator, takes 0.18 and 0.097. On machine C, at twice "
-        "the peak, a pass takes 0.094 and 0.091, and the softmax 0.045 on two threads. A clock around each operator shows there, of 94 us: "
-        "products 53, at 175 GFLOP/s, attention 10, gelu 6, averages of chunks 3, the rest 6, and 16 between the operators, 0.2 for "
-        "describing, placing and recording each. An operator of 16 rows takes less time than giving half of it to the second thread (0.6 "
-        "us without data, 1 to 3 us with data from the other's cache). So two threads gain 4 %, where dense attention gains 90 %; sharing "
-        "products of 16 rows nevertheless gained 5 % on machine D. To cross at 306 tokens, a pass would have to take a quarter to a third "
-        "less time. Two changes remain for that: products of the same rows in one operator, and feed-forward layers in one operator. Depth "
-        "saved between 0.29 and 0.39 of the time of a pass on two threads, and 0.39 of the operations. Embedding and averages of all "
-        "tokens, a few thousandths of the operations, take a twelfth of a pass with all layers and a ninth of one with fewer layers. Deep "
-        "layers of few chunks are shared less well while other programs run.",
+        "The measured crossing of one sequence on two threads was examined with an earlier network that has 1 % fewer "
+        "operations. There AHCA of 256 tokens consists of 82 operators. Of these, 33 are matrix products, and 28 of the "
+        "products have 16 rows. On machine D of docs/performance.md a pass takes 0.165 ms on one thread and 0.160 on two; one "
+        "softmax(Q K^T) V of that length, a single operator, takes 0.18 and 0.097. On machine C, whose peak is twice as high, "
+        "a pass takes 0.094 and 0.091, and the softmax 0.045 on two threads. A clock around each operator on machine C divides "
+        "the 94 us as follows: 53 for products (at 175 GFLOP/s), 10 for attention, 6 for gelu, 3 for averages of chunks, 6 for "
+        "the other operators, and 16 between the operators, which is 0.2 per operator to describe, place and record it. An "
+        "operator of 16 rows takes less time than it takes to give half of it to the second thread (0.6 us without data, 1 to "
+        "3 us with data from the cache of the other thread). So the second thread makes AHCA 4 % faster, and dense attention "
+        "90 % faster. Nevertheless, dividing the products of 16 rows among the threads gained 5 % on machine D. To cross at "
+        "306 tokens, a pass would have to take a quarter to a third less time. Two changes that could achieve this remain: "
+        "products of the same rows in one operator, and feed-forward layers in one operator. On two threads, depth saved "
+        "between 0.29 and 0.39 of the time of a pass, and 0.39 of the operations. The embedding and the averages of all tokens "
+        "are a few thousandths of the operations, but take a twelfth of the time of a pass with all layers, and a ninth with "
+        "fewer layers. The deep layers, which have few chunks, are divided less well among the threads while other programs "
+        "run.",
     .measure = measure,
     .judge = judge};

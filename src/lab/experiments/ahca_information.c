@@ -154,7 +154,7 @@ static const hark_lab_column needle_columns[NEEDLE_COLUMNS] = {{"selection", NUL
 
 static hark_status study_needle(hark_lab *lab) {
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "one token of 512, through 4 of 32 global ones", needle_columns, NEEDLE_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "one token of 512, through 4 of 32 global tokens", needle_columns, NEEDLE_COLUMNS, &table));
   for (int selection = 0; selection < SELECTIONS; selection++)
     for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++) {
       const hark_lab_study study = {.run = (uint32_t)(selection * FULL_SEEDS + seed),
@@ -186,8 +186,8 @@ static hark_status study_needle(hark_lab *lab) {
 enum { SLOTS, TEXT_SEED, LOSS, EXCHANGED, ENTROPY, TEXT_COLUMNS };
 static const hark_lab_column text_columns[TEXT_COLUMNS] = {{"C1", "slots of 16 letters", NULL},
                                                            {"seed", NULL, NULL},
-                                                           {"cross-entropy", "nats a letter", NULL},
-                                                           {"slots exchanged", "nats a letter", NULL},
+                                                           {"cross-entropy", "nats per letter", NULL},
+                                                           {"slots exchanged", "nats per letter", NULL},
                                                            {"single letters", "nats", NULL}};
 
 /* A text that is read; `exchanged`: with its chunks in the reverse order, while the targets stay. Without a second level the slots of a
@@ -247,7 +247,7 @@ static hark_status learn_text(hark_lab *lab, reading *r, int64_t slots, int seed
 
 static hark_status study_text(hark_lab *lab, reading *r) {
   static const hark_lab_axes axes = {
-      .title = "a text, from the slots of its chunks", .x = "C1 (slots of 16 letters)", .y = "nats a letter", .log_x = true};
+      .title = "a text, from the slots of its chunks", .x = "C1 (slots of 16 letters)", .y = "nats per letter", .log_x = true};
   hark_lab_table *table;
   hark_lab_panel *panel;
   hark_lab_curve *loss, *entropy;
@@ -317,35 +317,37 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_information = {
-    .summary = "what compression keeps of noise, of one token among many, of a text",
+    .summary = "the information that compression keeps of noise, of one token among many, and of a text",
     .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
     .statement =
-        "a linear decoder recovers C1 min(d', d) of m d dimensions of noise; one token reaches all chunks through 4 of 32 global ones if "
-        "selection is learned, and no more often than at random if they are selected by their norm; a text is reconstructed the better, "
-        "the more slots a chunk has, and not at all from the slots of other chunks",
+        "a linear decoder recovers C1 min(d', d) of the m d dimensions of noise; one token reaches all chunks through 4 of 32 "
+        "global tokens if selection is learned, and no more often than at random if they are selected by their norm; a text is "
+        "reconstructed better if chunks have more slots, and not at all from the slots of other chunks",
     .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
-    .corrected = "what is kept is C1 d' numbers of M_k d: everything if the data have no more degrees of freedom, a part if they have more",
+    .corrected =
+        "C1 d' of the M_k d numbers are kept: everything if the data have no more degrees of freedom than that, a part if they "
+        "have more",
     .notes =
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
-        "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one label of "
-        "the sequence. The bound of selection by norm was fixed for an earlier network, which met it: it predicted by one linear layer on "
-        "the mean of a chunk's slots.\n"
+        "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: the last token of every chunk predicts the one "
+        "label of the sequence. The bound of selection by norm was fixed for an earlier network and met by it. That network "
+        "predicted with one linear layer on the mean of a chunk's slots.\n"
         "\n"
-        "*Text.* 16 letters a chunk; a query made of the place and the chunk's number attends to the chunk's slots. There is no second "
-        "level, so that predictions come from slots alone. For exchanged slots the text is read with its chunks in the reverse order and "
-        "predicted in its own. The last tenth is held out. Without `--data` the text consists of the descriptions of the experiments of "
-        "`hark lab`.\n"
+        "*Text.* Chunks have 16 letters. For every letter, a query that is made of its position and the number of its chunk "
+        "attends to the slots of the chunk. There is no second level, so predictions use the slots alone. To exchange slots, "
+        "the network reads the text with its chunks in reverse order and predicts it in the original order. The last tenth is "
+        "held out. Without `--data` the text consists of the descriptions of the experiments of `hark lab`.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
     .failure_of = "selection by norm",
     .failure =
-        "Selection by norm has no gradient, and a needle's norm grows only if the rest of the network learns from the few sequences in "
-        "which it is selected by chance. How soon depends on the way from the slots to the prediction. In single trials of 2500 steps, "
-        "with RMS norms and biases, accuracy was .06 with the head of tokens, .17 without its residual query, .45 with one linear layer "
-        "in place of two, .62 without its attention to the selected tokens, and 1 with one linear layer on the mean of a chunk's slots in "
-        "place of the head (.94 to 1 with other norms and without biases). The learned score does not depend on this: its gradient comes "
-        "through the logits of attention.",
+        "Selection by norm has no gradient, and a needle's norm grows only if the rest of the network learns from the few "
+        "sequences in which it is selected by chance. How soon this happens depends on the layers between the slots and the "
+        "prediction. In single trials of 2500 steps, with RMS norms and biases, accuracy was .06 with the head of tokens, .17 "
+        "without its residual query, .45 with one linear layer in place of two, .62 without its attention to the selected "
+        "tokens, and 1 with one linear layer on the mean of a chunk's slots in place of the head (.94 to 1 with other norms "
+        "and without biases). The learned score does not depend on this: its gradient comes through the logits of attention.",
     .trains = true,
     .check = check,
     .measure = measure,

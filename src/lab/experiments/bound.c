@@ -349,19 +349,20 @@ const hark_experiment hark_experiment_bound = {
         "and with the last attention",
     .notes =
         "Norms are r-norms of the transposed matrices: `class` is the bound that training keeps by projection, `weights` the "
-        "norm of the weights themselves. The rows of layers without skips and with layer norm report what the same matrices "
-        "would give in such a network: skips add 1 to alpha and omega, and layer norm replaces R, which otherwise grows as the "
-        "product of omega alpha, by the size of a normed row. The last table has no rows with layer norm: layer norm has no "
-        "Lipschitz constant at rows that hardly vary, so a net does not propagate through it.\n\n"
+        "norm of the weights themselves. The rows of layers without skips, and those with layer norm, report the values that "
+        "the same matrices would have in such a network. Skips add 1 to alpha and omega. Without layer norm R grows as the "
+        "product of omega alpha; layer norm replaces it by the size of a normalised row. The last table has no rows with layer "
+        "norm: layer norm has no Lipschitz constant at rows that hardly vary, so a net does not propagate through it.\n\n"
         "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation that is "
         "1-Lipschitz and has no weights (assumption C.2). The corrected bound is twice as large, because the loss is "
         "2-Lipschitz and the proof uses 1. `log covering` is the logarithm of the covering number at 1 / sqrt(n): as printed "
-        "in C.9, and corrected for all weights, including those of the class query and of the last matrix, with the Lipschitz "
-        "constant `aggregation` of the class query (1 for the mean). Two things are missing in R_trans of (C.19): the last "
-        "layer's attention, and the factor rho / omega of the layer itself. (C.35) has this factor for the feed-forward, and "
-        "the resolutions of (C.42) require it for the attention. (C.20) has R, although attention reads rows of size alpha R. "
-        "`theorem-model` measures, for random networks, that the output moves by no more than the corrected sum. Their outputs "
-        "stay far below it, so that measurement only detects a sum that is much too small.\n\n"
+        "in C.9, and corrected for all weights. These include the weights of the class query and of the last matrix. The "
+        "correction uses the Lipschitz constant `aggregation` of the class query (1 for the mean). Two things are missing in "
+        "R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself. (C.35) has this factor "
+        "for the feed-forward, and the resolutions of (C.42) require it for the attention. (C.20) has R, although attention "
+        "reads rows of size alpha R. `theorem-model` measures, for random networks, that the output moves by no more than the "
+        "corrected sum. Their outputs move far less than that, so the measurement detects only a sum that is much too "
+        "small.\n\n"
         "The bound is an upper bound without its constant: it shows how its terms grow, not how large an error is.",
     .check = check,
     .measure = measure,

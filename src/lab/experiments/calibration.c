@@ -222,14 +222,16 @@ const hark_experiment hark_experiment_calibration = {
     .notes =
         "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
         "\n"
-        "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (the intervals use its value, learning does not), functions from a "
-        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the "
-        "conditional mean. Gradients are those of hark's operator. The column var + ridge uses the learned ridge as the variance of the "
-        "noise, as is necessary if this variance is unknown; if the ridge is wrong by a tenth, so is that variance.\n"
+        "Sequences have 32 tokens with covariates U(-1, 1). The functions are drawn from a Gaussian process with an RBF of "
+        "width 1/2. The noise has the variance s2 = 0.1; the intervals use this value, learning does not. The mean square "
+        "error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are those of hark's "
+        "operator. The column var + ridge uses the learned ridge as the variance of the noise, as is necessary if this "
+        "variance is unknown; if the ridge is wrong by a tenth, so is that variance.\n"
         "\n"
-        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution with three "
-        "degrees, and noise whose variance depends on c, all with the same mean variance of the noise. Their variances are those of the "
-        "nearest process, correct in the mean at best.\n"
+        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
+        "with three degrees of freedom, and noise whose variance depends on c. All have the same mean variance of the noise. "
+        "The variances that are predicted for these tasks are those of the nearest process, which are at best correct on "
+        "average.\n"
         "\n"
         "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",

@@ -308,14 +308,14 @@ const hark_experiment hark_experiment_cme_rate = {
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
         "mu))^p,   mu = lambda / L\n\n"
-        "with l_j = e^-2 I_j(2), the eigenvalues of exp(2 (cos - 1)) on the circle: v = q / 2 is in the modes +-1, noise of "
-        "mean square 1/8 in all of them. Nothing is fitted. The printed bound holds here, but is useless where lambda is "
-        "constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold for every "
-        "distribution: its second term needs a conditional mean in the range of the kernel's operator. For v = sign(k_1) the "
-        "error, a bias that falls like a logarithm of L, exceeds the bound. The second term also leaves out a constant 1 / "
-        "l_1: at lambda = L / 10 it is .1 and the floor is .159. The interval [.9, 1.15] was fixed beforehand; it applies from "
-        "256 tokens on, because K / L is the kernel's operator only for many keys. Derivation: "
-        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. v = q / 2 is in the modes +-1, and the "
+        "noise, of mean square 1/8, is in all modes. Nothing is fitted. The printed bound holds here, but is useless where "
+        "lambda is constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold "
+        "for every distribution: its second term requires a conditional mean in the range of the kernel's operator. For v = "
+        "sign(k_1) the error exceeds the bound; this error is a bias that falls like a logarithm of L. The second term also "
+        "leaves out a constant 1 / l_1: at lambda = L / 10 this term is .1, and the floor is .159. The interval [.9, 1.15] was "
+        "fixed beforehand; it applies from 256 tokens on, because K / L is close to the kernel's operator only for many keys. "
+        "Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
         "*Figure.* Measured and predicted errors for four rules of lambda; for lambda = 1 also the printed bound.",
     .needs_gsl = true,
     .measure = measure,

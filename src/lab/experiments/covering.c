@@ -286,9 +286,9 @@ const hark_experiment hark_experiment_covering = {
     .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
-        "greedy packings of plane balls stay below (1 + 2 R/e)^2; weights moved by the resolutions of C.11, or of C.13 with "
-        "w^v / sigma^2, move the output by at most e, but by more with C.13 as printed; C.15 has no net for the last layer's "
-        "attention or for the aggregation",
+        "greedy packings of two-dimensional balls have fewer than (1 + 2 R/e)^2 points; if weights move by the resolutions of "
+        "C.11, or of C.13 with w^v / sigma^2, the output moves by at most e, but with C.13 as printed it moves by more; C.15 "
+        "has no net for the attention of the last layer, and none for the aggregation",
     .printed =
         "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
         "the attention of layer T - 2",
@@ -296,16 +296,16 @@ const hark_experiment hark_experiment_covering = {
         "C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); C.9: ((4 + h) D^2 T + d_agg) log(..), R_trans with the "
         "terms of the last attention and of the aggregation",
     .notes =
-        "A packing to which no point can be added is a net, so its size bounds the covering number from above, and disjoint "
-        "balls of half the distance bound this size by (1 + 2 R/e)^n: C.10. In the maximum norm packings nearly reach this "
-        "number.\n\n"
-        "The ratios are those of `lipschitz` with all weights moved at once, by the resolutions that the proofs of C.11 and "
+        "A packing to which no point can be added is a net, so its size is an upper bound of the covering number. Balls with "
+        "half the distance as their radius are disjoint, which bounds this size by (1 + 2 R/e)^n: this is C.10. In the maximum "
+        "norm packings nearly reach this number.\n\n"
+        "The ratios are those of `lipschitz`, but all weights move at once, by the resolutions that the proofs of C.11 and "
         "C.13 choose.\n\n"
-        "The third table replaces each array of weights of a transformer of T layers (feed-forward first, then attention, as "
-        "in C.4) by its negative. The output moves for the last layer's attention as for the others, but the sum of C.15 has "
-        "no net for it, nor for the aggregation; with T = 1 no attention is covered. The exponent (4 + h) D^2 T that C.9 "
-        "prints is large enough for the layers, since the sum of C.15 is smaller by exactly (2 + h) D^2; d_agg and the "
-        "resolution of the last attention are missing.\n\n"
-        "*Figure.* Points of packings over the resolution, and the bound.",
+        "For the third table each array of weights of a transformer of T layers (feed-forward first, then attention, as in "
+        "C.4) is replaced by its negative. The weights of the last layer's attention move the output as the others do, but the "
+        "sum of C.15 has no net for them, and none for the aggregation. With T = 1 it has no net for any attention. The "
+        "exponent (4 + h) D^2 T that C.9 prints is large enough for the layers, since the sum of C.15 is smaller by exactly (2 "
+        "+ h) D^2; d_agg and the resolution of the last attention are missing.\n\n"
+        "*Figure.* The number of points of packings over the resolution, and the bound.",
     .measure = measure,
     .judge = judge};

@@ -165,11 +165,11 @@ const hark_experiment hark_experiment_definetti = {
     .notes =
         "Polya's urn with one ball of each of two colours is exchangeable with a uniform latent z:\n\n"
         "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n\n"
-        "with n1 ones among the L - 1 others. The left side is computed from the urn itself, as a quotient of products of the "
-        "probabilities of its draws, with every token left out in turn; Gauss-Legendre quadrature with L/2 + 1 nodes is exact "
-        "for the right side. The proposition needs an infinite sequence. L balls drawn without replacement are exchangeable "
-        "and finite: their first k = 8 draws differ from independent ones by less than k (k - 1)/(2 L), the chance that draws "
-        "with replacement would meet a ball twice.\n\n"
+        "with n1 ones among the L - 1 others. The left side is computed from the urn itself, with every token left out in "
+        "turn: it is a quotient of two products of the probabilities of draws. For the right side Gauss-Legendre quadrature "
+        "with L/2 + 1 nodes is exact. The proposition needs an infinite sequence. L balls drawn without replacement are an "
+        "exchangeable sequence, but a finite one: its first k = 8 draws differ from independent draws by less than k (k - "
+        "1)/(2 L), the probability that draws with replacement take some ball twice.\n\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,
     .measure = measure,

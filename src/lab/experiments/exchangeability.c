@@ -212,14 +212,15 @@ const hark_experiment hark_experiment_exchangeability = {
         "rounding; this does not hold if tokens alone are permuted, nor with a positional kernel inside of attention",
     .notes =
         "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
-        "Two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a skip connection. The two "
-        "counter-checks must show a difference: positions that stay where they are give order a meaning, and a kernel G(|n - i|) of "
-        "row numbers is not part of the token.",
+        "The encoder has two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a "
+        "skip connection. Two further checks must show a difference. If positions stay where they are, the order of the tokens "
+        "has a meaning; and a kernel G(|n - i|) of row numbers is not part of the tokens.",
     .failure_of = "with a positional kernel",
     .failure =
-        "The least difference is that of four tokens. Their distances are 1, 2 and 3, the kernel's logarithms -1/4, -1/2 and "
-        "-3/4, and a permutation changes one of them by 1/2 at most: weights change by some tens of per cent, and outputs of "
-        "size one to ten by some tenths. The bound of 0.5 assumes larger changes. The experiment shows that the difference is "
-        "not rounding: it is eleven orders of magnitude above that of tokens permuted with their positions.",
+        "The least difference occurs with four tokens. Their distances are 1, 2 and 3, so the logarithms of the kernel are "
+        "-1/4, -1/2 and -3/4. A permutation changes each of these logarithms by 1/2 at most. So the weights change by some "
+        "tens of per cent, and outputs of size one to ten by some tenths. The bound of 0.5 assumes larger changes. The "
+        "experiment shows that the difference is not rounding: it is eleven orders of magnitude above the difference of tokens "
+        "that are permuted with their positions.",
     .measure = measure,
     .judge = judge};

@@ -208,7 +208,7 @@ static hark_status move_rows(hark_lab *lab, int64_t length, const double *x, con
 static hark_status measure_aggregations(hark_lab *lab) {
   enum { TRIES = 10 };
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "how far aggregations move when rows do", aggregation_columns, AGGREGATION_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "how far aggregations move when their rows move", aggregation_columns, AGGREGATION_COLUMNS, &table));
   for (int64_t length = LEAST_LENGTH; length <= 256; length *= 4) {
     double row[AGGREGATION_COLUMNS] = {[ROWS] = (double)length}, *moved, *change;
     hark_lab_latent_data data = {.count = 1, .length = length, .dim = DIM};
@@ -307,24 +307,24 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_generalisation = {
-    .summary = "how well attention networks fit noise falls like n^-1/2, whatever the number of tokens",
+    .summary = "the fit of attention networks to noise falls like n^-1/2, for any number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
         "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "
         "sequences and on training sequences, fall with the number of sequences n at least like n^-1/2 and do not grow with "
-        "the number of tokens L; a mean moves no more than its rows do, a class query without matrices at most 1.5 times as "
-        "much, a sum L times as much",
+        "the number of tokens L; when rows move, their mean moves no more than they do, a class query without matrices at most "
+        "1.5 times as much, and their sum L times as much",
     .notes =
         "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n\n"
-        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of -0.2 or 0.2. "
-        "Adam searches for suprema and minimisers, with every step projected onto the norms (singular values cut at 3), so the "
-        "result is a lower bound of the complexity. The theorem is an upper bound: a gap that falls faster than n^-1/2 (a "
-        "regular minimum has 1/n) agrees with it. The growth with heads or layers is not measured, because it cannot test an "
-        "upper bound.\n\n"
-        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query "
-        "is analytic, 1 + (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for "
-        "the class query with norms of at most 3: with W^v = 3 I and equal scores its output is three times the mean, and "
-        "moves three times as much.\n\n"
-        "*Figures.* Complexity and gap over n and over L; the dashes have the theorem's slope.",
+        "The networks are those of (5.1) with d = 4; the tokens are z + N in the unit ball; the labels are 0.3 tanh z_1 with "
+        "noise of -0.2 or 0.2. Adam searches for suprema and minimisers. Every step is projected onto the bounds of the norms "
+        "(singular values are cut at 3). So the result is a lower bound of the complexity. The theorem is an upper bound: a "
+        "gap that falls faster than n^-1/2 (a regular minimum has 1/n) agrees with it. The growth with heads or layers is not "
+        "measured, because it cannot test an upper bound.\n\n"
+        "Aggregations are measured without matrices, that is, with W^q = W^k = W^v = I, and with a query of length 1. The "
+        "factor 1.5 of the class query is analytic: it is 1 + (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = "
+        "4. Assumption C.2 does not hold for the class query with norms of at most 3: with W^v = 3 I and equal scores its "
+        "output is three times the mean, and moves three times as much.\n\n"
+        "*Figures.* Complexity and gap over n and over L; the dashed lines have the slope of the theorem.",
     .measure = measure,
     .judge = judge};

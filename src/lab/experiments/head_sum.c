@@ -121,7 +121,8 @@ const hark_experiment hark_experiment_head_sum = {
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
         "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of "
-        "heads whose values have d/h, for both kernels: an identity, which does not hold with output weights shifted by one row",
+        "heads whose values have d/h features, for both kernels; this identity does not hold if the output weights are shifted "
+        "by one row",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
         "Attention is linear in its values. These W^v_i have rank d/h at most, so the sum with free d x d matrices, which the "

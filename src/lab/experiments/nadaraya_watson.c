@@ -316,8 +316,9 @@ const hark_experiment hark_experiment_nadaraya_watson = {
     .summary = "attention with a kernel of the distance is kernel regression on a line",
     .paper = "Bunks, Dixon, Di Giorgi: Composing Kernel Models with Self-Attention, equation 1 and figure 1",
     .statement =
-        "attention with zero logits and rbf(l=h) is the Nadaraya-Watson estimate: from the points themselves at small h to "
-        "their mean at large h, best in between, with the expected error of a linear smoother with these weights",
+        "attention with zero logits and rbf(l=h) is the Nadaraya-Watson estimate: it equals the points themselves at small h "
+        "and their mean at large h, and is best in between; its error is the expected error of a linear smoother with these "
+        "weights",
     .notes =
         "For points x_i = 0, 1, ..., 255 with values y_i = f(x_i) + noise of variance s2,\n\n"
         "    NW_h(x) = sum_i K_h(x - x_i) y_i / sum_i K_h(x - x_i),      K_h(u) = exp(-u^2 / (2 h^2))\n\n"
@@ -325,9 +326,9 @@ const hark_experiment hark_experiment_nadaraya_watson = {
         "itself is evaluated for comparison. With the weights w_ij, the expected error of the linear smoother is known:\n\n"
         "    E (NW_h(x_i) - f_i)^2 = (sum_j w_ij f_j - f_i)^2 + s2 sum_j w_ij^2\n"
         "    E (y_i - NW_h(x_i) without point i)^2 = s2 + the same with the weights without i\n\n"
-        "The two statistical intervals are four standard deviations of 200 (quick 20) draws of the noise.\n\n"
-        "*Figure.* The paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i whose sum it is; each term is a "
-        "column of the values with one point in it. Estimates of one draw at h = 2, 8, 64. Error and leave-one-out error over "
-        "h: points are measured, lines expected.",
+        "The two statistical intervals allow four standard deviations, for 200 (quick 20) draws of the noise.\n\n"
+        "*Figure.* The paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i that add up to it. Each term is "
+        "the output for one column of the values, which contains only one point. Estimates of one draw at h = 2, 8, 64. Error "
+        "and leave-one-out error over h: points are measured, lines expected.",
     .measure = measure,
     .judge = judge};

@@ -346,23 +346,23 @@ const hark_experiment hark_experiment_optimisation = {
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
         "where L-BFGS ends, the empirical risk exceeds the least by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| "
-        "|theta - theta^|; with f* in place of f~ the right side is zero for dead ReLUs and labels of noise, but the left side "
-        "is not; the error of linearisation about the initial weights falls with the width",
+        "|theta - theta^|; with f* in place of f~ the right side is zero for dead ReLUs and labels that are noise, but the "
+        "left side is not; the error of linearisation about the initial weights falls with the width",
     .printed = "E_opt <= 2 min over theta of E^ |f^ + grad f^.(theta - theta^) - f*| (5.13)",
     .corrected = "f~, the empirical minimiser, in place of f* = E[y | X]",
     .notes =
         "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n\n"
-        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks "
-        "have minima on kinks, where L-BFGS may end with a gradient that is not small: a search should end with a gradient of "
-        "norm 1e-7; the table has the norm that each search reached and what ended it (that norm, a line search that finds no "
-        "lower point, or 2000 evaluations). The bound contains the norm and holds for any theta, stationary or not. The right "
-        "side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix A "
-        "with negative ones: no ReLU passes anything, with nearby weights either, while other weights fit the labels -1/2 and "
-        "1/2.\n\n"
-        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are "
-        "trained by eight steps of gradient descent from normal weights, with features and output divided by the square root "
-        "of the width, d_p = d_v = width, and the output not bent into Y; the table compares the network with its "
-        "linearisation about the initial weights. The paper states no rate; -1/2 would be expected.\n\n"
+        "There are 64 sequences of 8 tokens, and the networks are those of (5.1) with d = 4 and free norms; f~ is the best of "
+        "the restarts. A search should end with a gradient of norm 1e-7. ReLU networks have minima on kinks, where L-BFGS may "
+        "end with a gradient that is not small. The table has the norm that each search reached, and the reason why it ended "
+        "(this norm, a line search that finds no lower point, or 2000 evaluations). The bound contains the norm of the "
+        "gradient, so it holds for any theta, and theta^ need not be stationary. Reweighted least squares makes the right side "
+        "small. In the counterexample the tokens have positive entries and a matrix A has negative ones. So the output of "
+        "every ReLU is zero, with nearby weights too, while other weights fit the labels -1/2 and 1/2.\n\n"
+        "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here A, W^q, W^k, W^v and u are all "
+        "trained by eight steps of gradient descent from normal weights. Features and output are divided by the square root of "
+        "the width, d_p = d_v = width, and the output is not mapped into Y. The table compares the network with its "
+        "linearisation about the initial weights. The paper states no rate; a slope of -1/2 would be expected.\n\n"
         "*Figures.* E_opt and its bound at every point; the error of linearisation over the width.",
     .measure = measure,
     .judge = judge};

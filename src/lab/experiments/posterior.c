@@ -231,25 +231,25 @@ const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
-        "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its "
-        "variance is that of psi: draws of z from its posterior agree with it, and so does the posterior computed in the space "
-        "of z",
+        "if r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 equals E[W' psi(z) | X], and its "
+        "variance is that of psi. Draws of z from its posterior agree with this, and so does the posterior computed in the "
+        "space of z",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n\n"
-        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!), whose products are the RBF: the latent variable z is "
-        "a vector, and its posterior is computed and sampled in the space of z. Mean and variance agree with attention up to "
-        "rounding; that is the statement. The means of 10,000 draws scatter about it. The criterion that all of them are "
-        "within three standard errors, at 20 queries and three lengths, was fixed beforehand.\n\n"
-        "*Figures.* Attention over the query with twice its deviation, and the means of the draws, for each length.",
+        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!), whose products are the RBF. So the latent variable z "
+        "is a vector, and its posterior is computed and sampled in the space of z. The statement is that mean and variance "
+        "agree with attention up to rounding. The means of 10,000 draws scatter about attention. The criterion that all of "
+        "them are within three standard errors, at 20 queries and three lengths, was fixed beforehand.\n\n"
+        "*Figures.* For each length: attention over the query with twice its standard deviation, and the means of the draws.",
     .failure_of = "in standard errors",
     .failure =
-        "Each of the 60 comparisons is a normal number of deviation one, if attention is the posterior mean: the draws are "
-        "normal, and 10,000 of them determine their deviation to 0.7 %. One is beyond three with probability .0027, so .162 of "
-        "the 60 are expected beyond three, whatever their correlation. Neighbouring queries share the same draws of z: a "
-        "sequence is a smooth function of about seven free directions, so neighbours of a query beyond three are often beyond "
-        "three too. As independent comparisons 1 - .9973^60 = 15 % of the runs would fail; with 21 free directions in place of "
-        "60 queries it is 1 - .9973^21 = 5.5 %, one run of eighteen. A difference between attention and the posterior mean "
-        "would show in the two criteria below, which do not depend on chance and are at the level of rounding, and would "
-        "appear with every seed.",
+        "Each of the 60 comparisons is a standard normal variable if attention is the posterior mean, because the draws are "
+        "normal, and 10,000 of them determine their standard deviation to 0.7 %. A comparison is beyond three with probability "
+        ".0027. So .162 of the 60 are expected beyond three, whatever their correlation. Neighbouring queries share the same "
+        "draws of z. For one sequence the comparisons are a smooth function with about seven free directions, so if a query is "
+        "beyond three, its neighbours often are too. If the comparisons were independent, 1 - .9973^60 = 15 % of the runs "
+        "would fail. With 21 free directions in place of 60 queries this fraction is 1 - .9973^21 = 5.5 %, one run in "
+        "eighteen. A difference between attention and the posterior mean would appear with every seed. It would also show in "
+        "the last two criteria, which do not depend on chance and are at the level of rounding.",
     .measure = measure,
     .judge = judge};

@@ -210,10 +210,10 @@ const hark_experiment hark_experiment_rank_map = {
         "(level 1) rank 2. Storing n x n blocks of rank r as min(n^2, 2 r n) numbers takes 192 of 256 entries. The whole "
         "matrix has rank 16 even at 1e-1. Each criterion requires one of these numbers exactly.\n\n"
         "The second table continues where the paper stops: the same matrix at lengths up to 512 (quick 128). A block off the "
-        "diagonal differs from a constant only in the corner next to the diagonal, where all these blocks are equal, so its "
-        "rank must stay 2, and storage must be 4 L (1 + log2(L / 4)): both are criteria, and so is the full rank of the whole "
-        "matrix at 1e-1 at every length.\n\n"
-        "*Figure.* The rank map, blocks with their ranks; the singular values of the whole matrix, which hardly fall, and "
-        "those of its block of level 1, which fall at once.",
+        "diagonal differs from a constant only in the corner next to the diagonal, and there all these blocks are equal. So "
+        "its rank must remain 2, and the storage must be 4 L (1 + log2(L / 4)). Both are criteria, and so is the full rank of "
+        "the whole matrix at 1e-1 at every length.\n\n"
+        "*Figure.* The rank map: the blocks with their ranks. The singular values of the whole matrix hardly fall; those of "
+        "its block of level 1 fall at once.",
     .measure = measure,
     .judge = judge};

@@ -183,10 +183,10 @@ const hark_experiment hark_experiment_softmax_limit = {
         "reached when g -> 0 and L g^(m/2) -> infinity",
     .notes =
         "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = L^(-2/(4+m))\n\n"
-        "The proposition assumes that the density estimate converges to the conditional density, which it cannot with kernels "
-        "of fixed width: the keys' kernel smooths over a cap of the sphere, which here multiplies the mean by A_d(1/g). With a "
-        "width that shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they balance at g "
-        "= L^(-2/(4+m)). c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
+        "The proposition assumes that the density estimate converges to the conditional density. With kernels of fixed width "
+        "this is impossible: the kernel of the keys smooths over a cap of the sphere, and this multiplies the mean by A_d(1/g) "
+        "here. With a width that shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they "
+        "balance at g = L^(-2/(4+m)). c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
         "*Figure.* Distances over L at the fixed and at the shrinking width; the floor is dashed.",
     .needs_gsl = true,
     .measure = measure,

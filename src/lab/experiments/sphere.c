@@ -98,7 +98,7 @@ const hark_experiment hark_experiment_sphere = {
     .notes =
         "    exp(q.k/g) = e^(1/g) exp(-|q - k|^2/(2 g)),      |q| = |k| = 1\n\n"
         "because |q - k|^2 = 2 - 2 q.k. hark's attention computes both sides: the kernel `exp` with scale 1/g and the kernel "
-        "`rbf` with sigma^2 = g; the constant is read from their log-sum-exp. With every second key stretched by 1.5 the "
+        "`rbf` with sigma^2 = g; the constant is read from their log-sum-exp. If every second key is stretched by 1.5, the "
         "identity must fail.",
     .measure = measure,
     .judge = judge};

@@ -257,19 +257,19 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "with a latent variable of three values and six binary tokens, by enumeration: the posterior has the mutual "
-        "information of the sequence with the target; distinct posteriors have distinct predictives when T = P(y | z) has rank "
+        "for a latent variable of three values and six binary tokens, by enumeration: the posterior has the same mutual "
+        "information with the target as the sequence; distinct posteriors have distinct predictives when T = P(y | z) has rank "
         "3, but not necessarily when it has rank 2",
     .notes =
         "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive is P(y | X) = T b(X). Posteriors are distinguished by "
-        "their values, not by the number of ones, and predictives come from the joint distribution:\n\n"
+        "their values, not by the number of ones, and predictives are computed from the joint distribution:\n\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
-        "Minimality needs T injective, as the lemma assumes: for a T of rank 2 whose first row is orthogonal to the difference "
-        "of two posteriors, those two have the same predictive, and the seven classes of sequences become six, with no "
-        "information about y lost. So the posterior is then sufficient for y and not minimal. Sufficiency is an identity. Five "
-        "of the six tokens, which are not sufficient, confirm that the numbers would show a failure, and I(X; y) itself is "
+        "Minimality requires an injective T, as the lemma assumes. If T has rank 2, and its first row is orthogonal to the "
+        "difference of two posteriors, these two have the same predictive. The seven classes of sequences then become six, and "
+        "no information about y is lost. So the posterior is sufficient for y but not minimal. Sufficiency is an identity. "
+        "Five of the six tokens are not sufficient, which confirms that the numbers would show a failure. I(X; y) itself is "
         "computed a second time, from binomial probabilities of the number of ones.\n\n"
-        "*Figure.* The least distance between predictives of distinct posteriors, over models: zero with rank 2, above the "
-        "singular value with rank 3.",
+        "*Figure.* The least distance between the predictives of distinct posteriors, for every model: it is zero with rank 2, "
+        "and above the singular value with rank 3.",
     .measure = measure,
     .judge = judge};

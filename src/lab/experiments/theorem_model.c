@@ -498,28 +498,27 @@ const hark_experiment hark_experiment_theorem_model = {
     .summary = "the trainer's bounded networks are those of the theorems: formula, order, length, size of layers",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
-        "model.architecture latent computes (C.1) to (C.5), or (5.1); its output does not depend on the order of tokens nor on their "
-        "number when each is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of assumption C.3; the output "
-        "moves by no more than the covering "
-        "number's resolutions allow",
+        "model.architecture latent computes (C.1) to (C.5), or (5.1); its output depends neither on the order of tokens nor on "
+        "how often every token is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of "
+        "assumption C.3; the output moves by no more than the covering number's resolutions allow",
     .notes =
         "Every row has sixteen networks of its kind, each with newly drawn weights, and reports the largest of their "
-        "measurements. The output of a network without skips may be 0 for all tokens: attention makes their rows nearly equal, "
-        "and where this row switches off all six rectifiers of a layer, the output of the layers after it is 0. For such a "
-        "network every difference is 0 and shows nothing. The last column counts the networks that are not 0, and a row "
-        "without one fails.\n\n"
-        "The networks have weights far above their bounds, projected; in `single` no rows of layers are measured, since there "
-        "are none. In the column `sum` the sum of the rows replaces the network's mean or query: then the number of tokens "
-        "matters, and the aggregation is not 1-Lipschitz (assumption C.2). The column `moved` measures what covering numbers "
-        "are based on: weights W + x (V - W), x = 0.01 and V another draw, are in the class too and move by at most 2 x times "
-        "their bounds, the output by at most 2 x M, with the corrected M of `bound`. Random directions are far from the worst, "
-        "so the ratios are small.\n\n"
+        "measurements. The output of a network without skips may be 0 for all tokens: attention makes the rows of all tokens "
+        "nearly equal, and if such a row switches off all six rectifiers of a layer, the output of all later layers is 0. For "
+        "such a network every difference is 0 and shows nothing. The last column counts the networks whose output is not 0; a "
+        "row of the table without such a network fails.\n\n"
+        "The weights are drawn far above their bounds and then projected. The form `single` has no rows of layers, so none are "
+        "measured. In the column `sum` the sum of the rows replaces the network's mean or query. Then the number of tokens "
+        "matters, and the aggregation is not 1-Lipschitz (assumption C.2). The column `moved` measures the property on which "
+        "covering numbers are based. With x = 0.01 and another draw V, the weights W + x (V - W) are in the class too. They "
+        "move by at most 2 x times their bounds, and the output moves by at most 2 x M, with the corrected M of `bound`. "
+        "Random directions are far from the worst direction, so the ratios are small.\n\n"
         "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in "
         "float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they "
-        "need the gradient of every single output (the G of `optimisation`), thousands of sequences, each with its own mask, "
-        "widths of queries and values that are not those of the model, the scaling of wide networks, and an output that is "
-        "bent into Y smoothly, where the model's ball has a kink. Attention is the same operator in both; the second table has "
-        "both networks with the same weights.",
+        "have other requirements: the gradient of every single output (the G of `optimisation`); thousands of sequences, each "
+        "with its own mask; widths of queries and values that are not those of the model; the scaling of wide networks; and a "
+        "smooth map of the output into Y, where the model's projection onto a ball has a kink. Attention is the same operator "
+        "in both. The second table compares both networks with the same weights.",
     .measure = measure,
     .judge = judge,
 };

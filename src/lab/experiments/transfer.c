@@ -285,26 +285,27 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_transfer = {
-    .summary = "a new task on frozen features loses the pre-training loss times a condition number",
+    .summary = "the loss of a new task on frozen features is the pre-training loss times a condition number",
     .paper = HARK_LAB_PAPER_X "Theorem 6.3",
     .statement =
-        "with M = diag(1.2, s), a value of rank one and the downstream target z_2, the trained predictors have E_DS = mu E_PT with "
-        "mu = |B|^2 = s^-2; with random M and bent targets E_DS <= 6 mu (E_PT + eps_SSL^2); with other covariates downstream than "
-        "in pre-training eps_SSL is infinite",
+        "with M = diag(1.2, s), a value of rank one and the downstream target z_2, the trained predictors have E_DS = mu E_PT "
+        "with mu = |B|^2 = s^-2; with random M and targets that are not linear E_DS <= 6 mu (E_PT + eps_SSL^2); if the "
+        "covariates downstream are not those of pre-training, eps_SSL is infinite",
     .printed = "W_SSL = [w_1, ..]' in (6.10): the w_i as rows",
     .corrected =
-        "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and z_2 that is mu = 100, with rows "
-        "0.69, and the inequality fails",
+        "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and the target z_2, columns "
+        "give mu = 100; rows give mu = 0.69, and the inequality fails",
     .notes =
         "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 "
         "eps_g^2 + 3 eps_agg^2\n\n"
-        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of "
-        "rank one keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor of the frozen "
-        "feature is trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. "
-        "E_PT is the excess risk of the predictor that was trained (reduced-rank regression), not of the best one. In the "
-        "second table targets are bent by a sin 3z, so eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when "
-        "the downstream mask has a different covariate from that of pre-training, no function of it equals the pre-training "
-        "target, and the largest difference over |z| <= R is sqrt(2) R sin(angle), which has no bound.\n\n"
+        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. The targets of pre-training are M z. The best "
+        "value of rank one keeps the first coordinate and loses the second, so the loss is s^2 E m_2^2. Downstream only the "
+        "factor of the frozen feature is trained, and the loss is E m_2^2. This is 1/s^2 times as much, so the condition "
+        "number of the theorem is attained. E_PT is the excess risk of the predictor that was trained (reduced-rank "
+        "regression), not of the best one. In the second table the targets have the additional term a sin 3z, so eps_SSL^2 <= "
+        "2 a^2; eps_g and eps_agg are zero. In the third table the covariate of the downstream mask differs from that of "
+        "pre-training. Then no function of this mask equals the pre-training target: the largest difference over |z| <= R is "
+        "sqrt(2) R sin(angle), which has no bound.\n\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,
     .measure = measure,

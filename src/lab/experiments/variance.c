@@ -196,14 +196,15 @@ const hark_experiment hark_experiment_variance = {
     .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than every smoother",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
-        "t2 var + s2 is the variance of a new response; var alone is that of the function",
+        "in the Gaussian process model CME attention with lambda = s2 / t2 has a smaller error than softmax attention of the "
+        "best width, and t2 var + s2 is the variance of a new response; var alone is the variance of the function",
     .notes =
         "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
         "r(q) = t2 var + s2\n\n"
-        "Functions are drawn from the Gaussian process itself, 40 for every set of covariates, side by side as columns of the "
-        "values. The smoother is softmax attention with an RBF; its width is the best of sixteen for the true functions, which "
-        "are unknown in practice. [.9, 1.1] was fixed beforehand and is three deviations of 2000 draws.\n\n"
-        "*Figure.* Errors of CME attention, of the best smoother, and the mean of CME's own variance.",
+        "Functions are drawn from the Gaussian process itself: 40 for every set of covariates, each in one column of the "
+        "values. The smoother is softmax attention with an RBF. Its width is the best of sixteen for the true functions, which "
+        "are unknown in practice. The interval [.9, 1.1] was fixed beforehand; it allows three standard deviations of 2000 "
+        "draws.\n\n"
+        "*Figure.* The errors of CME attention and of the best smoother, and the mean of CME's own variance.",
     .measure = measure,
     .judge = judge};
