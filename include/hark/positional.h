@@ -60,9 +60,10 @@ typedef struct hark_positional_parameter {
   int64_t count;      /* values of one component times the number of components that the banks around it make */
 } hark_positional_parameter;
 
-/* Whether number `number` of the parameters is fixed in the text (l=12!, or a number as a factor). It keeps its value there, whatever is in
- * `parameters`, and its gradient is 0. */
-HARK_API bool hark_positional_is_fixed(const hark_positional *positional, int64_t number);
+/* Whether number `number` of the parameters is learned. Not learned are those that the text fixes (l=12!, or a number as a factor), and the
+ * further places of a shared value (the second l of decay(l=3@a)*rbf(l=@a)): what is in `parameters` there is not read, and the gradient is
+ * 0. */
+HARK_API bool hark_positional_is_learned(const hark_positional *positional, int64_t number);
 
 /* The number of named parameters, and number `index` of them. */
 HARK_API int hark_positional_named_count(const hark_positional *positional);

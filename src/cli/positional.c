@@ -100,7 +100,7 @@ static void print_text(const shown_kernel *kernel, hark_text *text) {
     const hark_positional_parameter named = hark_positional_named(kernel->expression, i);
     hark_text_append(text, "  column %-4d %s.%s  ", named.column, named.kernel, named.name);
     append_list(text, false, kernel->natural + named.first, named.count);
-    hark_text_append(text, "%s\n", hark_positional_is_fixed(kernel->expression, named.first) ? "  fixed" : "");
+    hark_text_append(text, "%s\n", hark_positional_is_learned(kernel->expression, named.first) ? "" : "  not learned");
   }
   if (kernel->definite)
     hark_text_append(text, "positive definite  yes\n");
@@ -126,7 +126,7 @@ static void print_json(const shown_kernel *kernel, hark_text *text) {
     hark_text_append(text, "%s{\"kernel\": \"%s\", \"name\": \"%s\", \"column\": %d, \"values\": [", i > 0 ? ", " : "", named.kernel,
                      named.name, named.column);
     append_list(text, true, kernel->natural + named.first, named.count);
-    hark_text_append(text, "], \"fixed\": %s}", hark_positional_is_fixed(kernel->expression, named.first) ? "true" : "false");
+    hark_text_append(text, "], \"learned\": %s}", hark_positional_is_learned(kernel->expression, named.first) ? "true" : "false");
   }
   hark_text_append(text, "], \"positive_definite\": %s, \"distances\": [", kernel->definite ? "true" : "false");
   append_list(text, true, kernel->distances, kernel->rows);
@@ -154,10 +154,9 @@ static void print_kernels(hark_text *text) {
     append_parameters(&kernel, text);
     hark_text_append(text, "\n  positive definite: %s\n", kernel.definite);
   }
-  hark_text_append(
-      text,
-      "joined by + and *, in parentheses, and as bank[M](...), a sum of M copies with separate values; l=12! is not learned; a number is a "
-      "constant factor\n");
+  hark_text_append(text,
+                   "joined by + and *, in parentheses, and as bank[M](...), a sum of M copies with separate values; l=12! is not "
+                   "learned, l=@a is one value wherever it is; a number is a constant factor\n");
 }
 
 static void print_kernels_json(hark_text *text) {

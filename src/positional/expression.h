@@ -26,7 +26,8 @@ typedef struct hark_positional_part {
   int32_t bank;       /* BANK: number of components that it sums */
   /* LEAF */
   int32_t parameter_first;
-  unsigned fixed; /* bit p: parameter p is not learned, and keeps the values of the text */
+  uint8_t fixed;                    /* bit p: parameter p is not learned, and keeps the values of the text */
+  char label[HARK_LEAF_PARAMETERS]; /* of parameter p: what has the same letter has the same values; 0: none */
   double constant;
   const hark_leaf *leaf;
 } hark_positional_part;
@@ -66,6 +67,13 @@ double hark_transform_natural(hark_transform transform, double raw);
 double hark_transform_raw(hark_transform transform, double natural);
 double hark_transform_slope(hark_transform transform, double raw);
 
+/* The part and the parameter that the values of parameter p of a leaf belong to: the first with its label, or itself. */
+typedef struct hark_part_owner {
+  const hark_positional_part *part;
+  int p;
+} hark_part_owner;
+hark_part_owner hark_part_owner_of(const hark_positional *positional, const hark_positional_part *part, int p);
+
 /* The natural value at index `place` of parameter p of a leaf. A value given in the text is returned exactly until it is trained; a fixed
  * one always. */
 double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw);
@@ -84,7 +92,8 @@ void hark_positional_log_block(const hark_positional *positional, const double *
 void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,
                                     const double *weights, int64_t count, double *gradient, void *scratch);
 
-/* Converts gradient[p] from logarithms of natural values to trained numbers; 0 for fixed ones. */
+/* Converts gradient[p] from logarithms of natural values to trained numbers. What has one label is added up at its first place; the other
+ * places and fixed numbers get 0. */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient);
 
 #endif

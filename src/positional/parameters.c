@@ -54,7 +54,19 @@ typedef struct parameter_walk {
   const hark_leaf_parameter *parameter;
   int kernel, index; /* index of the leaf; of its parameter */
   int32_t first, count, at;
+  hark_part_owner owner; /* of its values, */
+  int32_t owned;         /* which are at this place */
 } parameter_walk;
+
+hark_part_owner hark_part_owner_of(const hark_positional *positional, const hark_positional_part *part, int p) {
+  const char label = part->label[p];
+  for (const hark_positional_part *at = positional->parts; label != 0 && at <= part; at++) {
+    if (at->kind != HARK_PART_LEAF) continue;
+    for (int q = 0; q < at->leaf->parameter_count; q++)
+      if (at->label[q] == label) return (hark_part_owner){at, q};
+  }
+  return (hark_part_owner){part, p};
+}
 
 static bool next(const hark_positional *positional, parameter_walk *walk) {
   if (walk->part != NULL && ++walk->index < walk->part->leaf->parameter_count) {
@@ -73,6 +85,8 @@ static bool next(const hark_positional *positional, parameter_walk *walk) {
   }
   walk->parameter = &walk->part->leaf->parameters[walk->index];
   walk->count = hark_part_values(walk->part, walk->index);
+  walk->owner = hark_part_owner_of(positional, walk->part, walk->index);
+  walk->owned = hark_part_first(walk->owner.part, walk->owner.p);
   return true;
 }
 
@@ -93,9 +107,10 @@ const double *hark_part_gather(const hark_positional_part *part, const double *n
 
 int64_t hark_positional_parameter_count(const hark_positional *positional) { return positional->parameter_count; }
 
-bool hark_positional_is_fixed(const hark_positional *positional, int64_t number) {
+bool hark_positional_is_learned(const hark_positional *positional, int64_t number) {
   for (parameter_walk walk = {0}; next(positional, &walk);)
-    if (number >= walk.first && number < walk.first + walk.count) return hark_part_is_fixed(walk.part, walk.index);
+    if (number >= walk.first && number < walk.first + walk.count)
+      return walk.owned == walk.first && !hark_part_is_fixed(walk.part, walk.index);
   return false;
 }
 
@@ -166,7 +181,8 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
       const double slot = (double)(i / count) * (double)heads + (double)start.head, slots = (double)components * (double)heads;
       const double literal = positional->given[walk.first + i];
       const double natural = isnan(literal) ? start_value(walk.parameter->start, slot, slots, (double)length) : literal;
-      parameters[walk.first + i] = hark_transform_raw(walk.parameter->transform, natural);
+      const bool owns = walk.owned == walk.first;
+      parameters[walk.first + i] = owns ? hark_transform_raw(walk.parameter->transform, natural) : parameters[walk.owned + i];
     }
   }
   return HARK_OK;
@@ -204,11 +220,15 @@ hark_status hark_positional_natural(hark_context *context, const hark_positional
   HARK_TRY(hark_check_apart(context, "positional kernel: natural and parameters", natural, bytes, parameters, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
+      if (walk.owned != walk.first) {
+        natural[walk.first + i] = natural[walk.owned + i];
+        continue;
+      }
       const int32_t place = walk.first + i;
       const double value =
           rounded_into_range(walk.parameter, hark_positional_value(positional, walk.part, walk.index, place, parameters[place]));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
-      natural[walk.first + i] = value;
+      natural[place] = value;
     }
   }
   return HARK_OK;
@@ -230,9 +250,13 @@ hark_status hark_positional_raw(hark_context *context, const hark_positional *po
 /* d / d raw = d / d log(natural) * d log(natural) / d raw */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
-    const bool fixed = hark_part_is_fixed(walk.part, walk.index);
-    for (int32_t i = walk.first; i < walk.first + walk.count; i++)
-      gradient[i] = fixed ? 0 : gradient[i] * hark_transform_slope(walk.parameter->transform, raw[i]);
+    const bool fixed = hark_part_is_fixed(walk.owner.part, walk.owner.p), owns = walk.owned == walk.first;
+    for (int32_t i = 0; i < walk.count; i++) {
+      double *const own = &gradient[walk.first + i];
+      const double converted = fixed ? 0 : *own * hark_transform_slope(walk.parameter->transform, raw[walk.owned + i]);
+      *own = owns ? converted : 0;
+      if (!owns) gradient[walk.owned + i] += converted;
+    }
   }
 }
 
@@ -244,7 +268,7 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
   HARK_TRY(hark_check_apart(context, "positional kernel: gradient and raw_gradient", gradient, bytes, raw_gradient, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      const double raw = parameters[walk.first + i];
+      const double raw = parameters[walk.owned + i];
       const double value = rounded_into_range(walk.parameter, hark_transform_natural(walk.parameter->transform, raw));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       const double slope = hark_transform_slope(walk.parameter->transform, raw);
@@ -263,9 +287,10 @@ static bool component_is_definite(const hark_positional *positional, const hark_
   bool inside = true;
   for (int p = 0, v = 0; p < part->leaf->parameter_count; p++) {
     const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
-    const int32_t count = hark_part_own_values(part, p), first = hark_part_first(part, p) + component * count;
+    const hark_part_owner owner = hark_part_owner_of(positional, part, p);
+    const int32_t count = hark_part_own_values(part, p), first = hark_part_first(owner.part, owner.p) + component * count;
     for (int32_t i = first; i < first + count; i++) {
-      const double value = rounded_into_range(parameter, hark_positional_value(positional, part, p, i, parameters[i]));
+      const double value = rounded_into_range(parameter, hark_positional_value(positional, owner.part, owner.p, i, parameters[i]));
       inside = inside && in_range(parameter, value);
       if (!part->leaf->sized) values[v++] = value; /* which is never positive definite */
     }

@@ -5,11 +5,12 @@
  *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf | number
  *   leaf       = name [ "[" whole "]" ] [ "(" [ argument { "," argument } ] ")" ]      the number in brackets only for leaves that have one
  *   argument   = [ parameter "=" ] value          the name is optional if the leaf has only one parameter
- *   value      = ( number | "[" number { "," number } "]" ) [ "!" ]
+ *   value      = "@" letter | ( number | "[" number { "," number } "]" ) [ "!" ] [ "@" letter ]
  *
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
- * (times the values of one component); a single number is the value of all. "!" fixes them. A number as a factor is a fixed constant.
- * Nested sums and nested products are joined: a+(b+c) is a+b+c.
+ * (times the values of one component); a single number is the value of all. "!" fixes them. Parameters with one letter have the same
+ * values, which may be given at the first one. A number as a factor is a fixed constant. Nested sums and nested products are joined:
+ * a+(b+c) is a+b+c.
  *
  * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
  * used ones into a separate block.
@@ -240,6 +241,47 @@ static hark_status read_parameter(parser_state *parser, const hark_leaf *leaf, i
   return need(parser, '=', "'='");
 }
 
+/* Whether the values of the label in front of the parser are there already. */
+static hark_status check_label(const parser_state *parser, const hark_positional_part *part, int p, int32_t place, bool given) {
+  const hark_positional *tree = parser->tree;
+  for (int32_t i = 0; i <= tree->part_count; i++) {
+    const hark_positional_part *const at = i < tree->part_count ? &tree->parts[i] : part;
+    for (int q = 0; at->kind == HARK_PART_LEAF && q < at->leaf->parameter_count; q++) {
+      const hark_leaf_parameter *const own = &part->leaf->parameters[p], *const other = &at->leaf->parameters[q];
+      const int32_t count = hark_part_values(part, p), there = hark_part_values(at, q);
+      if (at->label[q] != part->label[p] || (at == part && q == p)) continue;
+      if (given)
+        return COMPLAIN(parser, place, "@%c is %s of %s already: values are given there", part->label[p], other->name, at->leaf->name);
+      if (count != there)
+        return COMPLAIN(parser, place, "@%c has %d values here, and %d in %s: expected as many", part->label[p], (int)count, (int)there,
+                        at->leaf->name);
+      if (own->transform != other->transform)
+        return COMPLAIN(parser, place, "@%c is %s of %s, which is trained in another form than %s of %s", part->label[p], other->name,
+                        at->leaf->name, own->name, part->leaf->name);
+      return HARK_OK;
+    }
+  }
+  return HARK_OK;
+}
+
+/* The values of a parameter: "3", "3!", "3@a", "@a". */
+static hark_status read_values_or_label(parser_state *parser, hark_positional_part *part, int p, double factor) {
+  skip_blanks(parser);
+  const bool given = parser->at >= parser->length || parser->text[parser->at] != '@';
+  double *const values = parser->tree->given + hark_part_first(part, p);
+  if (given) HARK_TRY(read_values(parser, &part->leaf->parameters[p], factor, values, hark_part_values(part, p)));
+  if (given && take(parser, '!')) part->fixed = (uint8_t)(part->fixed | 1u << p);
+  skip_blanks(parser);
+  const int32_t place = parser->at;
+  if (!take(parser, '@')) return HARK_OK;
+  skip_blanks(parser);
+  const char letter = parser->at < parser->length ? parser->text[parser->at] : '\0';
+  if (letter < 'a' || letter > 'z') return expected(parser, "a letter from a to z after '@'");
+  parser->at++;
+  part->label[p] = letter;
+  return check_label(parser, part, p, place, given);
+}
+
 static hark_status read_arguments(parser_state *parser, hark_positional_part *part, bool *has_constant) {
   const hark_leaf *leaf = part->leaf;
   bool seen[HARK_LEAF_PARAMETERS] = {false};
@@ -261,9 +303,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
       *has_constant = true;
     } else {
       seen[p] = true;
-      HARK_TRY(
-          read_values(parser, &leaf->parameters[p], factor, parser->tree->given + hark_part_first(part, p), hark_part_values(part, p)));
-      if (take(parser, '!')) part->fixed |= 1u << p;
+      HARK_TRY(read_values_or_label(parser, part, p, factor));
     }
   } while (take(parser, ','));
   return need(parser, ')', "',' or ')'");

@@ -39,26 +39,37 @@ static bool all_equal(const printer_state *printer, const hark_positional_part *
   return equal;
 }
 
-/* "name=3", "name=[1.5,0.4]", "name=3!"; nothing for values that were not given. */
-static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
+/* "3", "[1.5,0.4]", "3!" */
+static void put_values(printer_state *printer, const hark_positional_part *part, int p) {
   const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
-  if (printer->parameters == NULL && isnan(printer->positional->given[start])) return false;
   const bool equal = all_equal(printer, part, p);
-  put(printer, first ? "(" : ",");
-  put(printer, part->leaf->parameters[p].name);
-  put(printer, equal ? "=" : "=[");
+  if (!equal) put(printer, "[");
   for (int32_t i = 0; i < (equal ? 1 : count); i++) {
     if (i > 0) put(printer, ",");
     put_number(printer, value_at(printer, part, p, start + i));
   }
   if (!equal) put(printer, "]");
   if (hark_part_is_fixed(part, p)) put(printer, "!");
+}
+
+/* "name=3", "name=3@a", "name=@a"; nothing for values that were not given and have no label. */
+static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
+  const char label[] = {'@', part->label[p], '\0'};
+  const bool owns =
+      hark_part_owner_of(printer->positional, part, p).part == part && hark_part_owner_of(printer->positional, part, p).p == p;
+  const bool given = printer->parameters != NULL || !isnan(printer->positional->given[hark_part_first(part, p)]);
+  if (!given && part->label[p] == 0) return false;
+  put(printer, first ? "(" : ",");
+  put(printer, part->leaf->parameters[p].name);
+  put(printer, "=");
+  if (given && owns) put_values(printer, part, p);
+  if (part->label[p] != 0) put(printer, label);
   return true;
 }
 
 static void put_leaf(printer_state *printer, const hark_positional_part *part) {
   bool first = true;
-  if (part->leaf == &hark_leaf_constant && hark_part_is_fixed(part, 0) && all_equal(printer, part, 0)) {
+  if (part->leaf == &hark_leaf_constant && hark_part_is_fixed(part, 0) && part->label[0] == 0 && all_equal(printer, part, 0)) {
     put_number(printer, value_at(printer, part, 0, part->parameter_first));
     return;
   }

@@ -67,6 +67,11 @@ static void spellings_have_one_form(void **state) {
       {"bank[2](1e-3*decay)", "bank[2](0.001*decay)"},
       {"bank[2](constant([1,2]!))", "bank[2](constant(sigma2=[1,2]!))"},
       {"bump(lag=3)*lagged_periodic(period_length=10,mu=2!)", "bump(mu=3)*lagged_periodic(tau=3.183098861837907,mu=2!)"},
+      {"decay(l=12@a)*rbf(l=@a)", "decay(l=12@a)*rbf(l=@a)"},
+      {"decay( l = @ a )+rbf(l= @a)", "decay(l=@a)+rbf(l=@a)"},
+      {"bank[2](decay(l=[3,4]!@z))*bank[2](rbf(l=@z,sigma2=2))", "bank[2](decay(l=[3,4]!@z))*bank[2](rbf(sigma2=2,l=@z))"},
+      {"bump(mu=2@b,l=@b)+alibi(@b)", "bump(mu=2@b,l=@b)+alibi(m=@b)"},
+      {"constant(2!@a)*constant(@a)", "constant(sigma2=2!@a)*constant(sigma2=@a)"},
       {"table [ 3 ] ( factor = [ 1 , 2 , 0.50 ] )", "table[3](factor=[1,2,0.5])"},
       {"bank[2](table[2])+table[1](3)", "bank[2](table[2])+table[1](factor=3)"},
       {"spectral(a=2,wavelength=8)", "spectral(a=2,tau=1.2732395447351628)"},
@@ -96,6 +101,15 @@ static void mistakes_have_a_column(void **state) {
       {"decay(l!)", 8, "found '!', expected '='"},
       {"decay(l=2!!)", 11, "found '!', expected ',' or ')'"},
       {"bank[2](decay(l=[1!,2]))", 19, "found '!', expected ',' or ']'"},
+      {"decay(l=@)", 10, "found ')', expected a letter from a to z after '@'"},
+      {"decay(l=3@A)", 11, "found 'A', expected a letter from a to z"},
+      {"decay(l=@ab)", 11, "found 'b', expected ',' or ')'"},
+      {"decay(l=@a!)", 11, "found '!', expected ',' or ')'"},
+      {"decay(l=3@a)+rbf(l=4@a)", 21, "@a is l of decay already: values are given there"},
+      {"bump(mu=@a,l=3@a)", 15, "@a is mu of bump already"},
+      {"decay(l=@a)+bank[3](decay(l=@a))", 29, "@a has 3 values here, and 1 in decay"},
+      {"periodic(tau=@a)*canonical_periodic(tau=@a)", 41, "trained in another form"},
+      {"window(3@a)", 9, "found '@'"},
       {"window(3!)", 9, "found '!', expected ',' or ')'"},
       {"decay!", 6, "found '!', expected '+', '*' or the end"},
       {"  ", 3, "found the end"},
@@ -264,7 +278,7 @@ static void printing_reads_back(void **state) {
       assert_string_equal(text, again);
       assert_fine(context, hark_positional_initial(context, second, &start, back));
       for (int64_t p = 0; p < count; p++) {
-        const bool same = learned ? hark_positional_is_fixed(first, p) || (float)back[p] == (float)given[p]
+        const bool same = learned ? !hark_positional_is_learned(first, p) || (float)back[p] == (float)given[p]
                                   : memcmp(&back[p], &given[p], sizeof *back) == 0;
         const bool period = fabs(given[p]) > 3; /* far out on the sigmoid of a canonical period an ulp of tau is many of rho */
         if (!same && !(learned && period && fabs(back[p] - given[p]) < 1e-12 * exp(fabs(given[p]))))
@@ -299,10 +313,10 @@ static void short_buffers_are_enough_to_ask(void **state) {
 /* Good texts with a few bytes changed, left out or doubled: refused with a column of the text, or read and printed to the same again. */
 static void garbled_texts_do_no_harm(void **state) {
   (void)state;
-  static const char *const seeds[] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
+  static const char *const seeds[] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8]@a)*periodic(alpha=[0.7,1.3]!,tau=@a))",
                                       "(constant(3)+window(w=16))*bank[3](t5+alibi(m=1e-3))",
                                       "rbf*(rational_quadratic(alpha=.5)+matern32(length_scale=7.25e1))*kerple_power"};
-  static const char bytes[] = "()[]+*,=.-e0123456789 \t\nabcdelnrw_\xC3\x01";
+  static const char bytes[] = "()[]+*,=.-e0123456789 \t\nabcdelnrw_\xC3\x01!@";
   hark_context *context = test_reference_open();
   const hark_random_stream stream = {.seed = 11, .layer_purpose = hark_random_layer_purpose(5, HARK_RANDOM_TEST)};
   uint64_t drawn = 0;
@@ -353,10 +367,10 @@ static void fixed_values_stay(void **state) {
   assert_int_equal(hark_positional_parameter_count(kernel), 8);
   assert_fine(context, hark_positional_initial(context, kernel, &start, parameters));
   for (int p = 0; p < 8; p++) {
-    assert_int_equal(hark_positional_is_fixed(kernel, p), fixed[p]);
+    assert_int_equal(hark_positional_is_learned(kernel, p), !fixed[p]);
     if (fixed[p]) parameters[p] = p == 1 ? NAN : 7;
   }
-  assert_false(hark_positional_is_fixed(kernel, -1) || hark_positional_is_fixed(kernel, 8));
+  assert_false(hark_positional_is_learned(kernel, -1) || hark_positional_is_learned(kernel, 8));
   assert_fine(context, hark_positional_natural(context, kernel, parameters, values));
   for (int p = 0; p < 8; p++) assert_true(fixed[p] ? values[p] == natural[p] : fabs(values[p] - natural[p]) < 1e-15 * natural[p]);
   assert_fine(context, hark_positional_gradient(context, kernel, parameters, distances, weights, 2, gradient));
@@ -365,6 +379,44 @@ static void fixed_values_stay(void **state) {
   (void)hark_positional_print(kernel, parameters, text, sizeof text);
   assert_string_equal(text, "decay(sigma2=1,l=12!)+bank[2](2*alibi(m=[4,5]))+0.5*constant(sigma2=3)");
   hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+/* What has one letter is one value, that of the first place, with the sum of the gradients; the other places are not learned. */
+static void letters_share_values(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *shared = parse(context, "bank[2](decay(sigma2=2,l=[12,30]@a)*rbf(sigma2=1,l=@a))+alibi(m=0.1!@m)*alibi(@m)");
+  hark_positional *apart = parse(context, "bank[2](decay(sigma2=2,l=[12,30])*rbf(sigma2=1,l=[12,30]))+alibi(m=0.1)*alibi(m=0.1)");
+  enum { COUNT = 10, DISTANCES = 5 };
+  const double distances[DISTANCES] = {0, 1, 5, 20, 60}, weights[DISTANCES] = {1, -2, 0.5, 3, -1};
+  double parameters[COUNT], others[COUNT], gradient[COUNT], expected[COUNT], values[DISTANCES], wanted[DISTANCES];
+  const hark_positional_start start = {.struct_size = sizeof start};
+  assert_int_equal(hark_positional_parameter_count(shared), COUNT);
+  assert_fine(context, hark_positional_initial(context, shared, &start, parameters));
+  assert_fine(context, hark_positional_initial(context, apart, &start, others));
+  assert_memory_equal(parameters, others, sizeof others);
+  parameters[6] = parameters[7] = NAN; /* places of the second l */
+  parameters[2] = others[2] = others[6] = log(9);
+  assert_fine(context, hark_positional_log(context, shared, parameters, distances, DISTANCES, values));
+  assert_fine(context, hark_positional_log(context, apart, others, distances, DISTANCES, wanted));
+  assert_memory_equal(values, wanted, sizeof values);
+  assert_fine(context, hark_positional_gradient(context, shared, parameters, distances, weights, DISTANCES, gradient));
+  assert_fine(context, hark_positional_gradient(context, apart, others, distances, weights, DISTANCES, expected));
+  for (int p = 0; p < COUNT; p++) {
+    const bool owner = p == 2 || p == 3, learned = p < 6;
+    assert_int_equal(hark_positional_is_learned(shared, p), learned);
+    const double whole = !learned ? 0 : owner ? expected[p] + expected[p + 4] : expected[p];
+    assert_true(fabs(gradient[p] - whole) <= 1e-15 * fabs(whole));
+  }
+  (void)hark_positional_print(shared, parameters, text, sizeof text);
+  hark_positional *again_read = parse(context, text);
+  assert_fine(context, hark_positional_initial(context, again_read, &start, others));
+  for (int p = 0; p < COUNT; p++) assert_true(p == 6 || p == 7 || others[p] == parameters[p]);
+  assert_true(others[6] == parameters[2] && others[7] == parameters[3]);
+  hark_positional_destroy(context, &again_read);
+  hark_positional_destroy(context, &shared);
+  hark_positional_destroy(context, &apart);
   test_setup_close(context);
 }
 
@@ -571,6 +623,7 @@ int main(void) {
       cmocka_unit_test(short_buffers_are_enough_to_ask),
       cmocka_unit_test(garbled_texts_do_no_harm),
       cmocka_unit_test(fixed_values_stay),
+      cmocka_unit_test(letters_share_values),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
       cmocka_unit_test(ends_of_the_range_survive_f32),

@@ -134,6 +134,7 @@ static void gradients_are_those_of_differences(void **state) {
     }
   }
   check_gradient("bank[8](decay*periodic)");
+  check_gradient("bank[2](decay(l=[5,20]@a)*rbf(l=@a))+lagged_periodic(alpha=2@b,mu=@b)*0.5*decay(l=12!)");
   check_gradient("bank[2](periodic*bank[3](rbf+constant))+matern52*window(9)+t5");
 }
 

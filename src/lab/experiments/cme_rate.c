@@ -16,7 +16,7 @@
  *
  *     E |out - sign(q_1)|^2 >= sum over odd j of (c_j mu / (l_j + mu))^2,
  *
- * which falls like a logarithm of L. Source: X (Zhang et al.), proposition 4.1 and appendix B.4.
+ * which falls like a power of 1 / log L. Source: X (Zhang et al.), proposition 4.1 and appendix B.4.
  */
 #include <stdio.h>
 
@@ -295,15 +295,15 @@ const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention converges to the conditional mean like a ridge regression with its spectrum, faster than the printed bound",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
-        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
-        "kernel's eigenvalues l_j, without a fitted parameter: it falls like L^-.44 with lambda = 1, and has a floor with "
+        "on a circle the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
+        "kernel's eigenvalues l_j, without a fitted parameter: its root falls like L^-.44 with lambda = 1, and has a floor with "
         "lambda = L / 10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean; it grows with L where "
         "lambda is fixed",
     .corrected =
-        "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2: the variance of a ridge regression; the "
-        "bias is of "
+        "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2: the standard deviation of a ridge "
+        "regression, and its bias; the bias is of "
         "order lambda / L for means in the range of the kernel's operator",
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
@@ -312,7 +312,7 @@ const hark_experiment hark_experiment_cme_rate = {
         "noise, of mean square 1/8, is in all modes. Nothing is fitted. The printed bound holds here, but is useless where "
         "lambda is constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold "
         "for every distribution: its second term requires a conditional mean in the range of the kernel's operator. For v = "
-        "sign(k_1) the error exceeds the bound; this error is a bias that falls like a logarithm of L. The second term also "
+        "sign(k_1) the error exceeds the bound; this error is a bias that falls only like a power of 1 / log L. The second term also "
         "leaves out a constant 1 / l_1: at lambda = L / 10 this term is .1, and the floor is .159. The interval [.9, 1.15] was "
         "fixed beforehand; it applies from 256 tokens on, because K / L is close to the kernel's operator only for many keys. "
         "Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"

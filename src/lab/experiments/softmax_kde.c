@@ -196,8 +196,8 @@ const hark_experiment hark_experiment_softmax_kde = {
         "    int over the sphere of v exp(v.b/g) dv / int exp(v.b/g) dv = A_d(1/g) b\n\n"
         "so the mean of the density is A_d times attention, and attention is 1/A_d times the mean: the proof of the "
         "proposition moves the constant to the wrong side, and Lemma B.2 integrates exp(a.b) where the kernel is exp(a.b/g). "
-        "The factor A_d < 1 shrinks towards the origin; it is close to one only for small g. The left side of the identity is "
-        "hark's attention; the right side is computed by quadrature (trapezoid and Gauss-Legendre) with the Bessel functions "
+        "The factor A_d < 1 shrinks towards the origin; it is close to one only for small g. Attention in the identity is hark's; the "
+        "right side is computed by quadrature (trapezoid and Gauss-Legendre) with the Bessel functions "
         "of GSL.\n\n"
         "*Figure.* The relative error of both constants over g.",
     .needs_gsl = true,

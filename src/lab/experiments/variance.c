@@ -197,7 +197,7 @@ const hark_experiment hark_experiment_variance = {
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
         "in the Gaussian process model CME attention with lambda = s2 / t2 has a smaller error than softmax attention of the "
-        "best width, and t2 var + s2 is the variance of a new response; var alone is the variance of the function",
+        "best width, and t2 var + s2 is the variance of a new response; t2 var alone is the variance of the function",
     .notes =
         "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
         "r(q) = t2 var + s2\n\n"
