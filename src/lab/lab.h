@@ -106,7 +106,7 @@ typedef struct hark_lab_cell {
 typedef struct hark_lab_axes {
   const char *title, *x, *y;
   bool log_x, log_y;
-  bool is_map; /* a matrix: as wide as high, rows counted from the top */
+  bool is_map; /* a matrix: rows are counted from the top, and cells are squares unless it is very flat */
 } hark_lab_axes;
 
 typedef struct hark_lab_panel {

@@ -11,6 +11,8 @@
 #define PANEL_HEIGHT 460
 #define PANELS_ABREAST 2
 #define LETTER_ROWS 22
+#define MOST_ROW_TICS 8.0
+#define FLATTEST_MAP 0.5 /* rows to columns of a map whose cells are squares */
 
 /* ---- by gnuplot ---- */
 
@@ -61,7 +63,9 @@ static void draw_cells(const hark_lab_panel *panel, hark_text *script) {
     right = fmax(right, c->right);
     bottom = fmax(bottom, c->bottom);
   }
-  if (right > 0) hark_text_append(script, "set xrange [0:%.17g]\nset yrange [%.17g:0]\n", right, bottom);
+  if (right <= 0) return;
+  hark_text_append(script, "set xrange [0:%.17g]\nset yrange [%.17g:0]\nset ytics %.0f\n", right, bottom, ceil(bottom / MOST_ROW_TICS));
+  if (bottom < FLATTEST_MAP * right) hark_text_append(script, "set size noratio\n"); /* or its rows would be too thin to read */
 }
 
 /* The panel's curves, of which the first is curve number `first` of the picture; without any, its axes alone. */
