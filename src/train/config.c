@@ -478,13 +478,15 @@ static bool is_computed_with(const hark_option *option) {
   return option->type == HARK_OPTION_FLOAT && strncmp(option->name, "data.", 5) != 0 && strcmp(option->name, "train.epochs") != 0;
 }
 
-/* Training computes in f32, in which a smaller number is 0 and a larger one infinite. Values recorded in a run were accepted once. */
+/* Training computes in f32, in which a smaller number is 0 and a larger one infinite; sigma also occurs as its square. Values recorded in a
+ * run were accepted once. */
 static hark_status check_ranges(hark_context *context, hark_options *set, const hark_config *config) {
-  const hark_range range = hark_range_of(HARK_F32), ends = hark_range_printed(range);
   for (int i = 0; i < hark_config_table.count; i++) {
     const hark_option *const option = &hark_config_table.options[i];
     if (!is_computed_with(option) || hark_options_source(set, option->name) <= HARK_SOURCE_RUN) continue;
     const double value = *(const double *)((const char *)config + option->offset);
+    const bool squared = strcmp(option->name, "model.attention.sigma") == 0;
+    const hark_range range = squared ? hark_range_of_sigma(HARK_F32) : hark_range_of(HARK_F32), ends = hark_range_printed(range);
     char number[HARK_NUMBER_BYTES];
     if (value == 0 || hark_is_within(range, fabs(value))) continue;
     HARK_TRY(hark_options_complain(context, set, option->name, "%s is outside the range of f32, expected %sa magnitude of %.3g to %.3g",

@@ -108,6 +108,8 @@ static void numbers_beyond_f32_are_refused(void **state) {
                                         "--weight-decay 1e39",
                                         "--clip 1e300",
                                         "--train.minimum-rate 1e-46 --lr 1",
+                                        "--kernel rbf --sigma 1e-30",
+                                        "--kernel rbf --sigma 1e30",
                                         "--positional decay --train.positional-rate 1e39"};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
     char words[512];

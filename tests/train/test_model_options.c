@@ -350,7 +350,7 @@ static void refused(const char *key, const char *value, const char *message) {
   const hark_status status = hark_description_parse(context, "text", text, strlen(text), &read);
   if (status != HARK_BAD_FILE || strstr(hark_context_message(context), message) == NULL ||
       strstr(hark_context_message(context), key) == NULL)
-    fail_msg("%s: %s \"%s\", expected %s", text, hark_status_name(status), hark_context_message(context), message);
+    fail_msg("%s: %s \"%s\", which lacks \"%s\"", text, hark_status_name(status), hark_context_message(context), message);
 }
 
 /* By the range that configurations have. */
@@ -367,9 +367,9 @@ static void every_description_is_checked(void **state) {
     if (row->stored == HARK_STORED_NEVER) continue;
     if (number || list != NULL) {
       bounds_of(list != NULL ? list->range : option->range, &low, &high);
-      (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", low - 2); /* of a group 0 is not said */
+      (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", low - fmax(2, fabs(low))); /* of a group 0 is not said */
       refused(key, value, number ? "expected" : "a list with items other");
-      (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", high + 1);
+      (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", high + fmax(1, fabs(high)));
       if (isfinite(high)) refused(key, value, number ? "expected" : "a list with items other");
     }
     if (number && option->range[0] == '(') {
