@@ -2,10 +2,10 @@
  *
  *     attention weight of key i for query n  ~  G(|n - i|) exp(scale q.k),      for instance G = bank[8](decay*periodic)
  *
- * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every
- * learned number, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the natural
- * value, a positive number. Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a bank, then
- * all its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
+ * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every number of its
+ * kernels, learned or not, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the
+ * natural value, a positive number. Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a
+ * bank, then all its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
  * docs/mathematics/positional.md.
  */
 #ifndef HARK_POSITIONAL_H

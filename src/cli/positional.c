@@ -100,7 +100,7 @@ static void print_text(const shown_kernel *kernel, hark_text *text) {
     const hark_positional_parameter named = hark_positional_named(kernel->expression, i);
     hark_text_append(text, "  column %-4d %s.%s  ", named.column, named.kernel, named.name);
     append_list(text, false, kernel->natural + named.first, named.count);
-    hark_text_append(text, "%s\n", hark_positional_is_learned(kernel->expression, named.first) ? "" : "  not learned");
+    hark_text_append(text, "%s\n", hark_positional_is_learned(kernel->expression, named.first) ? "" : "  not learned here");
   }
   if (kernel->definite)
     hark_text_append(text, "positive definite  yes\n");

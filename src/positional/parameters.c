@@ -268,7 +268,12 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
   HARK_TRY(hark_check_apart(context, "positional kernel: gradient and raw_gradient", gradient, bytes, raw_gradient, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      const double raw = parameters[walk.owned + i];
+      const bool learned = walk.owned == walk.first && !hark_part_is_fixed(walk.part, walk.index);
+      if (!learned) {
+        gradient[walk.first + i] = 0;
+        continue;
+      }
+      const double raw = parameters[walk.first + i];
       const double value = rounded_into_range(walk.parameter, hark_transform_natural(walk.parameter->transform, raw));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       const double slope = hark_transform_slope(walk.parameter->transform, raw);

@@ -241,7 +241,7 @@ static hark_status read_parameter(parser_state *parser, const hark_leaf *leaf, i
   return need(parser, '=', "'='");
 }
 
-/* Whether the values of the label in front of the parser are there already. */
+/* Compares the label that was read with the earlier places of the same one. */
 static hark_status check_label(const parser_state *parser, const hark_positional_part *part, int p, int32_t place, bool given) {
   const hark_positional *tree = parser->tree;
   for (int32_t i = 0; i <= tree->part_count; i++) {
@@ -264,6 +264,21 @@ static hark_status check_label(const parser_state *parser, const hark_positional
   return HARK_OK;
 }
 
+/* Within a kernel the first parameter, in the kernel's order, is the one that has the values of a label. */
+static void move_to_first(hark_positional *tree, hark_positional_part *part, int p) {
+  double *const to = tree->given + hark_part_first(part, p);
+  for (int q = p + 1; q < part->leaf->parameter_count; q++) {
+    double *const from = tree->given + hark_part_first(part, q);
+    if (part->label[q] != part->label[p]) continue;
+    for (int32_t i = 0; i < hark_part_values(part, p); i++) {
+      to[i] = from[i];
+      from[i] = NAN;
+    }
+    if (hark_part_is_fixed(part, q)) part->fixed = (uint8_t)((part->fixed & ~(1u << q)) | 1u << p);
+    return; /* of several the first has them */
+  }
+}
+
 /* The values of a parameter: "3", "3!", "3@a", "@a". */
 static hark_status read_values_or_label(parser_state *parser, hark_positional_part *part, int p, double factor) {
   skip_blanks(parser);
@@ -278,8 +293,13 @@ static hark_status read_values_or_label(parser_state *parser, hark_positional_pa
   const char letter = parser->at < parser->length ? parser->text[parser->at] : '\0';
   if (letter < 'a' || letter > 'z') return expected(parser, "a letter from a to z after '@'");
   parser->at++;
+  if (factor != 1)
+    return COMPLAIN(parser, place, "@%c shares values of %s, expected %s=", letter, part->leaf->parameters[p].name,
+                    part->leaf->parameters[p].name);
   part->label[p] = letter;
-  return check_label(parser, part, p, place, given);
+  HARK_TRY(check_label(parser, part, p, place, given));
+  if (!given) move_to_first(parser->tree, part, p);
+  return HARK_OK;
 }
 
 static hark_status read_arguments(parser_state *parser, hark_positional_part *part, bool *has_constant) {

@@ -70,6 +70,11 @@ static void spellings_have_one_form(void **state) {
       {"decay(l=12@a)*rbf(l=@a)", "decay(l=12@a)*rbf(l=@a)"},
       {"decay( l = @ a )+rbf(l= @a)", "decay(l=@a)+rbf(l=@a)"},
       {"bank[2](decay(l=[3,4]!@z))*bank[2](rbf(l=@z,sigma2=2))", "bank[2](decay(l=[3,4]!@z))*bank[2](rbf(sigma2=2,l=@z))"},
+      {"decay(l=3@a,sigma2=@a)", "decay(sigma2=3@a,l=@a)"},
+      {"decay(l=3!@a,sigma2=@a)", "decay(sigma2=3!@a,l=@a)"},
+      {"bump(l=2@b,mu=@b)", "bump(mu=2@b,l=@b)"},
+      {"bank[2](decay(l=[3,4]@z,sigma2=@z))", "bank[2](decay(sigma2=[3,4]@z,l=@z))"},
+      {"bump(l=2@b,mu=@b,sigma2=@b)", "bump(sigma2=2@b,mu=@b,l=@b)"},
       {"bump(mu=2@b,l=@b)+alibi(@b)", "bump(mu=2@b,l=@b)+alibi(m=@b)"},
       {"constant(2!@a)*constant(@a)", "constant(sigma2=2!@a)*constant(sigma2=@a)"},
       {"table [ 3 ] ( factor = [ 1 , 2 , 0.50 ] )", "table[3](factor=[1,2,0.5])"},
@@ -108,6 +113,7 @@ static void mistakes_have_a_column(void **state) {
       {"decay(l=3@a)+rbf(l=4@a)", 21, "@a is l of decay already: values are given there"},
       {"bump(mu=@a,l=3@a)", 15, "@a is mu of bump already"},
       {"decay(l=@a)+bank[3](decay(l=@a))", 29, "@a has 3 values here, and 1 in decay"},
+      {"decay(l=10@a)*periodic(period_length=@a)", 38, "@a shares values of tau, expected tau="},
       {"periodic(tau=@a)*canonical_periodic(tau=@a)", 41, "trained in another form"},
       {"window(3@a)", 9, "found '@'"},
       {"window(3!)", 9, "found '!', expected ',' or ')'"},
@@ -409,6 +415,9 @@ static void letters_share_values(void **state) {
     const double whole = !learned ? 0 : owner ? expected[p] + expected[p + 4] : expected[p];
     assert_true(fabs(gradient[p] - whole) <= 1e-15 * fabs(whole));
   }
+  memcpy(others, gradient, sizeof others);
+  assert_fine(context, hark_positional_natural_gradient(context, shared, parameters, gradient, others));
+  for (int p = 0; p < COUNT; p++) assert_true(p < 6 ? others[p] != 0 : others[p] == 0);
   (void)hark_positional_print(shared, parameters, text, sizeof text);
   hark_positional *again_read = parse(context, text);
   assert_fine(context, hark_positional_initial(context, again_read, &start, others));

@@ -1,5 +1,5 @@
-/* table.c - G(d) = factor[min(d, K - 1)]: a learned factor for each of K distances, the last one also for all larger ones. Any kernel up to
- * distance K - 1 is such a table: what it reaches is the most that an expression can.
+/* table.c - G(d) = factor[min(floor(d), K - 1)]: a learned factor for each of K distances, the last one also for all larger ones. Any
+ * kernel up to distance K - 1 is such a table: what it reaches is the most that an expression can.
  */
 #include "positional/leaf.h"
 
@@ -17,7 +17,7 @@ static void gradient(const double *values, double constant, const double *distan
 
 const hark_leaf hark_leaf_table = {
     .name = "table",
-    .formula = "factor[min(d, K - 1)]",
+    .formula = "factor[min(floor(d), K - 1)]",
     .definite_text = "no",
     .text = "A learned factor for each of K distances, written table[K]; the last one is also that of all larger distances.",
     .definite = hark_leaf_never,
