@@ -33,10 +33,12 @@ mkdir -p "$cache" "$archives" 2>/dev/null || skip "$cache cannot be made"
 root=$(mktemp -d "$cache/root.XXXXXX")
 mounted=
 clean_up() {
-  [ -z "$mounted" ] || umount "$root/proc" || {
-    echo "$root/proc is still mounted; $root is left" >&2
-    return
-  }
+  for place in $mounted; do
+    umount "$root/$place" || {
+      echo "$root/$place is still mounted; $root is left" >&2
+      return
+    }
+  done
   rm -rf --one-file-system "$root"
 }
 trap clean_up EXIT
@@ -64,11 +66,19 @@ echo 'Binary::apt::APT::Keep-Downloaded-Packages "true";' >"$root/etc/apt/apt.co
 for file in /etc/apt/apt.conf.d/*proxy*; do
   [ ! -e "$file" ] || cp "$file" "$root/etc/apt/apt.conf.d/"
 done
-if mount -t proc proc "$root/proc" 2>/dev/null; then
-  mounted=yes
-else
-  echo "(/proc cannot be mounted: some tests inside may say so)"
-fi
+# What every machine has, and what tests of processes, cores and terminals need.
+mount_place() { # type, place
+  mkdir -p "$root/$2"
+  if mount -t "$1" "$1" "$root/$2" 2>/dev/null; then
+    mounted="$2 $mounted"
+  else
+    echo "(/$2 cannot be mounted: some tests inside may say so)"
+  fi
+}
+mount_place proc proc
+mount_place sysfs sys
+mount_place devpts dev/pts
+[ -e "$root/dev/ptmx" ] || ln -s pts/ptmx "$root/dev/ptmx"
 [ -e "$root/dev/full" ] || mknod -m 666 "$root/dev/full" c 1 7 2>/dev/null || true
 
 # Nothing from outside is visible inside, except the network.
