@@ -26,7 +26,7 @@ set(HARK_SUPPORT_OBJECTS)
 if(HARK_SUPPORT_SOURCES)
   add_library(hark_test_support OBJECT ${HARK_SUPPORT_SOURCES})
   hark_test_settings(hark_test_support)
-  # The tests' own definitions and numbers, which take most of a test's time.
+  # The tests' own definitions and numbers: with sanitizers they would take most of a test's time.
   if(HARK_SANITIZE MATCHES address)
     set(definitions tests/support/attention_definition.c tests/support/attention_hierarchical.c tests/support/compare.c tests/support/run.c)
     set_source_files_properties(${definitions} PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)

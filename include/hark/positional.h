@@ -78,9 +78,9 @@ typedef struct hark_positional_start {
 } hark_positional_start;
 
 /* parameters <- values given in the expression; else sigma2 = 1, alpha near 1 and different in every component, length scales geometric
- * from 2 to 2 L, periods from 3 to L, slopes 2^(-8 j / S), spread over S = H times components, component c of head h being number c H + h.
- * Nothing is random. Errors: HARK_INVALID_ARGUMENT (struct_size, a head outside [0, H), a negative length), HARK_UNSUPPORTED (fields of a
- * newer hark are set). */
+ * from 2 to 2 L, periods from 3 to L, lags from 1 to L / 2, slopes 2^(-8 j / S), spread over S = H times components, component c of head h
+ * being number c H + h. Nothing is random. Errors: HARK_INVALID_ARGUMENT (struct_size, a head outside [0, H), a negative length),
+ * HARK_UNSUPPORTED (fields of a newer hark are set). */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_initial(hark_context *context, const hark_positional *positional,
                                                              const hark_positional_start *start, double *parameters);
 

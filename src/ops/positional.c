@@ -83,7 +83,7 @@ typedef struct table_work {
 } table_work;
 
 /* Reads the parameters and computes their natural values. If one of a row is outside its range, all values of the row and all results are
- * NaN: a failed step then shows in the loss, as with other weights. */
+ * NaN, but for gradients of what is not learned: a failed step then shows in the loss, as with other weights. */
 static hark_status prepare(hark_context *context, const hark_call *call, const hark_positional *expression, const hark_tensor *table,
                            bool backward, table_work *out) {
   const hark_positional_attributes *attributes = call->attributes;

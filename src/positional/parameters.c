@@ -107,10 +107,13 @@ const double *hark_part_gather(const hark_positional_part *part, const double *n
 
 int64_t hark_positional_parameter_count(const hark_positional *positional) { return positional->parameter_count; }
 
+static bool owns(const parameter_walk *walk) { return walk->owned == walk->first; }
+
+static bool is_learned(const parameter_walk *walk) { return owns(walk) && !hark_part_is_fixed(walk->part, walk->index); }
+
 bool hark_positional_is_learned(const hark_positional *positional, int64_t number) {
   for (parameter_walk walk = {0}; next(positional, &walk);)
-    if (number >= walk.first && number < walk.first + walk.count)
-      return walk.owned == walk.first && !hark_part_is_fixed(walk.part, walk.index);
+    if (number >= walk.first && number < walk.first + walk.count) return is_learned(&walk);
   return false;
 }
 
@@ -181,8 +184,7 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
       const double slot = (double)(i / count) * (double)heads + (double)start.head, slots = (double)components * (double)heads;
       const double literal = positional->given[walk.first + i];
       const double natural = isnan(literal) ? start_value(walk.parameter->start, slot, slots, (double)length) : literal;
-      const bool owns = walk.owned == walk.first;
-      parameters[walk.first + i] = owns ? hark_transform_raw(walk.parameter->transform, natural) : parameters[walk.owned + i];
+      parameters[walk.first + i] = owns(&walk) ? hark_transform_raw(walk.parameter->transform, natural) : parameters[walk.owned + i];
     }
   }
   return HARK_OK;
@@ -220,7 +222,7 @@ hark_status hark_positional_natural(hark_context *context, const hark_positional
   HARK_TRY(hark_check_apart(context, "positional kernel: natural and parameters", natural, bytes, parameters, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      if (walk.owned != walk.first) {
+      if (!owns(&walk)) {
         natural[walk.first + i] = natural[walk.owned + i];
         continue;
       }
@@ -250,12 +252,12 @@ hark_status hark_positional_raw(hark_context *context, const hark_positional *po
 /* d / d raw = d / d log(natural) * d log(natural) / d raw */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
-    const bool fixed = hark_part_is_fixed(walk.owner.part, walk.owner.p), owns = walk.owned == walk.first;
+    const bool fixed = hark_part_is_fixed(walk.owner.part, walk.owner.p);
     for (int32_t i = 0; i < walk.count; i++) {
       double *const own = &gradient[walk.first + i];
       const double converted = fixed ? 0 : *own * hark_transform_slope(walk.parameter->transform, raw[walk.owned + i]);
-      *own = owns ? converted : 0;
-      if (!owns) gradient[walk.owned + i] += converted;
+      *own = owns(&walk) ? converted : 0;
+      if (!owns(&walk)) gradient[walk.owned + i] += converted;
     }
   }
 }
@@ -268,8 +270,7 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
   HARK_TRY(hark_check_apart(context, "positional kernel: gradient and raw_gradient", gradient, bytes, raw_gradient, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      const bool learned = walk.owned == walk.first && !hark_part_is_fixed(walk.part, walk.index);
-      if (!learned) {
+      if (!is_learned(&walk)) {
         gradient[walk.first + i] = 0;
         continue;
       }

@@ -55,14 +55,13 @@ static void put_values(printer_state *printer, const hark_positional_part *part,
 /* "name=3", "name=3@a", "name=@a"; nothing for values that were not given and have no label. */
 static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
   const char label[] = {'@', part->label[p], '\0'};
-  const bool owns =
-      hark_part_owner_of(printer->positional, part, p).part == part && hark_part_owner_of(printer->positional, part, p).p == p;
+  const hark_part_owner owner = hark_part_owner_of(printer->positional, part, p);
   const bool given = printer->parameters != NULL || !isnan(printer->positional->given[hark_part_first(part, p)]);
   if (!given && part->label[p] == 0) return false;
   put(printer, first ? "(" : ",");
   put(printer, part->leaf->parameters[p].name);
   put(printer, "=");
-  if (given && owns) put_values(printer, part, p);
+  if (given && owner.part == part && owner.p == p) put_values(printer, part, p);
   if (part->label[p] != 0) put(printer, label);
   return true;
 }

@@ -326,7 +326,7 @@ static double sum_of(const json_t *numbers) {
 
 /* What is reported of every example adds up to what is reported of all: chunks of three tokens, two of four or fewer global tokens, up to
  * three layers. */
-static void decisions_add_up(const char *words, double chunks_wanted, double tokens_wanted, double depth_wanted) {
+static void decisions_add_up(const char *words, double chunks_expected, double tokens_expected, double depth_expected) {
   expect(words, HARK_EXIT_DONE, "", "");
   json_t *const line = command_json(&output), *const list = json_object_get(line, "decisions");
   double chunks = 0, tokens = 0, depth = 0;
@@ -350,9 +350,9 @@ static void decisions_add_up(const char *words, double chunks_wanted, double tok
     tokens += sum_of(lengths);
     depth += sum_of(layers);
   }
-  assert_true(fabs(chunks / (double)count - chunks_wanted) < 1e-12);
-  assert_true(tokens == tokens_wanted);
-  assert_true(fabs(depth / chunks - depth_wanted) < 1e-12);
+  assert_true(fabs(chunks / (double)count - chunks_expected) < 1e-12);
+  assert_true(tokens == tokens_expected);
+  assert_true(fabs(depth / chunks - depth_expected) < 1e-12);
   json_decref(line);
 }
 

@@ -122,7 +122,7 @@ static void on_a_terminal(const char *environment, const char *words, char *text
   close(terminal);
 }
 
-static void colours_are_only_where_they_are_wanted(void **state) {
+static void colours_are_only_where_they_are_requested(void **state) {
   (void)state;
   static const struct {
     const char *environment, *words;
@@ -231,7 +231,7 @@ static void a_comma_locale_changes_no_number(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(json_is_all_there_is_on_stdout),
-      cmocka_unit_test(colours_are_only_where_they_are_wanted),
+      cmocka_unit_test(colours_are_only_where_they_are_requested),
       cmocka_unit_test(a_comma_locale_changes_no_number),
   };
   return cmocka_run_group_tests_name("output", tests, begin, end);

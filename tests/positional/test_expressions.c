@@ -396,7 +396,7 @@ static void letters_share_values(void **state) {
   hark_positional *apart = parse(context, "bank[2](decay(sigma2=2,l=[12,30])*rbf(sigma2=1,l=[12,30]))+alibi(m=0.1)*alibi(m=0.1)");
   enum { COUNT = 10, DISTANCES = 5 };
   const double distances[DISTANCES] = {0, 1, 5, 20, 60}, weights[DISTANCES] = {1, -2, 0.5, 3, -1};
-  double parameters[COUNT], others[COUNT], gradient[COUNT], expected[COUNT], values[DISTANCES], wanted[DISTANCES];
+  double parameters[COUNT], others[COUNT], gradient[COUNT], expected[COUNT], values[DISTANCES], log_apart[DISTANCES];
   const hark_positional_start start = {.struct_size = sizeof start};
   assert_int_equal(hark_positional_parameter_count(shared), COUNT);
   assert_fine(context, hark_positional_initial(context, shared, &start, parameters));
@@ -405,8 +405,8 @@ static void letters_share_values(void **state) {
   parameters[6] = parameters[7] = NAN; /* places of the second l */
   parameters[2] = others[2] = others[6] = log(9);
   assert_fine(context, hark_positional_log(context, shared, parameters, distances, DISTANCES, values));
-  assert_fine(context, hark_positional_log(context, apart, others, distances, DISTANCES, wanted));
-  assert_memory_equal(values, wanted, sizeof values);
+  assert_fine(context, hark_positional_log(context, apart, others, distances, DISTANCES, log_apart));
+  assert_memory_equal(values, log_apart, sizeof values);
   assert_fine(context, hark_positional_gradient(context, shared, parameters, distances, weights, DISTANCES, gradient));
   assert_fine(context, hark_positional_gradient(context, apart, others, distances, weights, DISTANCES, expected));
   for (int p = 0; p < COUNT; p++) {

@@ -1,6 +1,6 @@
 /* spectral.c - G(d) = exp(a exp(-d^2 / (2 l^2)) cos(d / tau)): the exponential of a component of a spectral mixture (Wilson, Adams, arXiv
- * 1302.4245), whose spectrum is a pair of Gaussians at the frequencies +-1 / tau. A product of several of them adds such components to the
- * logit, and sums of them approximate any stationary kernel. With l above all distances: a rotary pair of rate 1 / tau.
+ * 1302.4245), whose spectrum is a pair of Gaussians at the frequencies +-1 / tau. A product of several kernels adds their components in the
+ * logit; sums of such components approximate any positive definite stationary function.
  */
 #include "positional/leaf.h"
 
