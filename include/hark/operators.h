@@ -164,13 +164,15 @@ HARK_API double hark_rotary_rate(const hark_rotary_attributes *attributes, int64
 
 /* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.
  * inputs: parameters [K, P] as they are trained, P = hark_positional_parameter_count(), one row for each of K heads with separate
- * parameters, or 1. output [K, distances]. Computed in double. A row with a parameter outside its range is NaN. The expression, or the
- * text, is borrowed until the backward is done. */
+ * parameters, or 1. output [K, distances]. Computed in double. A row with a parameter outside its range is NaN. With `expressions`, row k
+ * has its own expression, whose parameters are the first numbers of the row; P is the largest number of parameters, and the gradient of
+ * the others is 0. Expressions and texts are borrowed until the backward is done. */
 typedef struct hark_positional_attributes {
   const hark_positional *expression;
   const char *text; /* if expression is NULL: parsed by every call, into HARK_POSITIONAL_PLACE_BYTES */
   int64_t distances;
-  double stretch; /* 1; a larger number divides distances, as position interpolation does; 0: 1 */
+  double stretch;                            /* 1; a larger number divides distances, as position interpolation does; 0: 1 */
+  const hark_positional *const *expressions; /* [K], instead of expression and text; NULL: one for all rows */
 } hark_positional_attributes;
 
 /* A descriptor inside of attributes. Attributes never grow, but descriptors may: the remaining bytes are room for those of later versions.

@@ -125,8 +125,8 @@ static hark_status load(reading *r, const char *model) {
                              : config->attention.hierarchical_bias ? "a learned bias"
                              : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)
                                  ? "weights of kernel ridge regression"
-                             : r->model->network->positional_source.expression != NULL ? "a positional kernel"
-                                                                                       : NULL;
+                             : hark_positional_source_given(&r->model->network->positional_source) ? "a positional kernel"
+                                                                                                   : NULL;
   if (reason == NULL) return HARK_OK;
   return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
                    model, reason);

@@ -15,7 +15,7 @@ hark_status hark_ahca_declare_positional(hark_context *context, hark_network *ne
   const hark_network_config *config = &network->config;
   if (config->positional == NULL || config->positional[0] == '\0') return HARK_OK;
   HARK_TRY(hark_stack_open_positional(context, network, hark_max(2, hark_ahca_sizes_of(config).chunks)));
-  return hark_positional_declare(context, &network->parameters, &network->positional_source, "", &network->positional);
+  return hark_positional_declare(context, &network->parameters, &network->positional_source, 0, "", &network->positional);
 }
 
 /* log G at `distances` distances of 1 / unit chunks. */
@@ -23,7 +23,7 @@ static hark_status table_of(const hark_ahca_pass *p, int64_t distances, int64_t 
   const hark_positional_layer *layer = &p->network->positional;
   const double stretch = layer->source->stretch != 0 ? layer->source->stretch : 1;
   const hark_positional_attributes attributes = {
-      .expression = layer->source->expression, .distances = distances, .stretch = stretch * (double)unit};
+      .expression = layer->source->list.items[0], .distances = distances, .stretch = stretch * (double)unit};
   hark_value parameters = 0;
   HARK_TRY(hark_forward_parameter(p->forward, layer->parameters, &parameters));
   return hark_ahca_apply_one(p, &hark_op_positional, &attributes, parameters, out);

@@ -132,7 +132,7 @@ static hark_status describe_tables(hark_decoding *decoding) {
   const int64_t layers = layers_of(decoding);
   size_t bytes = 0;
   void *memory = NULL;
-  if (decoding->model->network->positional_source.expression == NULL) return HARK_OK;
+  if (!hark_positional_source_given(&decoding->model->network->positional_source)) return HARK_OK;
   HARK_TRY(hark_allocate_zero(decoding->context, (size_t)layers * sizeof *decoding->log_kernels, &memory));
   decoding->log_kernels = memory;
   for (int64_t i = 0; i < layers; i++) HARK_TRY(describe_table(decoding, i, &bytes));

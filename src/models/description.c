@@ -9,6 +9,7 @@
 #include "io/json_write.h"
 #include "io/number.h"
 #include "models/model_options.h"
+#include "positional/list.h"
 
 #define KEY_BYTES 64
 #define PREFIX_LENGTH (sizeof HARK_MODEL_PREFIX - 1)
@@ -177,12 +178,11 @@ static hark_status read_list(const description_reader *r, const hark_model_optio
   return HARK_OK;
 }
 
-/* Parses the expression of a positional kernel only to find its mistakes. */
+/* Parses the expressions of positional kernels only to find its mistakes. */
 static hark_status check_kernel(const description_reader *r, const char *text) {
-  hark_positional *expression = NULL;
-  if (text[0] == '\0') return HARK_OK;
-  const hark_status status = hark_positional_create(r->context, text, &expression);
-  hark_positional_destroy(r->context, &expression);
+  hark_positional_list list;
+  const hark_status status = hark_positional_list_open(r->context, text, &list);
+  hark_positional_list_close(r->context, &list);
   if (status != HARK_INVALID_ARGUMENT) return status;
   hark_fail_prefix(r->context, "%s: " HARK_MODEL_PREFIX KERNEL_KEY ": ", r->name);
   return HARK_BAD_FILE;

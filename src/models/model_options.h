@@ -109,7 +109,9 @@ typedef enum hark_stored {
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); none: \"\"", NULL, WEIGHTS, CHANGED, 1) \
+    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); one for each head or layer: "           \
+    "decay|rbf|t5|alibi; none: \"\"",                                                                                                      \
+    NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have separate parameters of the kernel: the model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)   \
   X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \

@@ -9,6 +9,7 @@
 #include "io/words.h"
 #include "models/encoder.h"
 #include "models/model_options.h"
+#include "positional/list.h"
 
 static const char *name_of(const hark_network_config *config) { return hark_architecture_of(config->architecture)->name; }
 
@@ -211,6 +212,19 @@ static bool head_of_pairs(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "model.head_width is 1, expected at least 2 for pairs");
 }
 
+/* ---- positional kernels ---- */
+
+/* Expressions of heads or layers, separated by "|". */
+static bool kernels_of_heads(const hark_network_config *config, char *message) {
+  static const char *const of_what[] = {"head", "layer", "head, or of every head of every layer"};
+  const int64_t count = hark_positional_list_length(config->positional);
+  const int64_t expected = config->positional_scope == HARK_SCOPE_LAYER ? config->layers : config->heads;
+  const bool all = config->positional_scope == HARK_SCOPE_HEAD && count == config->heads * config->layers;
+  return count > 1 && count != expected && !all &&
+         hark_rule_violated(message, "model.positional has %" PRId64 " expressions, expected 1 or %" PRId64 ", one of every %s", count,
+                            expected, of_what[config->positional_scope]);
+}
+
 /* ---- the list ---- */
 
 static const hark_model_rule rules[] = {
@@ -241,6 +255,7 @@ static const hark_model_rule rules[] = {
     {"model.pooling model.parts", pooler_of_pairs},
     {"model.parts model.architecture", parts_of_encoder},
     {"model.head_width model.parts", head_of_pairs},
+    {"model.positional model.positional_scope model.heads", kernels_of_heads},
 };
 const hark_rule_list hark_rules_of_all = {rules, (int)(sizeof rules / sizeof *rules)};
 

@@ -4,6 +4,7 @@
 
 #include "models/ahca_layers.h"
 #include "models/model_rules.h"
+#include "positional/list.h"
 
 static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_AHCA; }
 static bool has_global(const hark_network_config *config) { return is_ahca(config) && hark_ahca_has_global(config); }
@@ -196,6 +197,11 @@ static bool positional_of_places(const hark_network_config *config, char *messag
                             "whole sequence, expected average or max");
 }
 
+static bool one_positional(const hark_network_config *config, char *message) {
+  return has_positional(config) && hark_positional_list_length(config->positional) > 1 &&
+         hark_rule_violated(message, "model.positional has several expressions, expected one with model.architecture ahca");
+}
+
 static bool positional_of_model(const hark_network_config *config, char *message) {
   return has_positional(config) && config->positional_scope != HARK_SCOPE_MODEL &&
          hark_rule_violated(message, "model.positional_scope is layer or head, expected model with model.architecture ahca");
@@ -259,6 +265,7 @@ static const hark_model_rule rules[] = {
     {"model.positional " AHCA "output " AHCA "layer", positional_of_slots},
     {"model.positional " AHCA "secondary_pool " AHCA "selected", positional_of_places},
     {"model.positional_scope" IN_AHCA, positional_of_model},
+    {"model.positional" IN_AHCA, one_positional},
     {"model.positions" IN_AHCA, positions_of_slots},
     {ATTENTION "unbiased" IN_AHCA, biases},
     {ATTENTION "normalisation" IN_AHCA, softmax_normalisation},

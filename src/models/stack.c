@@ -9,11 +9,11 @@
 
 /* Whether the layers have a positional kernel with their own parameters. */
 static bool has_own_kernels(const hark_network *network) {
-  return network->positional_source.expression != NULL && network->config.positional_scope != HARK_SCOPE_MODEL;
+  return hark_positional_source_given(&network->positional_source) && network->config.positional_scope != HARK_SCOPE_MODEL;
 }
 
 static bool shares_kernel(const hark_network *network) {
-  return network->positional_source.expression != NULL && network->config.positional_scope == HARK_SCOPE_MODEL;
+  return hark_positional_source_given(&network->positional_source) && network->config.positional_scope == HARK_SCOPE_MODEL;
 }
 
 hark_rotary_spec hark_stack_rotary(const hark_network_config *config, hark_rotary_tuning *tuning) {
@@ -65,7 +65,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
       .structure = (hark_attention_structure)hark_layer_choice_of(&config->attention.structure, layer),
       .normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->attention.normalisation, layer),
       .ridge = config->attention.ridge * pow((double)config->context, config->attention.ridge_power),
-      .positional = network->positional_source.expression != NULL,
+      .positional = hark_positional_source_given(&network->positional_source),
       .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
@@ -83,11 +83,11 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
 hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length) {
   static const char *const scopes[] = {"model", "layer", "head"};
   hark_network_config *config = &network->config;
-  const int64_t rows = config->positional_scope == HARK_SCOPE_HEAD ? config->heads : 1;
+  const int64_t rows = hark_positional_rows(config->positional_scope, hark_positional_list_length(config->positional), config->heads);
   HARK_TRY(hark_positional_source_open(context, config->positional, rows, length, &network->positional_source));
   config->positional = network->positional_source.text;
   network->positional_source.stretch = config->positional_stretch;
-  const bool present = network->positional_source.expression != NULL;
+  const bool present = hark_positional_source_given(&network->positional_source);
   hark_parameters *parameters = &network->parameters;
   parameters->notes[parameters->note_count++] =
       (hark_parameter_note){.key = HARK_POSITIONAL_KEY, .text = present ? network->positional_source.text : ""};
@@ -125,7 +125,8 @@ static hark_status declare_parts(hark_context *context, hark_network *network) {
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &network->position_table, "embedding.position.weight"));
   if (config->token_types > 0) HARK_TRY(hark_parameters_add(context, parameters, &types, &network->type_table, "embedding.type.weight"));
   if (config->embedding_norm) HARK_TRY(declare_norm(context, network, "embedding_norm", &network->embedding_norm));
-  if (shares_kernel(network)) HARK_TRY(hark_positional_declare(context, parameters, &network->positional_source, "", &network->positional));
+  if (shares_kernel(network))
+    HARK_TRY(hark_positional_declare(context, parameters, &network->positional_source, 0, "", &network->positional));
   if (config->rotary.learned == HARK_ROTARY_OF_MODEL)
     HARK_TRY(hark_rotary_declare(context, parameters, &network->rotary_source, "", &network->rotary_rates));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, network, layer));

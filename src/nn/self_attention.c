@@ -43,7 +43,7 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   HARK_TRY(
       hark_linear_declare(context, parameters, query_width, spec->width, spec->output_bias, spec->output_deviation, name, &out->output));
   if (spec->positional_source != NULL)
-    HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
+    HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, layer, prefix, &out->positional));
   out->rotary_rates = spec->rotary_rates;
   if (spec->rotary_source != NULL) HARK_TRY(hark_rotary_declare(context, parameters, spec->rotary_source, prefix, &out->rotary_rates));
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL && spec->choice.hierarchical_bias) {

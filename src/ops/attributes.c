@@ -49,10 +49,9 @@ static const hark_attribute of_rotary[] = {
     NUMBER(hark_rotary_attributes, original_length, I64), NUMBER(hark_rotary_attributes, rates, F64_LIST),
 };
 static const hark_attribute of_positional[] = {
-    NUMBER(hark_positional_attributes, expression, HANDLE),
-    NUMBER(hark_positional_attributes, text, TEXT),
-    NUMBER(hark_positional_attributes, distances, I64),
-    NUMBER(hark_positional_attributes, stretch, F64),
+    NUMBER(hark_positional_attributes, expression, HANDLE),  NUMBER(hark_positional_attributes, text, TEXT),
+    NUMBER(hark_positional_attributes, distances, I64),      NUMBER(hark_positional_attributes, stretch, F64),
+    NUMBER(hark_positional_attributes, expressions, HANDLE),
 };
 static const hark_attribute of_attention[] = {
     NUMBER(hark_attention_attributes, plan, HANDLE),           NUMBER(hark_attention_attributes, desc, DESC),

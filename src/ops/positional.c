@@ -17,17 +17,26 @@ enum { INPUT_PARAMETERS, INPUT_COUNT };
 #define ROW_PIECES 64       /* maximum number of pieces of a row */
 #define VALUE_OPERATIONS 20 /* per parameter and distance: about the cost of an exponential or a sine */
 
-typedef struct expression_place {
-  _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_POSITIONAL_PLACE_BYTES];
-} expression_place;
+/* The expressions of the rows of a table, and room for one that is parsed from a text. */
+typedef struct row_expressions {
+  const hark_positional *const *items;
+  int64_t step; /* row k has items[k * step] */
+  const hark_positional *one;
+  _Alignas(HARK_ALIGNMENT) unsigned char place[HARK_POSITIONAL_PLACE_BYTES];
+} row_expressions;
 
-static hark_status find_expression(hark_context *context, const hark_positional_attributes *attributes, expression_place *place,
-                                   const hark_positional **out) {
-  *out = attributes->expression;
-  if (*out != NULL) return HARK_OK;
+static const hark_positional *expression_of(const row_expressions *expressions, int64_t row) {
+  return expressions->items[row * expressions->step];
+}
+
+static hark_status find_expressions(hark_context *context, const hark_positional_attributes *attributes, row_expressions *out) {
+  out->items = attributes->expressions != NULL ? attributes->expressions : &out->one;
+  out->step = attributes->expressions != NULL;
+  out->one = attributes->expression;
+  if (attributes->expressions != NULL || out->one != NULL) return HARK_OK;
   if (attributes->text == NULL)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: expression and text are NULL, expected one of them in the attributes");
-  return hark_positional_place(context, attributes->text, place->bytes, sizeof place->bytes, out);
+  return hark_positional_place(context, attributes->text, out->place, sizeof out->place, &out->one);
 }
 
 /* How a table is cut, and where the parts of the workspace begin (in doubles). */
@@ -37,8 +46,22 @@ typedef struct table_layout {
   int64_t raw, natural, partial, scratch, scratch_step, end;
 } table_layout;
 
-static table_layout lay_out(hark_context *context, const hark_positional *expression, int64_t rows, int64_t distances, bool backward) {
-  table_layout at = {.rows = rows, .parameters = expression->parameter_count, .distances = distances};
+/* The largest number of parameters, and the most scratch, of a row. */
+static int64_t most_parameters(const row_expressions *expressions, int64_t rows, size_t *scratch_bytes) {
+  int64_t most = 0;
+  *scratch_bytes = 0;
+  for (int64_t row = 0; row < (expressions->step == 0 ? 1 : rows); row++) {
+    const hark_positional *expression = expression_of(expressions, row);
+    const size_t bytes = hark_positional_scratch_bytes(expression);
+    *scratch_bytes = bytes > *scratch_bytes ? bytes : *scratch_bytes;
+    most = hark_max(most, expression->parameter_count);
+  }
+  return most;
+}
+
+static table_layout lay_out(hark_context *context, const row_expressions *expressions, int64_t rows, int64_t distances, bool backward) {
+  size_t scratch_bytes;
+  table_layout at = {.rows = rows, .parameters = most_parameters(expressions, rows, &scratch_bytes), .distances = distances};
   at.piece = hark_max(PIECE, hark_ceil_div(hark_ceil_div(distances, ROW_PIECES), BLOCK) * BLOCK);
   at.row_pieces = hark_ceil_div(distances, at.piece);
   const int64_t line = HARK_ALIGNMENT / (int64_t)sizeof(double);
@@ -46,7 +69,7 @@ static table_layout lay_out(hark_context *context, const hark_positional *expres
   at.partial = at.natural + rows * at.parameters;
   const int64_t partials = backward ? rows * at.row_pieces * at.parameters : 0;
   at.scratch = hark_ceil_div(at.partial + partials, line) * line;
-  at.scratch_step = (int64_t)(hark_positional_scratch_bytes(expression) / sizeof(double));
+  at.scratch_step = (int64_t)(scratch_bytes / sizeof(double));
   at.end = at.scratch + hark_workers(context) * at.scratch_step;
   return at;
 }
@@ -55,28 +78,29 @@ static hark_status infer(hark_context *context, const void *given, const hark_te
   static const hark_input_rule rules[INPUT_COUNT] = {{"parameters", HARK_F32, 2, 2}};
   HARK_TRY(hark_check_inputs(context, &hark_op_positional, rules, given, inputs, input_count));
   const hark_positional_attributes *attributes = given;
-  expression_place place;
-  const hark_positional *expression;
-  HARK_TRY(find_expression(context, attributes, &place, &expression));
   const hark_tensor *parameters = &inputs[INPUT_PARAMETERS];
+  row_expressions expressions;
+  HARK_TRY(find_expressions(context, attributes, &expressions));
   char text[HARK_SHAPE_TEXT_BYTES];
-  if (parameters->shape[1] != expression->parameter_count)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "positional: parameters have %s, expected [K, %d]",
-                     hark_shape_text(parameters, text, sizeof text), (int)expression->parameter_count);
+  size_t scratch_bytes;
+  const int64_t columns = most_parameters(&expressions, parameters->shape[0], &scratch_bytes);
+  if (parameters->shape[1] != columns)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "positional: parameters have %s, expected [K, %" PRId64 "]",
+                     hark_shape_text(parameters, text, sizeof text), columns);
   if (attributes->distances < 1 || (double)attributes->distances > HARK_POSITIONAL_LARGEST_DISTANCE)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: distances is %" PRId64 ", expected 1 to 2^53", attributes->distances);
   if (attributes->stretch != 0 && !(attributes->stretch >= 1 && isfinite(attributes->stretch)))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: stretch is %g, expected 1 or more, or 0 for 1", attributes->stretch);
   const int64_t shape[] = {parameters->shape[0], attributes->distances};
   HARK_TRY(hark_tensor_describe(context, parameters->type, 2, shape, &out->outputs[0]));
-  out->forward_workspace = (size_t)lay_out(context, expression, shape[0], shape[1], false).end * sizeof(double);
-  out->backward_workspace = (size_t)lay_out(context, expression, shape[0], shape[1], true).end * sizeof(double);
+  out->forward_workspace = (size_t)lay_out(context, &expressions, shape[0], shape[1], false).end * sizeof(double);
+  out->backward_workspace = (size_t)lay_out(context, &expressions, shape[0], shape[1], true).end * sizeof(double);
   return HARK_OK;
 }
 
 /* Data shared by the pieces of a call. */
 typedef struct table_work {
-  const hark_positional *expression;
+  const row_expressions *expressions;
   table_layout at;
   double *memory, stretch;
   hark_numbers table; /* the output, or its gradient */
@@ -84,11 +108,11 @@ typedef struct table_work {
 
 /* Reads the parameters and computes their natural values. If one of a row is outside its range, all values of the row and all results are
  * NaN, but for gradients of what is not learned: a failed step then shows in the loss, as with other weights. */
-static hark_status prepare(hark_context *context, const hark_call *call, const hark_positional *expression, const hark_tensor *table,
+static hark_status prepare(hark_context *context, const hark_call *call, const row_expressions *expressions, const hark_tensor *table,
                            bool backward, table_work *out) {
   const hark_positional_attributes *attributes = call->attributes;
-  *out = (table_work){.expression = expression,
-                      .at = lay_out(context, expression, table->shape[0], table->shape[1], backward),
+  *out = (table_work){.expressions = expressions,
+                      .at = lay_out(context, expressions, table->shape[0], table->shape[1], backward),
                       .memory = call->workspace,
                       .stretch = attributes->stretch != 0 ? attributes->stretch : 1,
                       .table = hark_numbers_of(table)};
@@ -98,9 +122,15 @@ static hark_status prepare(hark_context *context, const hark_call *call, const h
   for (int64_t i = 0; i < out->at.rows * count; i++) out->memory[out->at.raw + i] = hark_get(parameters, i);
   for (int64_t row = 0; row < out->at.rows; row++) {
     double *natural = out->memory + out->at.natural + row * count;
-    const hark_status status = hark_positional_natural(context, expression, out->memory + out->at.raw + row * count, natural);
+    const hark_status status =
+        hark_positional_natural(context, expression_of(expressions, row), out->memory + out->at.raw + row * count, natural);
     if (status != HARK_OK && status != HARK_NOT_FINITE) return status;
-    for (int64_t p = 0; p < count && status != HARK_OK; p++) natural[p] = NAN;
+    for (int64_t p = 0; p < count; p++) {
+      if (p >= expression_of(expressions, row)->parameter_count)
+        natural[p] = 0; /* of longer rows */
+      else if (status != HARK_OK)
+        natural[p] = NAN;
+    }
   }
   return HARK_OK;
 }
@@ -126,7 +156,7 @@ static void fill_piece(void *data, int64_t piece, int worker) {
   const double *natural = work->memory + work->at.natural + row * work->at.parameters;
   const bool bad = work->at.parameters > 0 && isnan(natural[0]);
   for (distance_block block = {0}; next_block(work, piece, &block);) {
-    hark_positional_log_block(work->expression, natural, block.distances, block.count, block.numbers,
+    hark_positional_log_block(expression_of(work->expressions, row), natural, block.distances, block.count, block.numbers,
                               work->memory + work->at.scratch + worker * work->at.scratch_step);
     for (int64_t i = 0; i < block.count; i++) block.numbers[i] = bad ? NAN : block.numbers[i];
     for (int64_t i = 0; i < block.count; i++) hark_put(work->table, row * work->at.distances + block.first + i, block.numbers[i]);
@@ -134,11 +164,10 @@ static void fill_piece(void *data, int64_t piece, int worker) {
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
-  expression_place place;
-  const hark_positional *expression;
+  row_expressions expressions;
   table_work work;
-  HARK_TRY(find_expression(context, call->attributes, &place, &expression));
-  HARK_TRY(prepare(context, call, expression, &call->outputs[0], false, &work));
+  HARK_TRY(find_expressions(context, call->attributes, &expressions));
+  HARK_TRY(prepare(context, call, &expressions, &call->outputs[0], false, &work));
   hark_parallel_for(context, work.at.rows * work.at.row_pieces, fill_piece, &work);
   return HARK_OK;
 }
@@ -147,14 +176,15 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 static void collect_piece(void *data, int64_t piece, int worker) {
   const table_work *work = data;
   const int64_t row = piece / work->at.row_pieces, count = work->at.parameters;
+  const hark_positional *expression = expression_of(work->expressions, row);
   const double *natural = work->memory + work->at.natural + row * count;
   double *partial = work->memory + work->at.partial + piece * count;
   const bool bad = count > 0 && isnan(natural[0]);
-  for (int64_t p = 0; p < count; p++) partial[p] = bad ? NAN : 0;
+  for (int64_t p = 0; p < count; p++) partial[p] = bad && p < expression->parameter_count ? NAN : 0;
   if (bad) return;
   for (distance_block block = {0}; next_block(work, piece, &block);) {
     for (int64_t i = 0; i < block.count; i++) block.numbers[i] = hark_get(work->table, row * work->at.distances + block.first + i);
-    hark_positional_gradient_block(work->expression, natural, block.distances, block.numbers, block.count, partial,
+    hark_positional_gradient_block(expression, natural, block.distances, block.numbers, block.count, partial,
                                    work->memory + work->at.scratch + worker * work->at.scratch_step);
   }
 }
@@ -162,16 +192,16 @@ static void collect_piece(void *data, int64_t piece, int worker) {
 /* y = log G(parameters): dparameters[k] = sum over i of dy[k, i] d log G(i) / d parameters[k] */
 static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_PARAMETERS])) return HARK_OK;
-  expression_place place;
-  const hark_positional *expression;
+  row_expressions expressions;
   table_work work;
-  HARK_TRY(find_expression(context, call->attributes, &place, &expression));
-  HARK_TRY(prepare(context, call, expression, &call->output_gradients[0], true, &work));
+  HARK_TRY(find_expressions(context, call->attributes, &expressions));
+  HARK_TRY(prepare(context, call, &expressions, &call->output_gradients[0], true, &work));
   hark_parallel_for(context, work.at.rows * work.at.row_pieces, collect_piece, &work);
   const hark_numbers gradient = hark_gradient_of(call, INPUT_PARAMETERS);
   const int64_t count = work.at.parameters;
   for (int64_t row = 0; row < work.at.rows; row++) {
     double *sum = work.memory + work.at.partial + row * work.at.row_pieces * count;
+    const hark_positional *expression = expression_of(&expressions, row);
     for (int64_t piece = 1; piece < work.at.row_pieces; piece++) {
       for (int64_t p = 0; p < count; p++) sum[p] += sum[piece * count + p];
     }

@@ -41,6 +41,14 @@ struct hark_positional {
   double *given; /* [parameter_count] natural values in the text; NaN: not given */
 };
 
+/* Separates the expressions of a list (list.h). */
+#define HARK_POSITIONAL_SEPARATOR '|'
+
+/* As hark_positional_create(), from bytes begin .. end - 1 of a text; columns are those of the whole text. text[end] is its end or a
+ * separator. */
+HARK_MUST_CHECK hark_status hark_positional_create_between(hark_context *context, const char *text, size_t begin, size_t end,
+                                                           hark_positional **out);
+
 /* Values of parameter p of a leaf in each of its components. */
 static inline int32_t hark_part_own_values(const hark_positional_part *part, int p) {
   if (part->leaf->sized) return (int32_t)part->constant;

@@ -46,7 +46,7 @@ static int column_of(int32_t at) { return at + 1; }
 static const char *found(const parser_state *parser, char text[WORD_BYTES]) {
   const unsigned char c = parser->at < parser->length ? (unsigned char)parser->text[parser->at] : 0;
   if (parser->at >= parser->length)
-    (void)snprintf(text, WORD_BYTES, "the end");
+    (void)snprintf(text, WORD_BYTES, "%s", parser->text[parser->length] == '\0' ? "the end" : "'|'"); /* or another expression follows */
   else if (c > ' ' && c < 127)
     (void)snprintf(text, WORD_BYTES, "'%c'", c);
   else
@@ -515,22 +515,30 @@ static hark_status count_values(parser_state *parser) {
 /* Bytes before the given values. */
 static size_t head_bytes(int32_t parts) { return sizeof(hark_positional) + (size_t)parts * sizeof(hark_positional_part); }
 
+/* Where an expression is in its text: bytes begin .. end - 1. */
+typedef struct text_range {
+  const char *text;
+  size_t begin, end;
+} text_range;
+
 /* Parses into a block of memory. */
-static hark_status parse(hark_context *context, const char *text, void *memory, size_t bytes, int32_t parts, hark_positional **out) {
+static hark_status parse(hark_context *context, text_range range, void *memory, size_t bytes, int32_t parts, hark_positional **out) {
   hark_positional *tree = memory;
   *tree = (hark_positional){.bytes = bytes, .parts = (hark_positional_part *)(tree + 1)};
   tree->given = (double *)(tree->parts + parts);
-  const size_t length = strlen(text);
-  if (length > HARK_POSITIONAL_TEXT_BYTES)
+  if (range.end > HARK_POSITIONAL_TEXT_BYTES)
     return complain(context, HARK_POSITIONAL_TEXT_BYTES + 1, "the text continues, expected at most %d bytes", HARK_POSITIONAL_TEXT_BYTES);
   parser_state parser = {.context = context,
-                         .text = text,
-                         .length = (int32_t)length,
+                         .text = range.text,
+                         .at = (int32_t)range.begin,
+                         .length = (int32_t)range.end,
                          .part_limit = parts,
                          .given_limit = (int32_t)((bytes - head_bytes(parts)) / sizeof(double)),
                          .tree = tree};
   HARK_TRY(read_expression(&parser, 1));
   skip_blanks(&parser);
+  if (parser.at < parser.length && range.text[parser.at] == HARK_POSITIONAL_SEPARATOR)
+    return complain(context, parser.at + 1, "'|' separates the expressions of a model's heads or layers, expected one expression");
   if (parser.at < parser.length) return expected(&parser, "'+', '*' or the end");
   HARK_TRY(count_values(&parser));
   *out = tree;
@@ -549,7 +557,8 @@ hark_status hark_positional_place(hark_context *context, const char *text, void 
     return hark_fail(context, HARK_TOO_LARGE, "positional kernel: memory of %zu bytes, expected %d or more", bytes,
                      HARK_POSITIONAL_PLACE_BYTES);
   hark_positional *tree = NULL;
-  HARK_TRY(parse(context, text, memory, bytes, (int32_t)hark_min((int64_t)parts, PARTS_LIMIT), &tree));
+  const text_range range = {.text = text, .end = strlen(text)};
+  HARK_TRY(parse(context, range, memory, bytes, (int32_t)hark_min((int64_t)parts, PARTS_LIMIT), &tree));
   *out = tree;
   return HARK_OK;
 }
@@ -557,11 +566,16 @@ hark_status hark_positional_place(hark_context *context, const char *text, void 
 hark_status hark_positional_create(hark_context *context, const char *text, hark_positional **out) {
   *out = NULL;
   if (text == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: the text is NULL");
+  return hark_positional_create_between(context, text, 0, strlen(text), out);
+}
+
+hark_status hark_positional_create_between(hark_context *context, const char *text, size_t begin, size_t end, hark_positional **out) {
+  *out = NULL;
   const size_t bytes = head_bytes(PARTS_LIMIT) + HARK_POSITIONAL_PARAMETERS * sizeof(double);
   void *memory = NULL, *block = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_positional *tree = NULL;
-  hark_status status = parse(context, text, memory, bytes, PARTS_LIMIT, &tree);
+  hark_status status = parse(context, (text_range){text, begin, end}, memory, bytes, PARTS_LIMIT, &tree);
   if (status == HARK_OK) {
     const size_t used = head_bytes(tree->part_count) + (size_t)tree->parameter_count * sizeof(double);
     status = hark_allocate(context, used, &block);

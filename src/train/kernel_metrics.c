@@ -19,9 +19,13 @@ static int64_t within_limit(int64_t count) { return count <= HARK_KERNEL_METRICS
 
 static int64_t kernel_count(const hark_network *network) {
   const hark_positional_source *source = &network->positional_source;
-  if (source->expression == NULL) return 0;
-  return within_limit(owners(network, network->config.positional_scope) * source->rows *
-                      hark_positional_parameter_count(source->expression));
+  int64_t count = 0;
+  if (!hark_positional_source_given(source)) return 0;
+  for (int64_t layer = 0; layer < owners(network, network->config.positional_scope); layer++) {
+    for (int64_t row = 0; row < source->rows; row++)
+      count += hark_positional_parameter_count(hark_positional_source_at(source, layer, row));
+  }
+  return within_limit(count);
 }
 
 /* The scope of learned rates, if there are any. */
@@ -54,7 +58,7 @@ static double number_at(const hark_tensor *weight, const void *numbers, int64_t 
 }
 
 static void append_kernel(const hark_network *network, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
-  const hark_positional *expression = network->positional_source.expression;
+  const hark_positional *expression = hark_positional_source_at(&network->positional_source, layer, row);
   char owner[64], name[160];
   name_owner(network->config.positional_scope, layer, row, owner, sizeof owner);
   for (int i = 0; i < hark_positional_named_count(expression); i++) {
@@ -71,11 +75,12 @@ static hark_status append_layer(hark_context *context, const hark_network *netwo
                                 hark_jsonl *line) {
   const hark_positional_source *source = &network->positional_source;
   const hark_tensor *weight = &hark_parameters_at(&network->parameters, hark_stack_positional(network, layer)->parameters)->weight;
-  const int64_t count = hark_positional_parameter_count(source->expression);
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t row = 0; row < source->rows; row++) {
-    for (int64_t i = 0; i < count; i++) row_values[i] = number_at(weight, numbers, row * count + i);
-    HARK_TRY(hark_positional_natural(context, source->expression, row_values, row_values));
+    const hark_positional *expression = hark_positional_source_at(source, layer, row);
+    for (int64_t i = 0; i < hark_positional_parameter_count(expression); i++)
+      row_values[i] = number_at(weight, numbers, row * weight->shape[1] + i);
+    HARK_TRY(hark_positional_natural(context, expression, row_values, row_values));
     append_kernel(network, layer, row, row_values, line);
   }
   return HARK_OK;
@@ -83,7 +88,7 @@ static hark_status append_layer(hark_context *context, const hark_network *netwo
 
 static hark_status append_kernels(hark_context *context, const hark_network *network, hark_jsonl *line) {
   if (kernel_count(network) == 0) return HARK_OK;
-  const int64_t count = hark_positional_parameter_count(network->positional_source.expression);
+  const int64_t count = network->positional_source.list.columns;
   const int64_t rows = network->positional_source.rows;
   const size_t bytes = (size_t)((rows + 1) * count) * sizeof(double);
   void *memory = NULL;

@@ -67,6 +67,35 @@ static void kernels_stand_in_the_metrics(void **state) {
   assert_int_equal(lines_with("plain", "positional/model/9.decay.l/0", &none), 0);
 }
 
+/* What a head of its own expression has learned stands under its own names, and comes back with the run. */
+static void kernels_of_heads_have_their_own_names(void **state) {
+  (void)state;
+  double value = 0;
+  hark(0, "train " TINY
+          " --positions none --positional 'alibi|decay(l=3!)|table[4]|bank[2](rbf)' --positional-scope head --steps 4 --out own");
+  assert_int_equal(lines_with("own", "positional/layer0.head0/1.alibi.m/0", &value), 3);
+  assert_int_equal(lines_with("own", "positional/layer1.head0/17.table.factor/3", &value), 3);
+  assert_int_equal(lines_with("own", "positional/layer0.head1/1.alibi.m/0", &value), 0);
+  hark(0, "info own --json");
+  json_t *object = command_json(&output);
+  const json_t *kernel = json_object_get(object, "positional"), *rows = json_object_get(kernel, "kernels");
+  static const char *const begins[] = {"alibi(m=", "decay(sigma2=", "table[4](factor=[", "bank[2](rbf("};
+  assert_string_equal(json_string_value(json_object_get(kernel, "expression")), "alibi|decay(l=3!)|table[4]|bank[2](rbf)");
+  assert_int_equal(json_integer_value(json_object_get(kernel, "parameters")), 1 + 2 + 4 + 4);
+  assert_int_equal(json_array_size(rows), 4);
+  for (size_t i = 0; i < 4; i++) {
+    const char *learned = json_string_value(json_object_get(json_array_get(rows, i), "expression"));
+    if (strncmp(learned, begins[i], strlen(begins[i])) != 0) fail_msg("kernel %zu is %s", i, learned);
+  }
+  json_decref(object);
+  hark(0, "train --resume --steps 6 --out own");
+  assert_int_equal(lines_with("own", "positional/layer1.head1/26.rbf.l/1", &value), 4);
+  hark(0, "generate own --prompt the --max-new-tokens 4");
+  hark(0, "plot --positional --terminal own");
+  hark(2, "train " TINY " --positional 'alibi|decay|t5' --positional-scope head --out other");
+  assert_non_null(strstr(output.err, "model.positional has 3 expressions, expected 1 or 2, one of every head"));
+}
+
 static void kernels_are_drawn(void **state) {
   (void)state;
   hark(0, "train " TINY " " KERNEL " --positional-scope head --steps 2 --out run");

@@ -136,6 +136,73 @@ static void a_common_factor_has_no_gradient(void **state) {
   test_setup_close(context);
 }
 
+#define DISTANCES 300
+
+/* The rows of a layer's table are those of their expressions alone. */
+static void check_rows(hark_context *context, hark_network *decoder, int64_t layer, const char *const *expressions) {
+  const hark_positional_layer *of = hark_stack_positional(decoder, layer);
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, of->parameters)->weight;
+  const int64_t columns = weight->shape[1];
+  static double numbers[2 * 32], table[2 * DISTANCES], distances[DISTANCES], alone[DISTANCES];
+  hark_tape *tape = NULL;
+  hark_value value = 0;
+  for (int i = 0; i < DISTANCES; i++) distances[i] = i;
+  assert_fine(context, hark_tensor_read(context, weight, numbers));
+  assert_fine(context, hark_tape_create(context, &tape));
+  const hark_forward forward = {.tape = tape, .parameters = &decoder->parameters};
+  assert_fine(context, hark_positional_apply(&forward, of, DISTANCES, &value));
+  assert_fine(context, hark_tensor_read(context, hark_tape_tensor(tape, value), table));
+  for (int row = 0; row < 2; row++) {
+    hark_positional *kernel = NULL;
+    assert_fine(context, hark_positional_create(context, expressions[row], &kernel));
+    assert_fine(context, hark_positional_log(context, kernel, numbers + row * columns, distances, DISTANCES, alone));
+    assert_memory_equal(alone, table + row * DISTANCES, sizeof alone);
+    for (int64_t i = hark_positional_parameter_count(kernel); i < columns; i++) assert_true(numbers[row * columns + i] == 0);
+    hark_positional_destroy(context, &kernel);
+  }
+  hark_tape_destroy(&tape);
+}
+
+/* Longer rows leave numbers that no expression uses: they are 0, and their gradient is 0. */
+static void heads_may_have_expressions_of_their_own(void **state) {
+  (void)state;
+  static const char *const expressions[] = {"alibi", "decay*bump", "rbf(l=3)", "table[3]", "constant", "t5"};
+  hark_context *context = test_reference_open();
+  hark_network *decoder = make(context, "alibi|decay * bump|rbf(l=3)|table[3]|constant|t5", HARK_SCOPE_HEAD);
+  double gradient[2 * 5];
+  for (int64_t layer = 0; layer < 3; layer++) check_rows(context, decoder, layer, expressions + 2 * layer);
+  assert_string_equal(decoder->config.positional, "alibi|decay*bump|rbf(l=3)|table[3]|constant|t5");
+  gradient_of(context, decoder, gradient);
+  assert_true(fabs(gradient[0]) > 1e-9 && fabs(gradient[5 + 1]) > 1e-9);
+  for (int i = 1; i < 5; i++) assert_true(gradient[i] == 0);
+  hark_network_destroy(context, &decoder);
+  test_setup_close(context);
+}
+
+/* One expression for each head, which all layers share; and one for each layer. */
+static void expressions_follow_the_scope(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_network *shared = make(context, "decay|t5", HARK_SCOPE_MODEL), *layers = make(context, "decay|alibi|t5", HARK_SCOPE_LAYER);
+  const hark_parameter *parameter = hark_parameters_find(&shared->parameters, "positional.parameters");
+  assert_non_null(parameter);
+  assert_int_equal(parameter->weight.shape[0], 2);
+  for (int64_t layer = 0; layer < 3; layer++) {
+    static const char *const names[] = {"decay", "alibi", "t5"};
+    char name[64];
+    snprintf(name, sizeof name, "blocks.%d.attention.positional.parameters", (int)layer);
+    parameter = hark_parameters_find(&layers->parameters, name);
+    assert_non_null(parameter);
+    assert_int_equal(parameter->weight.shape[0], 1);
+    assert_ptr_equal(hark_stack_positional(shared, layer)->source, &shared->positional_source);
+    const hark_positional *kernel = hark_positional_source_at(&layers->positional_source, layer, 0);
+    assert_string_equal(hark_positional_named(kernel, 0).kernel, names[layer]);
+  }
+  hark_network_destroy(context, &shared);
+  hark_network_destroy(context, &layers);
+  test_setup_close(context);
+}
+
 static void mistakes_are_told(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -161,7 +228,7 @@ static void memory_may_run_out(void **state) {
     hark_decoding *decoding = NULL;
     hark_model *model = NULL;
     const hark_decoding_options room = {.struct_size = sizeof room, .capacity = LENGTH};
-    config.positional = "bank[2](decay*periodic)";
+    config.positional = "bank[2](decay*periodic)|alibi";
     config.positional_scope = HARK_SCOPE_HEAD;
     config.positions = HARK_POSITIONS_ROTARY;
     config.rotary.learned = HARK_ROTARY_OF_HEAD;
@@ -260,16 +327,17 @@ static void decode(hark_context *context, const hark_model *model, const int32_t
  * parallel pass over the model before it was saved. */
 static void a_kernel_survives_its_file(void **state) {
   (void)state;
-  static const char *const expressions[] = {"bank[2](decay*periodic)", "alibi+rbf(l=3)", "t5*decay"};
+  static const char *const expressions[] = {
+      "bank[2](decay*periodic)", "alibi+rbf(l=3)", "t5*decay", "decay|t5", "rbf(l=3)|alibi", "alibi|bank[2](rbf)|decay(l=4!)|table[3]"};
   static const char *const scopes[] = {"model", "layer", "head"};
   char folder[TEST_PATH_BYTES];
   int32_t text[TEXT];
   test_folder_make(folder);
   for (int i = 0; i < TEXT; i++) text[i] = 5 + (i * 37 + i * i * 11) % 256;
   static float expected[TEXT * TOKENS], without[TEXT * TOKENS];
-  for (int c = 0; c < 3; c++) {
+  for (int c = 0; c < 6; c++) {
     hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 2);
-    const char *const words = description(expressions[c], scopes[c]), *const path = test_path(folder, "kernel.safetensors");
+    const char *const words = description(expressions[c], scopes[c % 3]), *const path = test_path(folder, "kernel.safetensors");
     hark_model_options options = {.struct_size = sizeof options, .description = words, .description_bytes = strlen(words)};
     hark_model *model = NULL, *loaded = NULL;
     assert_fine(context, hark_model_create(context, &options, 3, &model));
@@ -278,7 +346,7 @@ static void a_kernel_survives_its_file(void **state) {
     assert_fine(context, hark_model_save(context, model, path));
     assert_fine(context, hark_model_load(context, path, NULL, &loaded));
     assert_string_equal(loaded->network->config.positional, expressions[c]);
-    assert_int_equal(loaded->network->config.positional_scope, c);
+    assert_int_equal(loaded->network->config.positional_scope, c % 3);
     decode(context, loaded, text, expected);
     hark_model_destroy(context, &loaded);
     hark_model_destroy(context, &model);
@@ -326,6 +394,7 @@ static void descriptions_with_mistakes_are_refused(void **state) {
   static const struct {
     const char *expression, *scope, *message;
   } cases[] = {{"decay+decai", "model", "description: model.positional: positional kernel, column 7"},
+               {"decay|decai", "head", "description: model.positional: positional kernel, column 7"},
                {"decay", "layers", "model.positional_scope is \"layers\", expected one of model, layer, head"}};
   hark_context *context = test_reference_open();
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -343,6 +412,8 @@ int main(void) {
       cmocka_unit_test(counts_are_those_of_the_paper),
       cmocka_unit_test(they_start_as_the_expression_says),
       cmocka_unit_test(a_common_factor_has_no_gradient),
+      cmocka_unit_test(heads_may_have_expressions_of_their_own),
+      cmocka_unit_test(expressions_follow_the_scope),
       cmocka_unit_test(mistakes_are_told),
       cmocka_unit_test(memory_may_run_out),
       cmocka_unit_test(a_kernel_survives_its_file),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "positional/list.h"
 #include "positional/published_positional.h"
 #include "support/cmocka_all.h"
 #include "support/kernel_expression.h"
@@ -313,6 +314,49 @@ static void short_buffers_are_enough_to_ask(void **state) {
     assert_int_equal(again[size], '#');
   }
   hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+/* Texts of several expressions: columns are those of the whole text, and each expression is read to its separator only. */
+static void lists_have_the_columns_of_their_text(void **state) {
+  (void)state;
+  static const struct {
+    const char *list, *message;
+  } cases[] = {
+      {"decay|decai", "column 7: no kernel is called \"decai\""},
+      {"decay|", "column 7: found the end"},
+      {"|decay", "column 1: found '|', expected a kernel"},
+      {"decay||rbf", "column 7: found '|', expected a kernel"},
+      {"decay(l=|rbf", "column 9: found '|', expected a number"},
+      {"decay(l=3@a)|rbf(l=@b,sigma2=@c)|rbf(l=2!", "found the end"},
+      {"bank[2](decay|rbf)", "column 14: found '|'"},
+      {"decay | rbf) | t5", "column 12: found ')', expected '+', '*' or the end"},
+  };
+  hark_context *context = test_reference_open();
+  hark_positional_list list;
+  hark_positional *kernel = NULL;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_failure(context, hark_positional_list_open(context, cases[i].list, &list), HARK_INVALID_ARGUMENT, cases[i].message);
+    hark_positional_list_close(context, &list);
+  }
+  assert_fine(context, hark_positional_list_open(context, " decay( length_scale = 3 ) |\tbank[2](rbf*alibi)|table[7]", &list));
+  assert_int_equal(list.count, 3);
+  assert_int_equal(list.columns, 7);
+  assert_int_equal(hark_positional_named(list.items[1], 0).column, 38);
+  assert_int_equal(hark_positional_list_print(&list, text, sizeof text), strlen("decay(l=3)|bank[2](rbf*alibi)|table[7]"));
+  assert_string_equal(text, "decay(l=3)|bank[2](rbf*alibi)|table[7]");
+  for (size_t size = 0; size <= strlen(text); size++) { /* always terminated, never beyond the room */
+    memset(again, 'x', sizeof text);
+    assert_int_equal(hark_positional_list_print(&list, again, size), strlen(text));
+    if (size > 0) assert_true(strlen(again) < size && strncmp(again, text, strlen(again)) == 0);
+    assert_true(again[size] == 'x');
+  }
+  hark_positional_list_close(context, &list);
+  assert_fine(context, hark_positional_list_open(context, "", &list));
+  assert_int_equal(list.count, 0);
+  hark_positional_list_close(context, &list);
+  assert_failure(context, hark_positional_create(context, "decay|rbf", &kernel), HARK_INVALID_ARGUMENT,
+                 "column 6: '|' separates the expressions of a model's heads or layers, expected one expression");
   test_setup_close(context);
 }
 
@@ -627,6 +671,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(spellings_have_one_form),
       cmocka_unit_test(mistakes_have_a_column),
+      cmocka_unit_test(lists_have_the_columns_of_their_text),
       cmocka_unit_test(limits_are_kept),
       cmocka_unit_test(printing_reads_back),
       cmocka_unit_test(short_buffers_are_enough_to_ask),

@@ -5,6 +5,7 @@ from typing import Dict, Optional
 import torch
 from torch import nn
 
+from .. import _positional
 from . import _operators, attention
 
 TOKEN_CLASS = 3  # src/tokenizers/tokenizer.h
@@ -95,7 +96,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.query, self.key, self.value, self.output = (_linear(weights, f"{name}.{part}") for part in ("query", "key", "value", "output"))
         self.forget = _linear(weights, f"{name}.forget") if f"{name}.forget.weight" in weights else None
-        self.heads, self.key_heads = description["heads"], description["key_heads"]
+        self.heads, self.key_heads, self.layer = description["heads"], description["key_heads"], layer
         rates = weights.get(f"{name}.rotary.rates", shared_rates)
         self.rotary = None if rates is None else Rotary(rates, _value(description, "rotary.pairs", "interleaved"))
         self.words = _words(description, layer, causal)
@@ -120,7 +121,7 @@ class SelfAttention(nn.Module):
             q, k = self.rotary(q), self.rotary(k)
         words = dict(self.words)
         if self.positional is not None:
-            table = kernel(self.positional)
+            table = kernel(self.positional, self.layer)
         if table is not None:
             words["log_kernel"] = table
         if self.hierarchical_bias is not None:
@@ -191,8 +192,17 @@ class Stack(nn.Module):
         self.norm = Norm(weights, "final_norm", description["norm"], description["norm_epsilon"])
 
     def _table(self, length):
-        def table(parameters):
-            return _operators.op("positional")(parameters, text=self.expression, distances=length, stretch=self.stretch)
+        texts = self.expression.split("|")
+
+        def of(parameters, text):
+            return _operators.op("positional")(parameters, text=text, distances=length, stretch=self.stretch)
+
+        def table(parameters, layer):
+            if len(texts) == 1:
+                return of(parameters, texts[0])
+            first = layer * len(parameters) % len(texts)
+            rows = [(parameters[k : k + 1], texts[first + k]) for k in range(len(parameters))]
+            return torch.cat([of(row[:, : _positional.Kernel(text).count], text) for row, text in rows])
 
         return table
 
@@ -203,7 +213,7 @@ class Stack(nn.Module):
         if self.sinusoidal:
             x = _operators.op("sinusoidal_positions")(x, base=self.base)
         kernel = self._table(_distances(tokens.shape[1]))
-        table = kernel(self.positional) if self.positional is not None else None
+        table = kernel(self.positional, 0) if self.positional is not None else None
         for block in self.blocks:
             x = block(x, table, kernel)
         return self.norm(x)

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json/json.h"
@@ -18,14 +19,32 @@ static bool ends_with(const char *name, const char *ending) {
 
 static bool is_kernel(const char *name) { return ends_with(name, HARK_POSITIONAL_TENSOR); }
 
-/* A kernel's tensor has as many columns as its expression has parameters; a tensor of rates has one or more. */
+/* The layer of "blocks.LAYER....", 0 for a tensor of the model. */
+static int64_t layer_of(const char *name) {
+  static const char begin[] = "blocks.";
+  return strncmp(name, begin, strlen(begin)) == 0 ? hark_max(0, strtoll(name + strlen(begin), NULL, 10)) : 0;
+}
+
+/* The expression of a row of a tensor, and the most parameters of its rows. */
+static const hark_positional *expression_at(const hark_positional_list *list, const hark_stored_tensor *stored, int64_t row) {
+  return list->items[(layer_of(stored->name) % list->count * (stored->shape[0] % list->count) + row) % list->count];
+}
+
+static int64_t columns_of(const hark_positional_list *list, const hark_stored_tensor *stored) {
+  int64_t columns = 0;
+  for (int64_t row = 0; row < hark_min(stored->shape[0], list->count); row++)
+    columns = hark_max(columns, hark_positional_parameter_count(expression_at(list, stored, row)));
+  return columns;
+}
+
+/* A kernel's tensor has as many columns as one of its expressions; a tensor of rates has one or more. */
 static hark_status check_tensor(hark_context *context, const char *path, const hark_stored_tensor *stored,
-                                const hark_positional *expression) {
-  if (stored->rank != 2 || (stored->type != HARK_F32 && stored->type != HARK_F64) || (expression == NULL && stored->shape[1] < 1))
+                                const hark_positional_list *list) {
+  if (stored->rank != 2 || (stored->type != HARK_F32 && stored->type != HARK_F64) || (list == NULL && stored->shape[1] < 1))
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no rows of F32 or F64", path, stored->name);
-  if (expression != NULL && stored->shape[1] != hark_positional_parameter_count(expression))
+  if (list != NULL && stored->shape[1] != columns_of(list, stored))
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s does not fit its expression, which needs rows of %" PRId64 " numbers", path,
-                     stored->name, hark_positional_parameter_count(expression));
+                     stored->name, columns_of(list, stored));
   return HARK_OK;
 }
 
@@ -46,56 +65,71 @@ static hark_status read_parameters(hark_context *context, const hark_safetensors
   return HARK_OK;
 }
 
+/* As it is, or with `json` as a string. */
+static void append_form(hark_text *form, bool json, hark_text *text) {
+  if (form->status != HARK_OK) text->status = form->status;
+  if (json)
+    hark_json_append_string(text, hark_text_get(form));
+  else
+    hark_text_append(text, "%s", hark_text_get(form));
+  hark_text_free(form);
+}
+
 void hark_append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text) {
   hark_text form = hark_text_empty(text->context);
   const size_t length = hark_positional_print(expression, parameters, NULL, 0);
   hark_text_resize(&form, length);
   if (form.status == HARK_OK) (void)hark_positional_print(expression, parameters, form.data, length + 1);
-  if (form.status != HARK_OK) text->status = form.status;
-  if (json)
-    hark_json_append_string(text, hark_text_get(&form));
-  else
-    hark_text_append(text, "%s", hark_text_get(&form));
-  hark_text_free(&form);
+  append_form(&form, json, text);
 }
 
-static hark_status open_expression(hark_context *context, const char *path, const hark_safetensors *file, hark_positional **out) {
-  const char *text = hark_safetensors_metadata(file, HARK_POSITIONAL_KEY);
-  *out = NULL;
-  if (text == NULL || hark_positional_create(context, text, out) == HARK_OK) return HARK_OK;
+static void append_list(const hark_positional_list *list, bool json, hark_text *text) {
+  hark_text form = hark_text_empty(text->context);
+  const size_t length = hark_positional_list_print(list, NULL, 0);
+  hark_text_resize(&form, length);
+  if (form.status == HARK_OK) (void)hark_positional_list_print(list, form.data, length + 1);
+  append_form(&form, json, text);
+}
+
+static hark_status open_list(hark_context *context, const char *path, const hark_safetensors *file, hark_positional_list *out) {
+  if (hark_positional_list_open(context, hark_safetensors_metadata(file, HARK_POSITIONAL_KEY), out) == HARK_OK) return HARK_OK;
+  hark_positional_list_close(context, out);
   hark_fail_prefix(context, "%s: metadata " HARK_POSITIONAL_KEY ": ", path);
   return HARK_BAD_FILE;
 }
 
 static hark_status visit_tensor(hark_context *context, const char *path, const hark_safetensors *file, const hark_stored_tensor *stored,
-                                const hark_positional *expression, hark_kernel_visitor *visit, void *user) {
+                                const hark_positional_list *list, hark_kernel_visitor *visit, void *user) {
   double *parameters;
   size_t bytes = 0;
-  HARK_TRY(check_tensor(context, path, stored, expression));
+  HARK_TRY(check_tensor(context, path, stored, list));
   hark_status status = read_parameters(context, file, stored, stored->shape[0] * stored->shape[1], &parameters, &bytes);
-  hark_learned_kernel kernel = {
-      .tensor = stored->name, .rows = stored->shape[0], .count = stored->shape[1], .expression = expression, .parameters = parameters};
-  for (; status == HARK_OK && kernel.row < kernel.rows; kernel.row++, kernel.parameters += kernel.count) status = visit(user, &kernel);
+  hark_learned_kernel kernel = {.tensor = stored->name, .rows = stored->shape[0], .count = stored->shape[1]};
+  for (; status == HARK_OK && kernel.row < kernel.rows; kernel.row++) {
+    kernel.parameters = parameters + kernel.row * stored->shape[1];
+    if (list != NULL) kernel.expression = expression_at(list, stored, kernel.row);
+    if (list != NULL) kernel.count = hark_positional_parameter_count(kernel.expression);
+    status = visit(user, &kernel);
+  }
   hark_release(context, parameters, bytes);
   return status;
 }
 
-static hark_status visit_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional *expression,
+static hark_status visit_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional_list *list,
                              hark_kernel_visitor *visit, void *user) {
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
     const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
-    if (is_kernel(stored->name)) HARK_TRY(visit_tensor(context, path, file, stored, expression, visit, user));
+    if (is_kernel(stored->name)) HARK_TRY(visit_tensor(context, path, file, stored, list, visit, user));
   }
   return HARK_OK;
 }
 
 hark_status hark_learned_kernels_visit(hark_context *context, const char *path, const hark_safetensors *file, hark_kernel_visitor *visit,
                                        void *user) {
-  hark_positional *expression;
-  HARK_TRY(open_expression(context, path, file, &expression));
-  if (expression == NULL) return HARK_OK;
-  const hark_status status = visit_all(context, path, file, expression, visit, user);
-  hark_positional_destroy(context, &expression);
+  hark_positional_list list;
+  HARK_TRY(open_list(context, path, file, &list));
+  const hark_status status = list.count > 0 ? visit_all(context, path, file, &list, visit, user) : HARK_OK;
+  hark_positional_list_close(context, &list);
   return status;
 }
 
@@ -127,21 +161,23 @@ static hark_status print_kernel(void *user, const hark_learned_kernel *kernel) {
   return HARK_OK;
 }
 
-static hark_status append_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional *expression,
+static hark_status count_numbers(void *user, const hark_learned_kernel *kernel) {
+  *(int64_t *)user += kernel->count;
+  return HARK_OK;
+}
+
+static hark_status append_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional_list *list,
                               bool json, hark_text *text) {
   const char *scope = hark_safetensors_metadata(file, HARK_POSITIONAL_SCOPE_KEY);
   int64_t total = 0;
   printer p = {.json = json, .text = text};
-  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
-    const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
-    if (is_kernel(stored->name) && stored->rank == 2) total += stored->shape[0] * stored->shape[1];
-  }
+  HARK_TRY(visit_all(context, path, file, list, count_numbers, &total));
   hark_text_append(text, json ? ", \"positional\": {\"expression\": " : "  positional kernel ");
-  hark_append_expression(expression, NULL, json, text);
+  append_list(list, json, text);
   hark_text_append(text, json ? ", \"scope\": " : ", scope ");
   hark_json_append_string(text, scope != NULL ? scope : "");
   hark_text_append(text, json ? ", \"parameters\": %" PRId64 ", \"kernels\": [" : ": %" PRId64 " parameters\n", total);
-  HARK_TRY(visit_all(context, path, file, expression, print_kernel, &p));
+  HARK_TRY(visit_all(context, path, file, list, print_kernel, &p));
   hark_text_append(text, json ? "]}" : "");
   return HARK_OK;
 }
@@ -175,10 +211,10 @@ static hark_status append_vectors(hark_context *context, const char *path, const
 }
 
 hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json, hark_text *text) {
-  hark_positional *expression;
-  HARK_TRY(open_expression(context, path, file, &expression));
-  const hark_status status = expression != NULL ? append_all(context, path, file, expression, json, text) : HARK_OK;
-  hark_positional_destroy(context, &expression);
+  hark_positional_list list;
+  HARK_TRY(open_list(context, path, file, &list));
+  const hark_status status = list.count > 0 ? append_all(context, path, file, &list, json, text) : HARK_OK;
+  hark_positional_list_close(context, &list);
   HARK_TRY(status);
   HARK_TRY(append_vectors(context, path, file, HARK_RIDGE_TENSOR, "ridge", json, text));
   return append_vectors(context, path, file, HARK_SIGMA_TENSOR, "sigma", json, text);

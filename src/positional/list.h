@@ -1,0 +1,25 @@
+/* list.h - the expressions of the heads or layers of a model: one text in which "|" separates them, as in "decay|bank[2](rbf)|alibi". */
+#ifndef HARK_POSITIONAL_LIST_H
+#define HARK_POSITIONAL_LIST_H
+
+#include <hark/positional.h>
+
+typedef struct hark_positional_list {
+  int64_t count;           /* 0: the text is empty */
+  int64_t columns;         /* the largest number of parameters of an expression */
+  hark_positional **items; /* [count] */
+  size_t bytes;
+} hark_positional_list;
+
+/* The number of expressions of a text, without reading them: 0 for "" and NULL. */
+int64_t hark_positional_list_length(const char *text);
+
+/* Reads a text ("" or NULL: none). To be closed after a failure too. Errors: those of hark_positional_create(), with columns of the whole
+ * text, and HARK_INVALID_ARGUMENT for too many expressions. */
+HARK_MUST_CHECK hark_status hark_positional_list_open(hark_context *context, const char *text, hark_positional_list *out);
+void hark_positional_list_close(hark_context *context, hark_positional_list *list);
+
+/* The canonical text, with the given values: as hark_positional_print(). */
+size_t hark_positional_list_print(const hark_positional_list *list, char *text, size_t size);
+
+#endif
