@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/attention_weights.h"
+#include "models/observe.h"
 
 /* Sums over the keys of a query of a head. */
 typedef struct query_sums {
@@ -80,14 +80,11 @@ static size_t sum_bytes(const reading *r) { return (size_t)(r->count * r->out->h
 
 static hark_status take_layer(void *user, const hark_attention_application *seen) {
   reading *const r = user;
-  if (seen->inputs[0].data == NULL) return HARK_OK; /* a shape-only run */
   memset(r->sums, 0, sum_bytes(r));
   HARK_TRY(hark_attention_weights_visit(r->context, seen, add_block, r));
   for (int64_t h = 0; h < r->out->heads; h++) HARK_TRY(finish_head(r, seen->layer, h));
   return HARK_OK;
 }
-
-/* ---- the pass ---- */
 
 static hark_status make_room(reading *r) {
   hark_model_statistics *const out = r->out;
@@ -104,45 +101,12 @@ static hark_status make_room(reading *r) {
   return hark_allocate(r->context, sum_bytes(r), (void **)&r->sums);
 }
 
-static hark_status apply(reading *r, const hark_tensor *tokens, const hark_tensor *types, hark_attention_plan *const *plans) {
-  hark_tape *tape;
-  hark_value ids = 0, x = 0;
-  HARK_TRY(hark_tape_create(r->context, &tape));
-  hark_tape_set_recording(tape, false);
-  const hark_forward forward = {.tape = tape,
-                                .parameters = &r->network->parameters,
-                                .types = types->type != HARK_NONE ? types : NULL,
-                                .plans = plans,
-                                .observe = take_layer,
-                                .observe_user = r};
-  hark_status status = hark_tape_leaf(tape, tokens, NULL, &ids);
-  if (status == HARK_OK) status = hark_stack_apply(r->context, r->network, &forward, ids, &x);
-  hark_tape_destroy(&tape);
-  return status;
-}
-
-/* Every layer is read, the last one too; what comes after the blocks is not computed. */
-static hark_status pass(reading *r, const int32_t *tokens) {
-  const int64_t shape[] = {1, r->count};
-  hark_tensor ids = {0}, types = {0};
-  hark_attention_plan **plans = NULL;
-  hark_status status = hark_tensor_create(r->context, HARK_I32, 2, shape, &ids);
-  if (status == HARK_OK) status = hark_tensor_write(r->context, &ids, tokens);
-  if (status == HARK_OK && r->network->config.token_types > 0) status = hark_tensor_create(r->context, HARK_I32, 2, shape, &types);
-  if (status == HARK_OK) status = hark_network_plans_rectangular(r->context, r->network, 1, r->count, r->count, false, &plans);
-  if (status == HARK_OK) status = apply(r, &ids, &types, plans);
-  hark_network_plans_destroy(r->context, r->network, &plans);
-  hark_tensor_destroy(r->context, &types);
-  hark_tensor_destroy(r->context, &ids);
-  return status;
-}
-
 hark_status hark_head_statistics_compute(hark_context *context, const hark_model *model, const int32_t *tokens, int64_t count,
                                          int64_t distance, hark_model_statistics *out) {
   reading r = {.context = context, .network = model->network, .count = count, .distance = distance, .out = out};
   *out = (hark_model_statistics){0};
   hark_status status = make_room(&r);
-  if (status == HARK_OK) status = pass(&r, tokens);
+  if (status == HARK_OK) status = hark_network_observe(context, r.network, tokens, count, take_layer, &r);
   if (r.sums != NULL) hark_release(context, r.sums, sum_bytes(&r));
   return status;
 }

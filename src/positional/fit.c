@@ -1,0 +1,180 @@
+/* fit.c - see fit.h. The method of Levenberg and Marquardt: with the weighted residuals r and their derivatives J by the parameters as they
+ * are trained, a step solves (J'J + damping diag(J'J)) step = -J'r. */
+#include "positional/fit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "positional/expression.h"
+
+#define STEPS 200
+#define LEAST 1e-6 /* natural values */
+#define MOST 1e6
+#define ENOUGH 1e-9 /* a smaller decrease of D ends the search */
+
+typedef struct fitting {
+  hark_context *context;
+  const hark_positional *expression;
+  const hark_fit_target *target;
+  int64_t size; /* of the parameters */
+  size_t bytes;
+  double *memory;
+  double *natural, *candidate, *step, *gradient; /* [size] */
+  double *matrix;                                /* [size, size] */
+  double *factor;                                /* [size, size] */
+  double *distances, *residual;                  /* [count] */
+  double *rows;                                  /* [count, size]: J */
+  void *scratch;
+} fitting;
+
+static hark_status open_fitting(hark_context *context, const hark_positional *expression, const hark_fit_target *target, fitting *out) {
+  const int64_t size = hark_positional_parameter_count(expression), count = target->count;
+  const size_t line = HARK_ALIGNMENT / sizeof(double), scratch = hark_positional_scratch_bytes(expression);
+  const size_t numbers = (size_t)(4 * size + 2 * size * size + 2 * count + count * size) / line * line + line;
+  void *memory = NULL;
+  *out = (fitting){.context = context, .expression = expression, .target = target, .size = size};
+  HARK_TRY(hark_allocate_zero(context, numbers * sizeof(double) + scratch, &memory));
+  out->bytes = numbers * sizeof(double) + scratch;
+  out->memory = out->natural = memory;
+  out->candidate = out->natural + size;
+  out->step = out->candidate + size;
+  out->gradient = out->step + size;
+  out->matrix = out->gradient + size;
+  out->factor = out->matrix + size * size;
+  out->distances = out->factor + size * size;
+  out->residual = out->distances + count;
+  out->rows = out->residual + count;
+  out->scratch = out->memory + numbers;
+  for (int64_t d = 0; d < count; d++) out->distances[d] = (double)d;
+  return HARK_OK;
+}
+
+static void close_fitting(fitting *f) { hark_release(f->context, f->memory, f->bytes); }
+
+/* natural <- of parameters; false outside the range. */
+static bool set_natural(fitting *f, const double *parameters) {
+  if (hark_positional_natural(f->context, f->expression, parameters, f->natural) != HARK_OK) return false;
+  for (int64_t p = 0; p < f->size; p++) {
+    if (!hark_positional_is_learned(f->expression, p)) continue;
+    const double size = fabs(f->natural[p]);
+    if (size < LEAST || size > MOST) return false;
+  }
+  return true;
+}
+
+static double weighted_mean(const fitting *f, const double *numbers, int64_t stride) {
+  double sum = 0;
+  for (int64_t d = 0; d < f->target->count; d++) sum += f->target->weights[d] * numbers[d * stride];
+  return sum;
+}
+
+/* Fills the residuals for the natural values; +infinity where log G is not finite at a distance that counts. */
+static double evaluate(fitting *f) {
+  double sum = 0;
+  hark_positional_log_block(f->expression, f->natural, f->distances, f->target->count, f->residual, f->scratch);
+  for (int64_t d = 0; d < f->target->count; d++) {
+    if (!isfinite(f->residual[d]) && f->target->weights[d] > 0) return INFINITY;
+    f->residual[d] = isfinite(f->residual[d]) ? f->residual[d] - f->target->log_table[d] : 0;
+  }
+  const double mean = weighted_mean(f, f->residual, 1);
+  for (int64_t d = 0; d < f->target->count; d++) {
+    f->residual[d] -= mean;
+    sum += f->target->weights[d] * f->residual[d] * f->residual[d];
+  }
+  return sum / 2;
+}
+
+/* matrix <- J'J, gradient <- J'r, for the residuals of `parameters`. */
+static void differentiate(fitting *f, const double *parameters) {
+  const double one = 1;
+  for (int64_t d = 0; d < f->target->count; d++) {
+    double *row = f->rows + d * f->size;
+    memset(row, 0, (size_t)f->size * sizeof *row);
+    if (f->target->weights[d] == 0) continue;
+    hark_positional_gradient_block(f->expression, f->natural, f->distances + d, &one, 1, row, f->scratch);
+    hark_positional_gradient_to_raw(f->expression, parameters, row);
+  }
+  for (int64_t p = 0; p < f->size; p++) {
+    const double mean = weighted_mean(f, f->rows + p, f->size);
+    for (int64_t d = 0; d < f->target->count; d++) f->rows[d * f->size + p] -= mean;
+  }
+  memset(f->matrix, 0, (size_t)(f->size * f->size) * sizeof *f->matrix);
+  memset(f->gradient, 0, (size_t)f->size * sizeof *f->gradient);
+  for (int64_t d = 0; d < f->target->count; d++) {
+    const double *row = f->rows + d * f->size, weight = f->target->weights[d];
+    for (int64_t p = 0; p < f->size && weight > 0; p++) {
+      f->gradient[p] += weight * row[p] * f->residual[d];
+      for (int64_t q = 0; q <= p; q++) f->matrix[p * f->size + q] += weight * row[p] * row[q];
+    }
+  }
+}
+
+/* step <- solution; false if the matrix is not positive definite. What is not learned does not move. */
+static bool solve(fitting *f, double damping) {
+  const int64_t n = f->size;
+  double *const l = f->factor;
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t j = 0; j <= i; j++) {
+      double sum = f->matrix[i * n + j];
+      if (i == j) sum += damping * sum + 1e-12;
+      for (int64_t k = 0; k < j; k++) sum -= l[i * n + k] * l[j * n + k];
+      if (i == j && !(sum > 0)) return false;
+      l[i * n + j] = i == j ? sqrt(sum) : sum / l[j * n + j];
+    }
+  }
+  for (int64_t i = 0; i < n; i++) {
+    double sum = -f->gradient[i];
+    for (int64_t k = 0; k < i; k++) sum -= l[i * n + k] * f->step[k];
+    f->step[i] = sum / l[i * n + i];
+  }
+  for (int64_t i = n - 1; i >= 0; i--) {
+    double sum = f->step[i];
+    for (int64_t k = i + 1; k < n; k++) sum -= l[k * n + i] * f->step[k];
+    f->step[i] = sum / l[i * n + i];
+  }
+  return true;
+}
+
+/* Tries steps with more and more damping; true if one of them decreased D, which is then at *parameters. */
+static bool advance(fitting *f, double *parameters, double *divergence, double *damping) {
+  for (; *damping < 1e12; *damping *= 4) {
+    if (!solve(f, *damping)) continue;
+    for (int64_t p = 0; p < f->size; p++) f->candidate[p] = parameters[p] + hark_positional_is_learned(f->expression, p) * f->step[p];
+    if (!set_natural(f, f->candidate)) continue;
+    const double now = evaluate(f);
+    if (!(now < *divergence)) continue;
+    memcpy(parameters, f->candidate, (size_t)f->size * sizeof *parameters);
+    *divergence = now;
+    *damping = fmax(*damping / 10, 1e-9);
+    return true;
+  }
+  return false;
+}
+
+hark_status hark_fit_divergence(hark_context *context, const hark_positional *expression, const hark_fit_target *target,
+                                const double *parameters, double *divergence) {
+  fitting f;
+  HARK_TRY(open_fitting(context, expression, target, &f));
+  const hark_status status = hark_positional_natural(context, expression, parameters, f.natural);
+  if (status == HARK_OK) *divergence = evaluate(&f);
+  close_fitting(&f);
+  return status;
+}
+
+hark_status hark_fit_improve(hark_context *context, const hark_positional *expression, const hark_fit_target *target, double *parameters,
+                             double *divergence) {
+  fitting f;
+  double damping = 1e-3;
+  HARK_TRY(open_fitting(context, expression, target, &f));
+  const hark_status status = hark_positional_natural(context, expression, parameters, f.natural);
+  *divergence = status == HARK_OK ? evaluate(&f) : INFINITY;
+  for (int step = 0; step < STEPS && f.size > 0 && isfinite(*divergence); step++) {
+    const double before = *divergence;
+    if (!set_natural(&f, parameters)) break;
+    (void)evaluate(&f);
+    differentiate(&f, parameters);
+    if (!advance(&f, parameters, divergence, &damping) || before - *divergence < ENOUGH * (1 + before)) break;
+  }
+  close_fitting(&f);
+  return status;
+}
