@@ -22,6 +22,7 @@
   X(lab)                                                                                                                                   \
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \
+  X(kernels)                                                                                                                               \
   X(runs)                                                                                                                                  \
   X(report)                                                                                                                                \
   X(inspect)                                                                                                                               \

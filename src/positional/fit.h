@@ -47,7 +47,7 @@ typedef struct hark_grown {
 /* Grows an expression: begins with the kernel of least D + price * parameters, and adds or multiplies another one as long as that decreases
  * this sum. Every candidate is fitted from several starts: lengths, and the lags and periods at which the table is farthest above the
  * current expression. A target that a constant fits gives "constant(sigma2=1!)". Errors: HARK_OUT_OF_MEMORY. */
-HARK_MUST_CHECK hark_status hark_grow(hark_context *context, const hark_fit_target *target, const hark_grow_options *options,
-                                      hark_grown *out);
+HARK_MUST_CHECK hark_status hark_fit_grow(hark_context *context, const hark_fit_target *target, const hark_grow_options *options,
+                                          hark_grown *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/number.h"
 #include "positional/expression.h"
 #include "positional/fit.h"
 
@@ -60,6 +61,24 @@ static void keep(growth *g, const hark_grown *grown) {
   g->next[place] = *grown;
 }
 
+/* Numbers of an expression to five digits: more say nothing about a fit, and cannot be read. The text never grows. */
+static void shorten_numbers(char *text) {
+  char *out = text, before = '(';
+  for (const char *at = text; *at != '\0'; before = out[-1]) {
+    const size_t length = strchr("=[,(+*", before) != NULL ? strspn(at, "0123456789.e-") : 0;
+    char digits[HARK_NUMBER_BYTES];
+    double value;
+    if (length > 0 && hark_number_read(at, length, &value) && snprintf(digits, sizeof digits, "%.5g", value) <= (int)length) {
+      memcpy(out, digits, strlen(digits));
+      out += strlen(digits);
+      at += length;
+    } else {
+      *out++ = *at++;
+    }
+  }
+  *out = '\0';
+}
+
 /* Fits one candidate, and keeps it if it is the best. A text that cannot be read is too long or has values out of range: no candidate. */
 static hark_status fit_candidate(growth *g, const char *text, int terms) {
   hark_positional *expression = NULL;
@@ -74,8 +93,10 @@ static hark_status fit_candidate(growth *g, const char *text, int terms) {
   if (status == HARK_OK) status = hark_fit_improve(g->context, expression, g->target, parameters, &grown.divergence);
   const bool allowed = status == HARK_OK && (!g->options->definite || hark_positional_is_definite(expression, parameters, NULL, NULL));
   if (allowed && isfinite(grown.divergence) &&
-      hark_positional_print(expression, parameters, grown.text, sizeof grown.text) < sizeof grown.text)
+      hark_positional_print(expression, parameters, grown.text, sizeof grown.text) < sizeof grown.text) {
+    shorten_numbers(grown.text);
     keep(g, &grown);
+  }
   hark_release(g->context, parameters, (size_t)hark_max(1, size) * sizeof(double));
   hark_positional_destroy(g->context, &expression);
   return status == HARK_NOT_FINITE ? HARK_OK : status;
@@ -251,7 +272,7 @@ static hark_status measure_none(hark_context *context, const hark_fit_target *ta
   return status;
 }
 
-hark_status hark_grow(hark_context *context, const hark_fit_target *target, const hark_grow_options *options, hark_grown *out) {
+hark_status hark_fit_grow(hark_context *context, const hark_fit_target *target, const hark_grow_options *options, hark_grown *out) {
   void *memory = NULL;
   const size_t bytes = sizeof(growth) + 2 * (size_t)target->count * sizeof(double);
   *out = (hark_grown){.text = "constant(sigma2=1!)"};

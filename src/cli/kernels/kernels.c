@@ -1,0 +1,128 @@
+/* kernels.c - hark kernels: the search for the positional kernels of a text, fits of learned kernels, and their export. */
+#include "cli/kernels/kernels.h"
+
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/threads.h"
+#include "data/inputs.h"
+#include "train/config.h"
+
+#define AT(field) offsetof(hark_kernels_values, field)
+static const hark_option options[] = {
+    {"text", "text", HARK_OPTION_STRING, AT(text), HARK_STANDARD_INPUT, NULL, NULL, "FILE",
+     "fit: the text on whose beginning the model's attention is measured; - is standard input", "$1 fit"},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "fit, export: of a run: best (default), last, or step-N", "$1 fit|export"},
+    {"windows", "windows", HARK_OPTION_INT, AT(windows), "16", "[1, 4096]", NULL, NULL,
+     "search, fit: windows of the model's context in which attention is measured, at most", "$1 search|fit"},
+    {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: kernels of an expression at most",
+     "$1 search|fit"},
+    {"price", "price", HARK_OPTION_FLOAT, AT(price), "0.001", "[0, 1]", NULL, "NATS",
+     "search, fit: what one more parameter must win, in nats of the divergence of a head's attention", "$1 search|fit"},
+    {"definite", "definite", HARK_OPTION_BOOL, AT(definite), "false", NULL, NULL, NULL,
+     "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
+    {"data", "data", HARK_OPTION_LIST, AT(data), "", NULL, NULL, "PATH", "search: text file or folder, may be repeated", "$1 search"},
+    {"base", "base", HARK_OPTION_STRING, AT(base), "", NULL, NULL, "FILE",
+     "search: configuration of the models that are trained, as hark train --config takes it; none: two layers of four heads, width 128, "
+     "context 256, one million tokens",
+     "$1 search"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "search: the folder of its runs and its report", "$1 search"},
+    {"seeds", "seeds", HARK_OPTION_INT, AT(seeds), "1", "[1, 64]", NULL, NULL,
+     "search: seeds of every comparison; kernels are fitted to the table of the first", "$1 search"},
+    {"tokens", "tokens", HARK_OPTION_FLOAT, AT(tokens), "0", "[0, inf)", NULL, "N",
+     "search: tokens of each training; 0: as the configuration has it", "$1 search"},
+    {"table", "table", HARK_OPTION_INT, AT(table), "0", "[0, 4096]", NULL, "K",
+     "search: distances of the free table that every head learns; 0: the context, at most 256", "$1 search"},
+    {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL, "search: trainings at once, as in hark sweep", "$1 search"},
+    {"output", "output", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE",
+     "export: NAME.py, a score_mod for PyTorch's FlexAttention; NAME.csv or NAME.safetensors, a table of log G", "$1 export"},
+    {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, "T",
+     "export: distances 0 .. T - 1; 0: the model's context", "$1 export"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_kernels_values), false};
+
+static hark_status fit(hark_invocation *call) {
+  const hark_kernels_values *const values = call->values[0];
+  hark_fitted_kernels kernels;
+  hark_text text = hark_text_empty(call->context);
+  hark_status status = hark_kernels_fit(call->context, hark_options_argument(call->options, 1), values->text, values, &kernels);
+  if (status == HARK_OK && call->json) {
+    hark_text_append(&text, "{");
+    hark_kernels_append_json(&kernels, &text);
+    hark_text_append(&text, "}\n");
+  } else if (status == HARK_OK) {
+    hark_kernels_append_table(&kernels, &text);
+    hark_text_append(&text, "\n--positional-scope %s --positional '",
+                     kernels.scope == HARK_SCOPE_MODEL   ? "model"
+                     : kernels.scope == HARK_SCOPE_LAYER ? "layer"
+                                                         : "head");
+    hark_kernels_append_list(&kernels, false, &text);
+    hark_text_append(&text, "'\n");
+  }
+  hark_kernels_free(call->context, &kernels);
+  if (status == HARK_OK) return hark_command_print(call, &text);
+  hark_text_free(&text);
+  return status;
+}
+
+typedef struct kernels_verb {
+  const char *name;
+  int arguments;
+  hark_status (*run)(hark_invocation *call);
+} kernels_verb;
+
+static const kernels_verb verbs[] = {{"search", 1, hark_kernels_search}, {"fit", 2, fit}, {"export", 2, hark_kernels_export}};
+
+/* NULL: the word is not a verb, which main reports. */
+static const kernels_verb *find_verb(const hark_invocation *call) {
+  for (size_t i = 0; i < sizeof verbs / sizeof *verbs && hark_options_argument_count(call->options) > 0; i++)
+    if (strcmp(hark_options_argument(call->options, 0), verbs[i].name) == 0) return &verbs[i];
+  return NULL;
+}
+
+static hark_status check(hark_invocation *call) {
+  const hark_kernels_values *const values = call->values[0];
+  const kernels_verb *const verb = find_verb(call);
+  const int count = hark_options_argument_count(call->options);
+  if (verb == NULL) return HARK_OK;
+  if (count > verb->arguments)
+    return hark_options_complain(call->context, call->options, hark_options_argument(call->options, count - 1), "is one argument too many");
+  if (count < verb->arguments)
+    return hark_options_complain(call->context, call->options, verb->name, "needs a run or a file of a model: hark kernels %s RUN",
+                                 verb->name);
+  if (verb->run == hark_kernels_search && values->data.count == 0)
+    HARK_TRY(hark_options_complain(call->context, call->options, "data", "missing, expected a text"));
+  if (verb->run == hark_kernels_search && values->out[0] == '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "out", "missing, expected a folder"));
+  if (verb->run == hark_kernels_export && values->output[0] == '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "output", "missing, expected a file"));
+  return HARK_OK;
+}
+
+static hark_status run(hark_invocation *call) {
+  const hark_config *const config = call->values[1];
+  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, 0, config->run.deterministic));
+  return find_verb(call)->run(call);
+}
+
+const hark_command hark_command_kernels = {
+    .name = "kernels",
+    .arguments = "search|fit|export [RUN|FILE]",
+    .words = "search|fit|export",
+    .summary = "search the positional kernels of a text, fit expressions to learned kernels, export them",
+    .notes =
+        "  hark kernels search --data book.txt --out search\n"
+        "  hark kernels fit runs/table --text book.txt\n"
+        "  hark kernels export runs/book --output kernels.py\n"
+        "\n"
+        "  search trains models whose heads learn a free table of the distance, fits an expression to each table, and trains again with\n"
+        "  these; FOLDER/search.md is its report. When it is called again, it continues. docs/kernel-search.md describes it.\n",
+    .argument_minimum = 1,
+    .argument_maximum = 2,
+    .has_json = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/* kernels.h - shared by the files of hark kernels: fits of the positional kernels of a model, and what a search makes of them. */
+#ifndef HARK_CLI_KERNELS_KERNELS_H
+#define HARK_CLI_KERNELS_KERNELS_H
+
+#include "cli/common.h"
+#include "models/model.h"
+#include "positional/fit.h"
+
+typedef struct hark_kernels_values {
+  const char *text, *checkpoint, *output, *out, *base;
+  hark_string_list data;
+  int64_t windows, terms, table, seeds, distances, jobs;
+  double price, tokens;
+  bool definite;
+} hark_kernels_values;
+
+/* The kernel of one row of a layer, and what was fitted to it. */
+typedef struct hark_fitted_kernel {
+  int64_t layer, row;
+  hark_grown grown;
+} hark_fitted_kernel;
+
+/* Kernels in the order of the model's list of expressions: those of model scope have layer 0. */
+typedef struct hark_fitted_kernels {
+  hark_positional_scope scope;
+  int64_t count, windows, length; /* length: of the tables, the model's context */
+  bool of_heads;                  /* a row is a head */
+  hark_fitted_kernel *items;
+  size_t bytes;
+} hark_fitted_kernels;
+
+/* Fits an expression to every positional kernel that a model has learned, weighted by its attention on the beginning of a text. The caller
+ * frees *out, also after a failure. Errors: HARK_UNSUPPORTED for a model without positional kernels or without softmax attention, those of
+ * models, texts and memory. */
+HARK_MUST_CHECK hark_status hark_kernels_fit(hark_context *context, const char *model, const char *text, const hark_kernels_values *values,
+                                             hark_fitted_kernels *out);
+void hark_kernels_free(hark_context *context, hark_fitted_kernels *kernels);
+
+/* The expressions of all kernels, separated by "|"; fixed: with values that are not learned. */
+void hark_kernels_append_list(const hark_fitted_kernels *kernels, bool fixed, hark_text *text);
+/* A table for people, or members of a JSON object. */
+void hark_kernels_append_table(const hark_fitted_kernels *kernels, hark_text *text);
+void hark_kernels_append_json(const hark_fitted_kernels *kernels, hark_text *text);
+
+/* Number of the kernels' learned parameters, together. */
+int64_t hark_kernels_parameters(const hark_fitted_kernels *kernels);
+
+/* The verbs. */
+HARK_MUST_CHECK hark_status hark_kernels_search(hark_invocation *call);
+HARK_MUST_CHECK hark_status hark_kernels_export(hark_invocation *call);
+
+#endif

@@ -1,0 +1,244 @@
+/* kernels_fit.c - expressions fitted to the positional kernels that a model has learned. See kernels.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/kernels/kernels.h"
+#include "data/inputs.h"
+#include "io/json_write.h"
+#include "models/observe.h"
+#include "models/stack.h"
+
+#define FLOOR 1e-4 /* fraction of the weight that all distances share equally, so that none is without */
+
+/* A model that is being fitted. */
+typedef struct kernels_fit {
+  hark_context *context;
+  const hark_kernels_values *values;
+  const hark_network *network;
+  int64_t length;    /* of a window and of the tables */
+  double *attention; /* [layers, heads, length] */
+  double *table;     /* [length] */
+  double *weights;   /* [length] */
+  double *distances; /* [length] */
+  double *memory;
+  size_t bytes;
+  hark_fitted_kernels *out;
+} kernels_fit;
+
+/* ---- the attention on a text ---- */
+
+static hark_status add_windows(kernels_fit *f, const int32_t *tokens, size_t count) {
+  const int64_t most = f->values->windows;
+  while (f->out->windows < most && count >= 2) {
+    const int64_t taken = hark_min((int64_t)count, f->length);
+    if (f->out->windows > 0 && taken < f->length) break; /* the rest of the text */
+    HARK_TRY(hark_network_add_distances(f->context, f->network, tokens, taken, f->length, f->attention));
+    tokens += taken;
+    count -= (size_t)taken;
+    f->out->windows++;
+  }
+  return HARK_OK;
+}
+
+static hark_status read_text(kernels_fit *f, const hark_model *model, const char *path) {
+  hark_text text = hark_text_empty(f->context);
+  bool cut = false;
+  void *tokens = NULL;
+  size_t count = 0;
+  const size_t most = hark_input_beginning_bytes(f->length * f->values->windows);
+  hark_status status = hark_input_read_beginning(f->context, path, most, &text, &cut);
+  const size_t bytes = (text.length + 1) * sizeof(int32_t);
+  if (status == HARK_OK) status = hark_allocate(f->context, bytes, &tokens);
+  if (status == HARK_OK) status = hark_model_encode(f->context, model, hark_text_get(&text), text.length, true, tokens, &count);
+  if (status == HARK_OK && count < 2) status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu tokens, expected at least 2", path, count);
+  if (status == HARK_OK) status = add_windows(f, tokens, count);
+  hark_release(f->context, tokens, tokens != NULL ? bytes : 0);
+  hark_text_free(&text);
+  return status;
+}
+
+/* weights <- the attention of all heads that use a row of a layer, as fractions by distance. */
+static void collect_weights(kernels_fit *f, int64_t layer, int64_t row) {
+  const hark_network_config *config = &f->network->config;
+  double sum = 0;
+  memset(f->weights, 0, (size_t)f->length * sizeof *f->weights);
+  for (int64_t l = 0; l < config->layers; l++) {
+    if (f->out->scope != HARK_SCOPE_MODEL && l != layer) continue;
+    for (int64_t h = 0; h < config->heads; h++) {
+      if (f->out->of_heads && h != row) continue;
+      const double *attention = f->attention + (l * config->heads + h) * f->length;
+      for (int64_t d = 0; d < f->length; d++) f->weights[d] += attention[d];
+    }
+  }
+  for (int64_t d = 0; d < f->length; d++) sum += f->weights[d];
+  for (int64_t d = 0; d < f->length; d++) f->weights[d] = (1 - FLOOR) * f->weights[d] / sum + FLOOR / (double)f->length;
+}
+
+/* ---- the kernels ---- */
+
+/* table <- log G of a row of a layer; distances without attention have no weight. */
+static hark_status read_table(kernels_fit *f, int64_t layer, int64_t row) {
+  const hark_positional_source *source = &f->network->positional_source;
+  const hark_tensor *weight = &hark_parameters_at(&f->network->parameters, hark_stack_positional(f->network, layer)->parameters)->weight;
+  const hark_positional *expression = hark_positional_source_at(source, layer, row);
+  const int64_t columns = weight->shape[1];
+  const size_t bytes = (size_t)hark_max(1, hark_tensor_count(weight)) * sizeof(double);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(f->context, bytes, &memory));
+  double *const parameters = memory;
+  hark_status status = hark_tensor_read(f->context, weight, memory);
+  for (int64_t i = hark_tensor_count(weight) - 1; i >= 0 && weight->type == HARK_F32; i--) { /* from the end: a double is two floats */
+    float number;
+    memcpy(&number, (const char *)memory + (size_t)i * sizeof number, sizeof number);
+    parameters[i] = number;
+  }
+  for (int64_t d = 0; d < f->length; d++) f->distances[d] = (double)d / (source->stretch != 0 ? source->stretch : 1);
+  if (status == HARK_OK)
+    status = hark_positional_log(f->context, expression, parameters + row * columns, f->distances, f->length, f->table);
+  hark_release(f->context, memory, bytes);
+  for (int64_t d = 0; d < f->length && status == HARK_OK; d++) {
+    if (isfinite(f->table[d])) continue;
+    f->table[d] = 0;
+    f->weights[d] = 0;
+  }
+  return status;
+}
+
+static hark_status fit_kernel(kernels_fit *f, hark_fitted_kernel *kernel) {
+  const hark_grow_options options = {
+      .terms = (int)f->values->terms, .price = f->values->price, .periods = 3, .definite = f->values->definite};
+  const hark_fit_target target = {.count = f->length, .log_table = f->table, .weights = f->weights};
+  double sum = 0;
+  collect_weights(f, kernel->layer, kernel->row);
+  HARK_TRY(read_table(f, kernel->layer, kernel->row));
+  for (int64_t d = 0; d < f->length; d++) sum += f->weights[d];
+  for (int64_t d = 0; d < f->length; d++) f->weights[d] /= sum;
+  return hark_fit_grow(f->context, &target, &options, &kernel->grown);
+}
+
+/* ---- from beginning to end ---- */
+
+static hark_status check_model(hark_context *context, const char *path, const hark_network *network) {
+  const bool blocks = network->blocks != NULL && hark_positional_source_given(&network->positional_source);
+  if (!blocks) return hark_fail(context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
+  if (!hark_layer_choice_is(&network->config.attention.normalisation, HARK_NORMALISATION_SOFTMAX))
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: expected layers with model.attention.normalisation softmax alone", path);
+  return HARK_OK;
+}
+
+static hark_status make_room(kernels_fit *f) {
+  const hark_network_config *config = &f->network->config;
+  const int64_t rows = f->network->positional_source.rows, owners = config->positional_scope == HARK_SCOPE_MODEL ? 1 : config->layers;
+  const size_t numbers = (size_t)(f->length * (config->layers * config->heads + 3));
+  hark_fitted_kernels *const out = f->out;
+  out->scope = config->positional_scope;
+  out->of_heads = rows > 1;
+  out->length = f->length;
+  HARK_TRY(hark_allocate_zero(f->context, (size_t)(owners * rows) * sizeof *out->items, (void **)&out->items));
+  out->count = owners * rows;
+  out->bytes = (size_t)out->count * sizeof *out->items;
+  for (int64_t i = 0; i < out->count; i++) {
+    out->items[i].layer = i / rows;
+    out->items[i].row = i % rows;
+  }
+  HARK_TRY(hark_allocate_zero(f->context, numbers * sizeof(double), (void **)&f->memory));
+  f->bytes = numbers * sizeof(double);
+  f->attention = f->memory;
+  f->table = f->attention + config->layers * config->heads * f->length;
+  f->weights = f->table + f->length;
+  f->distances = f->weights + f->length;
+  return HARK_OK;
+}
+
+hark_status hark_kernels_fit(hark_context *context, const char *model, const char *text, const hark_kernels_values *values,
+                             hark_fitted_kernels *out) {
+  const hark_model_options how = {.struct_size = sizeof how, .checkpoint = values->checkpoint[0] != '\0' ? values->checkpoint : NULL};
+  hark_model *loaded = NULL;
+  *out = (hark_fitted_kernels){0};
+  HARK_TRY(hark_model_load(context, model, &how, &loaded));
+  kernels_fit f = {.context = context, .values = values, .network = loaded->network, .length = loaded->network->config.context, .out = out};
+  hark_status status = check_model(context, model, f.network);
+  if (status == HARK_OK) status = make_room(&f);
+  if (status == HARK_OK) status = read_text(&f, loaded, text);
+  for (int64_t i = 0; i < out->count && status == HARK_OK; i++) status = fit_kernel(&f, &out->items[i]);
+  hark_release(context, f.memory, f.bytes);
+  hark_model_destroy(context, &loaded);
+  return status;
+}
+
+void hark_kernels_free(hark_context *context, hark_fitted_kernels *kernels) {
+  hark_release(context, kernels->items, kernels->bytes);
+  *kernels = (hark_fitted_kernels){0};
+}
+
+/* ---- as text ---- */
+
+int64_t hark_kernels_parameters(const hark_fitted_kernels *kernels) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < kernels->count; i++) sum += kernels->items[i].grown.parameters;
+  return sum;
+}
+
+/* Appends an expression with "!" after every value: "decay(l=3)" as "decay(l=3!)". */
+static void append_fixed(const char *expression, hark_text *text) {
+  for (const char *at = expression; *at != '\0';) {
+    const size_t before = strcspn(at, "=");
+    hark_text_append(text, "%.*s", (int)(before + (at[before] != '\0')), at);
+    at += before;
+    if (*at == '\0') return;
+    at++;
+    const size_t value = *at == '[' ? strcspn(at, "]") + 1 : strcspn(at, ",)!@");
+    hark_text_append(text, "%.*s%s", (int)value, at, at[value] == '!' ? "" : "!");
+    at += value;
+  }
+}
+
+void hark_kernels_append_list(const hark_fitted_kernels *kernels, bool fixed, hark_text *text) {
+  for (int64_t i = 0; i < kernels->count; i++) {
+    if (i > 0) hark_text_append(text, "|");
+    if (fixed)
+      append_fixed(kernels->items[i].grown.text, text);
+    else
+      hark_text_append(text, "%s", kernels->items[i].grown.text);
+  }
+}
+
+static void append_name(const hark_fitted_kernels *kernels, const hark_fitted_kernel *kernel, hark_text *text) {
+  if (kernels->scope != HARK_SCOPE_MODEL) hark_text_append(text, "layer %" PRId64, kernel->layer);
+  if (kernels->of_heads) hark_text_append(text, "%shead %" PRId64, kernels->scope != HARK_SCOPE_MODEL ? ", " : "", kernel->row);
+  if (kernels->scope == HARK_SCOPE_MODEL && !kernels->of_heads) hark_text_append(text, "model");
+}
+
+void hark_kernels_append_table(const hark_fitted_kernels *kernels, hark_text *text) {
+  hark_text_append(text, "| kernel of | lost without a kernel (nats) | lost (nats) | parameters | expression |\n|---|---|---|---|---|\n");
+  for (int64_t i = 0; i < kernels->count; i++) {
+    const hark_grown *grown = &kernels->items[i].grown;
+    hark_text_append(text, "| ");
+    append_name(kernels, &kernels->items[i], text);
+    hark_text_append(text, " | %.4f | %.4f | %" PRId64 " | `%s` |\n", grown->constant, grown->divergence, grown->parameters, grown->text);
+  }
+}
+
+void hark_kernels_append_json(const hark_fitted_kernels *kernels, hark_text *text) {
+  hark_text_append(text,
+                   "\"windows\": %" PRId64 ", \"distances\": %" PRId64 ", \"parameters\": %" PRId64 ", \"expression\": ", kernels->windows,
+                   kernels->length, hark_kernels_parameters(kernels));
+  hark_text list = hark_text_empty(text->context);
+  hark_kernels_append_list(kernels, false, &list);
+  hark_json_append_string(text, hark_text_get(&list));
+  if (list.status != HARK_OK) text->status = list.status;
+  hark_text_free(&list);
+  hark_text_append(text, ", \"kernels\": [");
+  for (int64_t i = 0; i < kernels->count; i++) {
+    const hark_fitted_kernel *kernel = &kernels->items[i];
+    hark_text_append(text, "%s{\"layer\": %" PRId64 ", \"row\": %" PRId64 ", \"expression\": ", i > 0 ? ", " : "", kernel->layer,
+                     kernel->row);
+    hark_json_append_string(text, kernel->grown.text);
+    hark_json_append_member(text, "lost_without", kernel->grown.constant);
+    hark_json_append_member(text, "lost", kernel->grown.divergence);
+    hark_text_append(text, ", \"parameters\": %" PRId64 "}", kernel->grown.parameters);
+  }
+  hark_text_append(text, "]");
+}
