@@ -10,7 +10,7 @@
 #define STEPS 200
 #define LEAST 1e-6 /* natural values */
 #define MOST 1e6
-#define ENOUGH 1e-9 /* a smaller decrease of D ends the search */
+#define ENOUGH 1e-10 /* a smaller decrease of D ends the search */
 
 typedef struct fitting {
   hark_context *context;

@@ -23,6 +23,8 @@ static int begin(void **state) {
   (void)test_file_write_text(folder, "plan.yaml", "out: sweep\nsettings: {data.paths: text.txt}\n");
   if (chdir(folder) != 0) return 1;
   test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " COMMAND_TINY, &output);
+  if (output.code == 0)
+    test_command_line(hark_main, "hark train --data text.txt --out kernels --positional decay --steps 2 " COMMAND_TINY, &output);
   if (output.code != 0) print_error("%s", output.err);
   return output.code;
 }
@@ -57,6 +59,7 @@ static const struct {
     {"inspect", "hark inspect run --text text.txt --json"},
     {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
+    {"kernels", "hark kernels fit kernels --text text.txt --json"},
     {"data", "hark data make recall --length 24 --pairs 4 --training 2 --out recall --json"},
     {"lab", "hark lab rank-map --quick --json"},
     {"bench", "hark bench attention dense:B1,H1,L8,D4 dense:B1,H1,L9,D4 --rounds 1 --json"},

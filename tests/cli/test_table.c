@@ -39,7 +39,8 @@ static const struct {
              {"detokenize", "run text.txt"},
              {"lab", "approximation"},
              {"completion", "bash"},
-             {"inspect", "run --text text.txt"}};
+             {"inspect", "run --text text.txt"},
+             {"kernels", "fit run"}};
 
 static const char *words_for(const hark_command *command) {
   for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {

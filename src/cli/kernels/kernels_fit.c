@@ -52,7 +52,8 @@ static hark_status read_text(kernels_fit *f, const hark_model *model, const char
   const size_t bytes = (text.length + 1) * sizeof(int32_t);
   if (status == HARK_OK) status = hark_allocate(f->context, bytes, &tokens);
   if (status == HARK_OK) status = hark_model_encode(f->context, model, hark_text_get(&text), text.length, true, tokens, &count);
-  if (status == HARK_OK && count < 2) status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu tokens, expected at least 2", path, count);
+  if (status == HARK_OK && count < 2)
+    status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu token%s, expected at least 2", path, count, count == 1 ? "" : "s");
   if (status == HARK_OK) status = add_windows(f, tokens, count);
   hark_release(f->context, tokens, tokens != NULL ? bytes : 0);
   hark_text_free(&text);
