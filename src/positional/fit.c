@@ -8,7 +8,7 @@
 #include "positional/expression.h"
 
 #define STEPS 200
-#define LEAST 1e-6 /* natural values */
+#define LEAST 1e-6 /* natural values without a range of their own */
 #define MOST 1e6
 #define ENOUGH 1e-10 /* a smaller decrease of D ends the search */
 
@@ -51,13 +51,28 @@ static hark_status open_fitting(hark_context *context, const hark_positional *ex
 
 static void close_fitting(fitting *f) { hark_release(f->context, f->memory, f->bytes); }
 
+/* Where values differ on whole distances: the range of a parameter by its name, and of all others. */
+static const struct {
+  const char *name;
+  double least, most;
+} ranges[] = {{"l", 0.25, 1e4}, {"mu", 1e-2, 1e4}, {"tau", 0.6, 1e4}, {"alpha", 1e-2, 20}, {"", LEAST, MOST}};
+
+static bool is_in_range(const fitting *f, const hark_positional_parameter *named) {
+  size_t of = 0;
+  while (ranges[of].name[0] != '\0' && strcmp(ranges[of].name, named->name) != 0) of++;
+  for (int64_t p = named->first; p < named->first + named->count; p++) {
+    const bool inside = f->natural[p] >= ranges[of].least && f->natural[p] <= ranges[of].most;
+    if (!inside && hark_positional_is_learned(f->expression, p)) return false;
+  }
+  return true;
+}
+
 /* natural <- of parameters; false outside the range. */
 static bool set_natural(fitting *f, const double *parameters) {
   if (hark_positional_natural(f->context, f->expression, parameters, f->natural) != HARK_OK) return false;
-  for (int64_t p = 0; p < f->size; p++) {
-    if (!hark_positional_is_learned(f->expression, p)) continue;
-    const double size = fabs(f->natural[p]);
-    if (size < LEAST || size > MOST) return false;
+  for (int i = 0; i < hark_positional_named_count(f->expression); i++) {
+    const hark_positional_parameter named = hark_positional_named(f->expression, i);
+    if (!is_in_range(f, &named)) return false;
   }
   return true;
 }

@@ -22,6 +22,7 @@
 #include "train/config.h"
 
 #define TABLE_MOST 256
+#define SLOWER 30 /* fitted kernels learn slower by this factor: at the rate of those that have to find their place they lose it */
 
 /* Two layers of four heads: the small comparison of docs/results/positions.md. */
 static const char small[] =
@@ -80,14 +81,17 @@ static hark_status read_base(const search *s, hark_config *config, hark_options 
 
 /* ---- trainings ---- */
 
-static hark_status set_options(const search *s, hark_options *set, stage number, const char *expression) {
+static hark_status set_options(const search *s, hark_options *set, const hark_config *config, stage number, const char *expression) {
   static const char where[] = "hark kernels search";
   const bool rotary = number == STAGE_ROTARY;
-  char tokens[HARK_NUMBER_BYTES];
+  char tokens[HARK_NUMBER_BYTES], rate[HARK_NUMBER_BYTES];
   for (int64_t i = 0; i < s->values->data.count; i++)
     HARK_TRY(hark_options_set_item(s->context, set, "data.paths", i, s->values->data.items[i], where, HARK_SOURCE_COMMAND));
   if (s->values->tokens > 0)
     HARK_TRY(hark_options_set(s->context, set, "train.tokens", hark_number_print(s->values->tokens, tokens), where, HARK_SOURCE_COMMAND));
+  if (number == STAGE_FOUND)
+    HARK_TRY(hark_options_set(s->context, set, "train.positional_rate", hark_number_print(config->train.positional_rate / SLOWER, rate),
+                              where, HARK_SOURCE_COMMAND));
   HARK_TRY(hark_options_set(s->context, set, "model.positions", rotary ? "rotary" : "none", where, HARK_SOURCE_COMMAND));
   HARK_TRY(hark_options_set(s->context, set, "model.positional", expression, where, HARK_SOURCE_COMMAND));
   return hark_options_set(s->context, set, "model.positional_scope", rotary ? "model" : "head", where, HARK_SOURCE_COMMAND);
@@ -99,7 +103,7 @@ static hark_status write_configuration(const search *s, stage number, const char
   hark_options *set = NULL;
   hark_text text = hark_text_empty(s->context);
   hark_status status = read_base(s, &config, &set);
-  if (status == HARK_OK) status = set_options(s, set, number, expression);
+  if (status == HARK_OK) status = set_options(s, set, &config, number, expression);
   if (status == HARK_OK) status = hark_options_finish(s->context, set);
   if (status == HARK_OK) hark_options_print_yaml(set, false, &text);
   if (status == HARK_OK) status = keep_file(s, stage_names[number], ".yaml", &text, path);
