@@ -151,11 +151,17 @@ static hark_status show_foreign(hark_invocation *call, const char *folder) {
 
 /* ---- runs ---- */
 
+#define KERNEL_METRIC "positional/"
+
 typedef struct run_summary {
   double step, tokens, train_loss, validation_loss, best_loss, best_step, time, accuracy, best_accuracy; /* NaN: not there */
   char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                                                     /* checkpoints; "": none */
   uint64_t parameters;     /* of the last checkpoint; 0: none */
   hark_text positional;    /* learned positional kernels */
+  json_t *begun;           /* the line of metrics.jsonl with the kernels' first values; NULL: none */
+  double farthest;         /* |log| of the largest factor by which one of these values has changed, NaN without kernels; */
+  double from, to;         /* that value, then and now, */
+  char moved[160];         /* and its name */
   hark_ahca_report chunks; /* of the last evaluation; NaN where the model has none */
 } run_summary;
 
@@ -176,10 +182,31 @@ static void take_chunks(const json_t *object, hark_ahca_report *chunks) {
   }
 }
 
+/* How far the values of positional kernels have moved. They are positive, but for those of networks, which are left out. */
+static void take_kernels(const json_t *object, run_summary *s) {
+  const char *name;
+  json_t *value;
+  bool any = false;
+  json_object_foreach((json_t *)object, name, value) {
+    if (strncmp(name, KERNEL_METRIC, strlen(KERNEL_METRIC)) != 0 || !json_is_number(value)) continue;
+    if (!any) s->farthest = NAN;
+    any = true;
+    const json_t *const first = s->begun != NULL ? json_object_get(s->begun, name) : value;
+    const double from = json_number_value(first), to = json_number_value(value), size = fabs(log(to / from));
+    if (!(from > 0 && to > 0) || size <= s->farthest) continue;
+    s->farthest = size;
+    s->from = from;
+    s->to = to;
+    (void)snprintf(s->moved, sizeof s->moved, "%s", name + strlen(KERNEL_METRIC));
+  }
+  if (any && s->begun == NULL) s->begun = json_incref((json_t *)object);
+}
+
 static hark_status take_line(void *user, const json_t *object, int64_t line) {
   run_summary *const s = user;
   double loss = NAN;
   take_chunks(object, &s->chunks);
+  take_kernels(object, s);
   (void)line;
   take_number(object, "step", &s->step);
   take_number(object, "tokens", &s->tokens);
@@ -234,12 +261,35 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
 static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
   const hark_ahca_statistics none = {0};
-  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context), hark_ahca_report_of(&none)};
+  *s = (run_summary){NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     NAN,
+                     "",
+                     "",
+                     0,
+                     hark_text_empty(context),
+                     NULL,
+                     NAN,
+                     NAN,
+                     NAN,
+                     "",
+                     hark_ahca_report_of(&none)};
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
   HARK_TRY(read_pointer(context, run, "last", s->last));
   HARK_TRY(read_pointer(context, run, "best", s->best));
   return read_checkpoint(context, run, json, s);
+}
+
+static void free_summary(run_summary *s) {
+  hark_text_free(&s->positional);
+  json_decref(s->begun);
 }
 
 static void append_member(hark_text *text, const char *name, double value) {
@@ -269,6 +319,13 @@ static void print_run_json(const char *run, const run_summary *s, const hark_opt
   hark_text_append(text, ", \"best\": ");
   hark_json_append_string(text, s->best);
   hark_text_append(text, "%s", hark_text_get(&s->positional));
+  if (isfinite(s->farthest)) {
+    hark_text_append(text, ", \"kernels_moved\": {\"name\": ");
+    hark_json_append_string(text, s->moved);
+    hark_json_append_member(text, "from", s->from);
+    hark_json_append_member(text, "to", s->to);
+    hark_text_append(text, "}");
+  }
   hark_ahca_text_append(&s->chunks, true, text);
   hark_text_append(text, ", \"configuration\": ");
   hark_options_print_json(configuration, text);
@@ -298,6 +355,9 @@ static void print_run(const char *run, const run_summary *s, const hark_options 
   if (s->last[0] != 0) hark_text_append(text, "  %-22s %s\n", "last checkpoint", s->last);
   if (s->best[0] != 0) hark_text_append(text, "  %-22s %s\n", "best checkpoint", s->best);
   hark_text_append(text, "%s", hark_text_get(&s->positional));
+  if (isfinite(s->farthest))
+    hark_text_append(text, "  the kernels' values have moved by a factor of up to %.4g since the start: %s, from %.4g to %.4g\n",
+                     exp(s->farthest), s->moved, s->from, s->to);
   hark_ahca_text_append(&s->chunks, false, text);
   hark_text_append(text, "configuration\n");
   hark_text yaml = hark_text_empty(text->context);
@@ -319,7 +379,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
   hark_status status = summarise(context, run, call->json, &summary);
   if (status == HARK_OK) status = hark_options_create(context, NULL, &group, 1, &options);
   if (status != HARK_OK) {
-    hark_text_free(&summary.positional);
+    free_summary(&summary);
     return status;
   }
   status = hark_data_place_read_stored(context, options, configuration);
@@ -339,7 +399,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
     status = hark_command_print(call, &text);
   }
   hark_options_destroy(context, &options);
-  hark_text_free(&summary.positional);
+  free_summary(&summary);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/common.h"
+#include "cli/kernels/repetitions.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
 #include "support/command_fixture.h"
@@ -122,6 +123,70 @@ static void learned_kernels_are_fitted(void **state) {
   expect("kernels fit run --text text.txt", 0, "--positional-scope head --positional 'decay(sigma2=1!,l=2)|bump(", "");
 }
 
+/* ---- evidence ---- */
+
+#define PERIOD 9
+#define SYMBOLS 4000
+
+/* A pattern of 9 letters, a fourth of them replaced by others. */
+static void write_pattern(char text[SYMBOLS + 1]) {
+  uint32_t random = 12345;
+  for (int t = 0; t < SYMBOLS; t++) {
+    random = random * 1664525u + 1013904223u;
+    text[t] = (char)('a' + ((random >> 24) % 4 == 0 ? (int)(random >> 16) % 16 : (t % PERIOD * 7) % 16));
+  }
+  text[SYMBOLS] = '\0';
+  (void)test_file_write_text(folder, "pattern.txt", text);
+}
+
+static double rate_of(const char *text, int d) {
+  int equal = 0;
+  for (int t = d; t < SYMBOLS; t++) equal += text[t] == text[t - d];
+  return (double)equal / (SYMBOLS - d);
+}
+
+/* Lags and periods of kernels, with the fractions counted here; equal ones once; those beyond the distances have none. */
+static void lags_and_periods_are_compared_with_the_text(void **state) {
+  (void)state;
+  static const struct {
+    const char *kernel;
+    bool period, confirmed;
+    double value;
+  } expected[] = {{"bump", false, true, 9},     {"lagged_periodic", true, true, 9}, {"lagged_periodic", false, true, 18},
+                  {"periodic", true, false, 7}, {"bump", false, false, 8},          {"bump", false, false, 301},
+                  {"spectral", true, true, 8.9}};
+  static char text[SYMBOLS + 1];
+  char run[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
+  hark_fitted_kernel kernels[4] = {{.grown.text = "bump(mu=8.2,l=1)+0.5*bump(mu=7.9,l=3)"},
+                                   {.grown.text = "lagged_periodic(alpha=1,period_length=9,mu=17)*periodic(alpha=1,period_length=7)"},
+                                   {.grown.text = "decay(l=4)+bump(mu=7,l=1)+bump(mu=300,l=1)"},
+                                   {.grown.text = "spectral(a=1,l=9,wavelength=8.9)*rbf"}};
+  const hark_fitted_kernels of = {.count = 4, .length = 100, .items = kernels};
+  static hark_repetitions found;
+  hark_context *context = test_reference_open();
+  write_pattern(text);
+  expect("train --data pattern.txt --layers 1 --heads 1 --width 8 --context 16 --batch 2 --steps 1 --threads 1 --out run", 0, "", "");
+  (void)snprintf(run, sizeof run, "%s", test_path(folder, "run"));
+  (void)snprintf(file, sizeof file, "%s", test_path(folder, "pattern.txt"));
+  assert_fine(context, hark_repetitions_find(context, run, file, &of, &found));
+  assert_int_equal(found.tokens, SYMBOLS);
+  assert_int_equal(found.distances, 100);
+  assert_int_equal(found.count, sizeof expected / sizeof *expected - 1); /* a wavelength of 8.9 is the period 9 */
+  for (int i = 0; i < found.count; i++) {
+    const hark_repetition *item = &found.items[i];
+    double rate = INFINITY;
+    assert_string_equal(item->kernel, expected[i].kernel);
+    assert_true(item->period == expected[i].period && fabs(item->value - expected[i].value) < 1e-6);
+    if (item->confirmed != expected[i].confirmed) fail_msg("%s of %g: %d", item->kernel, item->value, item->confirmed);
+    for (int k = 1; k <= (item->period ? 3 : 1); k++) rate = fmin(rate, rate_of(text, k * (int)item->value));
+    if (item->value <= 100)
+      near(item->rate, rate, item->kernel);
+    else
+      assert_true(isnan(item->rate));
+  }
+  test_setup_close(context);
+}
+
 /* ---- search ---- */
 
 #define SEARCH "kernels search --data text.txt --base base.yaml --out found --seeds 2 --terms 2"
@@ -201,8 +266,12 @@ static void what_has_no_kernels_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(learned_kernels_are_exported), TEST(learned_kernels_are_fitted),     TEST(a_search_reports_continues_and_keeps_its_options),
-      TEST(failures_end_a_search),        TEST(what_has_no_kernels_is_refused),
+      TEST(learned_kernels_are_exported),
+      TEST(learned_kernels_are_fitted),
+      TEST(lags_and_periods_are_compared_with_the_text),
+      TEST(a_search_reports_continues_and_keeps_its_options),
+      TEST(failures_end_a_search),
+      TEST(what_has_no_kernels_is_refused),
   };
   return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }

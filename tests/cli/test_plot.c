@@ -88,6 +88,8 @@ static void kernels_of_heads_have_their_own_names(void **state) {
     if (strncmp(learned, begins[i], strlen(begins[i])) != 0) fail_msg("kernel %zu is %s", i, learned);
   }
   json_decref(object);
+  hark(0, "info own");
+  assert_non_null(strstr(output.out, "the kernels' values have moved by a factor of up to "));
   hark(0, "train --resume --steps 6 --out own");
   assert_int_equal(lines_with("own", "positional/layer1.head1/36.rbf.l/1", &value), 4);
   hark(0, "generate own --prompt the --max-new-tokens 4");
