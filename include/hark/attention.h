@@ -55,7 +55,10 @@ typedef enum hark_attention_kernel {
 /* How a row of kernels becomes weights. */
 typedef enum hark_attention_normalisation {
   HARK_NORMALISATION_SOFTMAX, /* kernel smoothing: kappa(q, k_i) / sum over visible j of kappa(q, k_j) */
-  HARK_NORMALISATION_CME      /* kernel ridge regression of the values on the keys (docs/mathematics/kernel-ridge.md); cost O(L^3) */
+  HARK_NORMALISATION_CME,     /* kernel ridge regression of the values on the keys (docs/mathematics/kernel-ridge.md); cost O(L^3) */
+  /* sigmoid(logit i) times what nearer keys leave of a stick of length 1 (docs/mathematics/stick-breaking.md); causal, dense or window, exp;
+   * a query sees only keys before its position */
+  HARK_NORMALISATION_STICK_BREAKING
 } hark_attention_normalisation;
 
 /* What to compute, at most how large. Start from hark_attention_desc_default(). Fields left zero that do not apply must stay zero: a sigma
@@ -218,7 +221,8 @@ typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
   hark_tensor out;
-  /* [B, H, Lq] contiguous, natural logarithm; forward writes, backward reads. May be absent when no backward follows. */
+  /* [B, H, Lq] contiguous, natural logarithm; forward writes, backward reads. May be absent when no backward follows. STICK_BREAKING:
+   * log(1 - sum of the row's weights); 0 for a query of a sequence with keys that sees none, -infinity if less than 2^-100 is left. */
   hark_tensor log_sum_exp;
 
   const int64_t *key_lengths;   /* host, [B], or NULL */

@@ -14,7 +14,7 @@ static hark_status refuse_field(hark_context *context, const char *field, const 
   return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with normalisation cme: %s", field, reason);
 }
 
-/* Refuses fields of CME with softmax. */
+/* Refuses fields of CME with another normalisation. */
 static hark_status check_foreign(hark_context *context, const hark_attention_desc *desc) {
   const struct {
     const char *name;
@@ -23,8 +23,24 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"unit", desc->unit},   {"has_ridge", desc->has_ridge},     {"has_sigma", desc->has_sigma}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
-      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation softmax, expected 0: it belongs to cme",
-                       fields[i].name, fields[i].value);
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation %s, expected 0: it belongs to cme", fields[i].name,
+                       fields[i].value, hark_attention_normalisation_name(desc->normalisation));
+  return HARK_OK;
+}
+
+/* Stick-breaking: keys before a query in their order, and logits that are not shifted, which the distances of rbf would need. */
+static hark_status check_sticks(hark_context *context, const hark_attention_desc *desc) {
+  HARK_TRY(check_foreign(context, desc));
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: structure is hierarchical with normalisation stick_breaking, expected dense or window: the keys of a cell "
+                     "have an order");
+  if (desc->kernel != HARK_KERNEL_EXP)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: kernel is rbf with normalisation stick_breaking, expected exp");
+  if (!desc->causal)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: normalisation stick_breaking without causal: a stick is broken from a query to earlier keys, expected "
+                     "causal");
   return HARK_OK;
 }
 
@@ -74,9 +90,9 @@ hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_d
   switch (desc->normalisation) {
     case HARK_NORMALISATION_SOFTMAX: return check_foreign(context, desc);
     case HARK_NORMALISATION_CME: break;
+    case HARK_NORMALISATION_STICK_BREAKING: return check_sticks(context, desc);
     default:
-      return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: normalisation is %d, expected HARK_NORMALISATION_SOFTMAX or HARK_NORMALISATION_CME",
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: normalisation is %d, expected one of HARK_NORMALISATION_*",
                        (int)desc->normalisation);
   }
   if (desc->structure != HARK_STRUCTURE_DENSE)

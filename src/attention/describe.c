@@ -28,6 +28,15 @@ const char *hark_attention_structure_name(hark_attention_structure structure) {
   return "unknown";
 }
 
+const char *hark_attention_normalisation_name(hark_attention_normalisation normalisation) {
+  switch (normalisation) {
+    case HARK_NORMALISATION_SOFTMAX: return "softmax";
+    case HARK_NORMALISATION_CME: return "cme";
+    case HARK_NORMALISATION_STICK_BREAKING: return "stick_breaking";
+  }
+  return "unknown";
+}
+
 static hark_status refuse_extent(hark_context *context, const char *field, int64_t value) {
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 1 to 2^40", field, value);
 }

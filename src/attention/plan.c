@@ -186,7 +186,7 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
   text_buffer buffer = {text, size, 0};
   append(&buffer, "%s on %s: %s %s %s %s, batch %" PRId64 ", heads %" PRId64, plan->algorithm->name, plan->backend->name,
          hark_attention_structure_name(desc->structure), desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp",
-         desc->normalisation == HARK_NORMALISATION_CME ? "cme" : "softmax", hark_type_name(desc->type), desc->batch, desc->heads);
+         hark_attention_normalisation_name(desc->normalisation), hark_type_name(desc->type), desc->batch, desc->heads);
   if (desc->key_heads != desc->heads) append(&buffer, "/%" PRId64, desc->key_heads);
   append(&buffer, ", lengths %" PRId64 "x%" PRId64 ", dims %" PRId64 "/%" PRId64, desc->query_length, desc->key_length, desc->head_dim,
          desc->value_dim);

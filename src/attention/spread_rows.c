@@ -52,7 +52,8 @@ hark_status hark_spread_rows_check(hark_context *context, const hark_attention_p
   const struct {
     const char *field;
     bool set;
-  } refused[] = {{"normalisation cme", desc->normalisation != HARK_NORMALISATION_SOFTMAX},
+  } refused[] = {{"normalisation cme", desc->normalisation == HARK_NORMALISATION_CME},
+                 {"normalisation stick_breaking", desc->normalisation == HARK_NORMALISATION_STICK_BREAKING},
                  {"has_mask", desc->has_mask && desc->structure != HARK_STRUCTURE_HIERARCHICAL},
                  {"has_bias", desc->has_bias},
                  {"has_forget", desc->has_forget},

@@ -72,6 +72,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"bf16", &c.half, NULL, NULL},
                              {"causal", &c.causal, NULL, NULL},
                              {"rbf", &c.rbf, NULL, NULL},
+                             {"stick", &c.stick, NULL, NULL},
                              {"bias", &c.bias, &c.bias_bits, NULL},
                              {"mask", &c.mask, &c.mask_bits, NULL},
                              {"kernel", &c.kernel, NULL, NULL},

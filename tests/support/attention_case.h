@@ -3,7 +3,7 @@
  *     dense:B2,H4,K2,L65,S70,D7,V5,causal,bias=1,lengths
  *
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"),
- * then words: causal, rbf, bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget,
+ * then words: causal, rbf, stick (stick-breaking), bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget,
  * dropout=P, offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large
  * (logits of 1e4), bf16 (products in f32 runs may be in bf16), hiding (some entries of bias or table are -infinity), roomy[=rows] (a plan
  * for larger sizes, longer by that many rows), expanded (broadcast dimensions of bias, mask and a shared table have their full extent and
@@ -21,7 +21,7 @@
 typedef struct attention_case {
   bool is_window, is_hierarchical;
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
-  bool causal, rbf, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, expanded,
+  bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, expanded,
       has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half;
   int64_t bias_bits, mask_bits, offset, layout, room, threads, seed;
   double dropout;

@@ -12,6 +12,10 @@
  *     log_sum_exp  max e_s + (Lk + 16) u + u |lse|
  *     backward   P = exp(s - lse): relative e_s + error of lse + 16 u + u (|s| + |lse|)
  *     dS         |dS| relative + P (error of G + error of D) + 4 u P (|G| + |D|)
+ * Stick-breaking (arXiv 2410.17980), b[n,i] = sigmoid(S[n,i]) of the keys before a query, P[n,i] = b[n,i] prod over i < j of (1 - b[n,j]):
+ *     dS[n,j] = P[n,j] (1 - b[n,j]) G[n,j] - b[n,j] sum over i < j of P[n,i] G[n,i]
+ *     weight     relative (1 - b) e_s + sum over j > i of (b e_s + 8): an exponential, a quotient and a product for every key
+ *     log_sum_exp  is log(1 - sum P): sum of (b e_s + 8)
  *     sums       errors of what is summed + (number of terms + 4) u sum of sizes
  */
 #include "support/attention_definition.h"
@@ -55,7 +59,7 @@ static void make_entry(const attention_problem *p, head_matrices *m, int64_t b, 
   const attention_place query = attention_query_place(p, b, n), key = attention_key_place(p, b, i);
   if (query.sequence < 0 || key.sequence != query.sequence) return;
   const int64_t position = query.row + query.offset, difference = position - key.row;
-  if (c->causal && difference < 0) return;
+  if (c->causal && difference < (c->stick ? 1 : 0)) return;
   m->distance[at] = difference < 0 ? -difference : difference;
   if (c->is_window && m->distance[at] > c->window) return;
   if (c->mask && p->mask[attention_index(p->mask_shape, b, h, n, i)] == 0) return;
@@ -135,6 +139,87 @@ static void forward_row(const attention_problem *p, attention_expected *e, head_
     add_result(e, ARRAY_OUT, row * c->value_dim + x, sum, out_error[x]);
   }
   *relative_backward = lse_error + EXPONENTIAL + fabs(lse);
+}
+
+/* ---- stick-breaking ---- */
+
+#define STICK_STEP 8.0         /* roundings of one key: e = exp S, 1 / (1 + e), e times it, the product with what is left */
+#define STICK_END 0x1p-100     /* less than this is nothing: farther keys are hidden */
+
+static double sigmoid(double s) { return s < 0 ? exp(s) / (1 + exp(s)) : 1 / (1 + exp(-s)); }
+
+/* P of a row, from the nearest key on; keys after the stick is used up become hidden. `relative`: errors of P in units of u. Returns what
+ * is left, and the relative error of that. */
+static double stick_row(head_matrices *m, int64_t n, double *relative, double *left_error) {
+  double left = 1, error = 0;
+  for (int64_t i = m->columns - 1; i >= 0; i--) {
+    const int64_t at = n * m->columns + i;
+    if (m->weight[at] < 0) continue;
+    if (left == 0) m->weight[at] = -1;
+    if (left == 0) continue;
+    const double b = sigmoid(m->logit[at]), rest = sigmoid(-m->logit[at]);
+    m->weight[at] = b * left;
+    relative[i] = rest * m->logit_error[at] + error + STICK_STEP;
+    left *= rest;
+    error += b * m->logit_error[at] + STICK_STEP;
+    if (left < STICK_END) left = 0;
+  }
+  *left_error = error;
+  return left;
+}
+
+/* dS of a row, and its bounds. W[n,j] = sum over i < j of P[n,i] G[n,i] / prod over i >= j of (1 - b) is what the rest of the stick is worth:
+ * a computation may use dS = P (1 - b) (G - W), W' = W + b (G - W). */
+static void stick_gradients(const attention_problem *p, head_matrices *m, int64_t b, int64_t h, int64_t n, const double *relative) {
+  const attention_case *c = &p->is;
+  const int64_t row = (b * c->heads + h) * c->queries + n, key_head = b * c->key_heads + h / (c->heads / c->key_heads);
+  const double *dout = p->array[ARRAY_DOUT].data + row * c->value_dim;
+  double before = 0, worth = 0, worth_error = 0;
+  for (int64_t i = 0; i < m->columns; i++) {
+    const int64_t at = n * m->columns + i;
+    if (m->weight[at] < 0) continue;
+    const double *value = p->array[ARRAY_VALUE].data + (key_head * c->keys + i) * c->value_dim;
+    double product = 0, size = 0;
+    for (int64_t x = 0; x < c->value_dim; x++) {
+      product += m->factor[at] * dout[x] * value[x];
+      size += m->factor[at] * fabs(dout[x] * value[x]);
+    }
+    const double share = sigmoid(m->logit[at]), rest = sigmoid(-m->logit[at]), product_error = size * ((double)c->value_dim + FEW_ROUNDINGS);
+    m->gradient[at] = m->weight[at] * rest * product - share * before;
+    m->gradient_error[at] = fabs(m->gradient[at]) * (relative[i] + share * m->logit_error[at] + STICK_STEP) +
+                            m->weight[at] * rest * (product_error + worth_error + FEW_ROUNDINGS * (fabs(product) + fabs(worth)));
+    const double difference = fabs(product - worth);
+    worth_error = rest * worth_error + share * product_error + share * (rest * m->logit_error[at] + STICK_STEP) * difference +
+                  FEW_ROUNDINGS * fabs(worth);
+    worth += share * (product - worth);
+    before += m->weight[at] * product;
+  }
+}
+
+/* A row of stick-breaking attention, forward and backward. */
+static void stick(const attention_problem *p, attention_expected *e, head_matrices *m, int64_t b, int64_t h, int64_t n) {
+  const attention_case *c = &p->is;
+  const int64_t row = (b * c->heads + h) * c->queries + n, key_head = b * c->key_heads + h / (c->heads / c->key_heads);
+  const double *dout = p->array[ARRAY_DOUT].data + row * c->value_dim;
+  const double summed = (double)(c->queries * (c->heads / c->key_heads)) + FEW_ROUNDINGS;
+  double *relative = numbers(m->columns), left_error = 0;
+  const double left = stick_row(m, n, relative, &left_error);
+  const attention_place place = attention_query_place(p, b, n);
+  const bool nowhere = place.sequence < 0 || place.keys == 0;
+  add_result(e, ARRAY_LSE, row, nowhere ? -INFINITY : log(left), left_error + EXPONENTIAL + (left > 0 ? fabs(log(left)) : 0));
+  for (int64_t i = 0; i < m->columns; i++) {
+    const int64_t at = n * m->columns + i;
+    if (m->weight[at] < 0 || m->factor[at] == 0) continue;
+    const double weight = m->factor[at] * m->weight[at];
+    for (int64_t x = 0; x < c->value_dim; x++) {
+      const int64_t value = (key_head * c->keys + i) * c->value_dim + x;
+      const double term = weight * p->array[ARRAY_VALUE].data[value];
+      add_result(e, ARRAY_OUT, row * c->value_dim + x, term, fabs(term) * (relative[i] + (double)m->columns + FEW_ROUNDINGS));
+      add_result(e, ARRAY_DVALUE, value, weight * dout[x], weight * fabs(dout[x]) * (relative[i] + summed));
+    }
+  }
+  stick_gradients(p, m, b, h, n, relative);
+  free(relative);
 }
 
 /* dS of a row, and dV's share of it. */
@@ -252,6 +337,8 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
       for (int64_t n = 0; n < c->queries; n++) {
         for (int64_t i = 0; i < c->keys; i++) make_entry(problem, &m, b, h, n, i);
         double relative = 0;
+        if (c->stick) stick(problem, out, &m, b, h, n);
+        if (c->stick) continue;
         forward_row(problem, out, &m, b, h, n, &relative, out_error);
         backward_row(problem, out, &m, b, h, n, relative, out_error);
       }

@@ -188,6 +188,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
     desc.interpolation = c->linear ? HARK_INTERPOLATION_LINEAR : HARK_INTERPOLATION_CONSTANT;
     desc.has_hierarchical_bias = c->hierarchical_bias || c->hierarchical_shared;
   }
+  desc.normalisation = c->stick ? HARK_NORMALISATION_STICK_BREAKING : HARK_NORMALISATION_SOFTMAX;
   desc.kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   desc.batch = c->batch + room;
   desc.heads = c->heads;

@@ -45,7 +45,7 @@ void hark_dense_columns(const dense_head *at, int64_t row, int64_t *first, int64
   const int64_t position = row + at->sequence->offset;
   *first = 0;
   *end = at->sequence->key_count;
-  if (at->desc->causal) *end = hark_min(*end, position + 1);
+  if (at->desc->causal) *end = hark_min(*end, position + (at->desc->normalisation == HARK_NORMALISATION_STICK_BREAKING ? 0 : 1));
   if (at->desc->structure == HARK_STRUCTURE_WINDOW) {
     *first = hark_max(*first, position - at->desc->window);
     *end = hark_min(*end, position + at->desc->window + 1);

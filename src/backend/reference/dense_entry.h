@@ -32,7 +32,7 @@ bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double 
 /* The factor of the normalised weight: 0 if dropped, otherwise 1 / (1 - p). */
 double hark_dense_dropout(const dense_head *at, int64_t row, int64_t column);
 
-/* Columns [first, end) of a row: causal and window hide all others. */
+/* Columns [first, end) of a row: causal (with stick-breaking before the own position) and window hide all others. */
 void hark_dense_columns(const dense_head *at, int64_t row, int64_t *first, int64_t *end);
 
 /* Index of the first element of a row in [B, H, L, d] tensors of the query side and of the key side. */

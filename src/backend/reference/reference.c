@@ -22,7 +22,7 @@ static const char *instruction_set(const hark_context *context) {
 }
 
 const hark_attention_algorithm *const hark_reference_attention[] = {&hark_reference_dense, &hark_reference_hierarchical,
-                                                                    &hark_reference_kernel_ridge, NULL};
+                                                                    &hark_reference_kernel_ridge, &hark_reference_stick_breaking, NULL};
 
 static const hark_attention_algorithm *const *attention(const hark_context *context) {
   (void)context;
