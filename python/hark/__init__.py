@@ -64,7 +64,8 @@ def attention(
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
         structure       "dense", "window" (needs window=W) or "hierarchical"
         causal          a query sees no later key
-        normalisation   "softmax" or "cme" (kernel ridge regression; needs ridge); also spelled normalization
+        normalisation   "softmax", "cme" (kernel ridge regression; needs ridge) or "stick_breaking" (pieces of a stick from the nearest
+                        key on; causal); also spelled normalization
         kernel          "exp", exp(scale q.k), or "rbf", exp(-|q - k|^2 / (2 sigma^2))
         scale           factor of q.k; default 1 / sqrt(d)
         sigma           width of rbf; cme also takes an array [H] or [1]

@@ -194,7 +194,7 @@ def _check_returns(normalisation, return_log_sum_exp, return_variance) -> None:
 def attention(query, key, value, words, return_log_sum_exp, return_variance, backend="cpu", compute=None):
     """The forward; ``words``: all other arguments of hark.attention."""
     prepared = Prepared(query, key, value, words, backend, compute)
-    _check_returns("cme" if prepared.options.normalisation else "softmax", return_log_sum_exp, return_variance)
+    _check_returns("cme" if prepared.options.normalisation == 1 else "softmax", return_log_sum_exp, return_variance)
     out, rows, _ = _run(prepared, return_log_sum_exp or return_variance, False)
     return _results(prepared, out, rows, return_log_sum_exp, return_variance)
 
@@ -202,7 +202,7 @@ def attention(query, key, value, words, return_log_sum_exp, return_variance, bac
 def attention_vjp(query, key, value, words, return_log_sum_exp, return_variance, backend="cpu", compute=None):
     """The forward and the function that returns its gradients."""
     prepared = Prepared(query, key, value, words, backend, compute, gradients=True)
-    _check_returns("cme" if prepared.options.normalisation else "softmax", return_log_sum_exp, return_variance)
+    _check_returns("cme" if prepared.options.normalisation == 1 else "softmax", return_log_sum_exp, return_variance)
     cme = prepared.options.normalisation == 1
     out, rows, saved = _run(prepared, not cme or return_variance, True)
 

@@ -14,7 +14,7 @@ from . import _structs as s
 
 _ENUMS = {
     "structure": ("dense", "window", "hierarchical"),
-    "normalisation": ("softmax", "cme"),
+    "normalisation": ("softmax", "cme", "stick_breaking"),
     "kernel": ("exp", "rbf"),
     "partition": ("neighbour", "sibling"),
     "coarse_query": ("default", "mean", "first", "exact"),

@@ -5,7 +5,7 @@ from typing_extensions import TypedDict
 
 Array = TypeVar("Array")
 Structure = Literal["dense", "window", "hierarchical"]
-Normalisation = Literal["softmax", "cme"]
+Normalisation = Literal["softmax", "cme", "stick_breaking"]
 Kernel = Literal["exp", "rbf"]
 Partition = Literal["neighbour", "sibling"]
 CoarseQuery = Literal["default", "mean", "first", "exact"]

@@ -35,6 +35,7 @@ STRUCTURES = {
     "neighbour": {"structure": "hierarchical", "hierarchy_block": 2},
     "sibling": {"structure": "hierarchical", "hierarchy_block": 4, "partition": "sibling"},
     "cme": {"normalisation": "cme"},
+    "stick": {"normalisation": "stick_breaking"},
 }
 TERMS = ("none", "rbf", "log_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments")
 
@@ -54,6 +55,8 @@ def term(name, structure):
 
 def allowed(structure, name, causal) -> bool:
     hierarchical = structure in ("neighbour", "sibling")
+    if structure == "stick" and (not causal or name == "rbf"):
+        return False
     if name == "forget":
         return causal and not hierarchical and structure != "cme"
     if name == "hierarchical_bias":

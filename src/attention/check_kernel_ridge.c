@@ -23,8 +23,8 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"unit", desc->unit},   {"has_ridge", desc->has_ridge},     {"has_sigma", desc->has_sigma}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
-      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation %s, expected 0: it belongs to cme", fields[i].name,
-                       fields[i].value, hark_attention_normalisation_name(desc->normalisation));
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation %s, expected 0: it belongs to cme",
+                       fields[i].name, fields[i].value, hark_attention_normalisation_name(desc->normalisation));
   return HARK_OK;
 }
 

@@ -103,7 +103,7 @@ static hark_status wrap_inputs(hark_context *context, hark_lab_batch *batch, int
   HARK_TRY(wrap_batch(context, batch->key, count, batch->length, batch->head_dim, &args->key));
   HARK_TRY(wrap_batch(context, batch->value, count, batch->length, batch->value_dim, &args->value));
   HARK_TRY(wrap_batch(context, batch->out, count, batch->queries, batch->value_dim, &args->out));
-  if (desc->normalisation == HARK_NORMALISATION_SOFTMAX)
+  if (desc->normalisation != HARK_NORMALISATION_CME)
     HARK_TRY(hark_tensor_wrap(context, batch->log_sum_exp, HARK_F64, 3, rows, NULL, &args->log_sum_exp));
   if (desc->has_ridge) HARK_TRY(hark_tensor_wrap(context, &batch->ridge, HARK_F64, 1, one, NULL, &args->ridge));
   return desc->has_sigma ? hark_tensor_wrap(context, &batch->sigma, HARK_F64, 1, one, NULL, &args->sigma) : HARK_OK;

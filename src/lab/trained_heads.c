@@ -121,11 +121,12 @@ static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
   const hark_network_config *const config = &r->model->network->config;
-  const char *const reason = config->attention.forget_gate         ? "forget gates"
-                             : config->attention.hierarchical_bias ? "a learned bias"
-                             : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)
-                                 ? "weights of kernel ridge regression"
-                             : hark_positional_source_given(&r->model->network->positional_source) ? "a positional kernel"
+  const char *const reason =
+      config->attention.forget_gate                                                                ? "forget gates"
+      : config->attention.hierarchical_bias                                                        ? "a learned bias"
+      : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)            ? "weights of kernel ridge regression"
+      : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_STICK_BREAKING) ? "stick-breaking weights"
+      : hark_positional_source_given(&r->model->network->positional_source)                        ? "a positional kernel"
                                                                                                    : NULL;
   if (reason == NULL) return HARK_OK;
   return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",

@@ -203,7 +203,9 @@ typedef enum hark_stored {
     "biases in attention's projections where model.bias has none elsewhere: of queries, keys and values (input), or of the output too",    \
     "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
-    "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)", NULL, MEANING, CHANGED, 1)                 \
+    "kernel smoothing, kernel ridge regression of the values on the keys (structure dense), or stick-breaking (causal, no position of "    \
+    "its own needed; arXiv 2410.17980)",                                                                                                   \
+    NULL, MEANING, CHANGED, 1)                                                                                                             \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
     "lambda of normalisation cme, or c of lambda = c context^ridge_power", HARK_NEEDS_CME, MEANING, GROUP, 1)                              \
   X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \

@@ -141,6 +141,33 @@ static bool sigma_of_rbf(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "model.attention.sigma_learned needs model.attention.kernel rbf");
 }
 
+/* ---- stick-breaking ---- */
+
+static bool breaks_sticks(const hark_network_config *config) {
+  return hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_STICK_BREAKING);
+}
+
+static bool sticks_without_cells(const hark_network_config *config, char *message) {
+  for (int64_t layer = 0; layer < config->layers; layer++)
+    if (hark_layer_choice_of(&config->attention.normalisation, layer) == HARK_NORMALISATION_STICK_BREAKING &&
+        hark_layer_choice_of(&config->attention.structure, layer) == HARK_STRUCTURE_HIERARCHICAL)
+      return hark_rule_violated(message,
+                                "model.attention.normalisation stick_breaking needs model.attention.structure dense or window, in layer "
+                                "%" PRId64,
+                                layer);
+  return false;
+}
+
+static bool sticks_of_exp(const hark_network_config *config, char *message) {
+  return breaks_sticks(config) && config->attention.kernel != HARK_KERNEL_EXP &&
+         hark_rule_violated(message, "model.attention.normalisation stick_breaking needs model.attention.kernel exp");
+}
+
+static bool sticks_of_causal(const hark_network_config *config, char *message) {
+  return breaks_sticks(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
+         hark_rule_violated(message, "model.attention.normalisation stick_breaking needs model.architecture decoder: it is causal");
+}
+
 /* ---- architectures without blocks ---- */
 
 static bool is_ahca_or_latent(const hark_network_config *config) {
@@ -242,6 +269,9 @@ static const hark_model_rule rules[] = {
     {"model.attention.structure model.attention.normalisation", ridge_is_dense},
     {"model.attention.forget_gate model.attention.normalisation", ridge_without_gates},
     {"model.attention.dropout model.attention.normalisation", ridge_without_dropout},
+    {"model.attention.normalisation model.attention.structure", sticks_without_cells},
+    {"model.attention.normalisation model.attention.kernel", sticks_of_exp},
+    {"model.attention.normalisation model.architecture", sticks_of_causal},
     {"model.attention.unit model.rotary.scaling model.attention.sigma_learned", unit_of_scaled},
     {"model.attention.sigma_learned model.attention.kernel", sigma_of_rbf},
     {"model.key_heads model.heads model.architecture", keys_of_every_head},

@@ -97,7 +97,8 @@ static hark_status begin(visit *v) {
   v->key_heads = desc->key_heads;
   v->length = v->seen->inputs[QUERY].shape[1];
   v->keys = hark_min(v->length, is_ridge(v->seen) ? RIDGE_BLOCK_KEYS : BLOCK_KEYS);
-  v->sliced = !is_ridge(v->seen) && desc->structure == HARK_STRUCTURE_DENSE && !desc->has_forget;
+  v->sliced = !is_ridge(v->seen) && desc->structure == HARK_STRUCTURE_DENSE && !desc->has_forget &&
+              desc->normalisation == HARK_NORMALISATION_SOFTMAX;
   const hark_attention_desc own = describe(v);
   HARK_TRY(hark_attention_plan_create(v->context, &own, &v->plan));
   if (is_ridge(v->seen)) {

@@ -13,8 +13,8 @@ typedef struct hark_weights_block {
 typedef hark_status hark_weights_visitor(void *user, const hark_weights_block *block);
 
 /* Visits the weights of one sequence in blocks of keys, from the first key to the last; every key is in one block. A coarse key of a
- * hierarchy shares its weight equally among its keys, as it is the mean of their values. Softmax: the weights of a query sum to one. Kernel
- * ridge (CME): the coefficients of the values, which may be negative and have any sum.
+ * hierarchy shares its weight equally among its keys, as it is the mean of their values. Softmax: the weights of a query sum to one;
+ * stick-breaking: to at most one. Kernel ridge (CME): the coefficients of the values, which may be negative and have any sum.
  * Memory: of a block, about 2 queries * heads * keys numbers; there is never a whole matrix of weights.
  * Errors: HARK_UNSUPPORTED (several packed sequences or rows, numbers that are not f32), those of attention and of the visitor. */
 HARK_MUST_CHECK hark_status hark_attention_weights_visit(hark_context *context, const hark_attention_application *seen,

@@ -18,7 +18,7 @@
 #define HARK_NORM_PLACE_WORDS "pre|post"
 #define HARK_POOLING_WORDS "class|mean|first|pooler"
 #define HARK_ENCODER_HEAD_WORDS "classes|embedding"
-#define HARK_NORMALISATION_WORDS "softmax|cme"
+#define HARK_NORMALISATION_WORDS "softmax|cme|stick_breaking"
 #define HARK_BIASED_WORDS "none|input|all"
 
 typedef enum hark_activation {

@@ -154,6 +154,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     if (!spec->choice.ridge_learned) desc.ridge = spec->ridge;
     desc.unit = spec->choice.unit;
   }
+  if (spec->normalisation == HARK_NORMALISATION_STICK_BREAKING) desc.normalisation = HARK_NORMALISATION_STICK_BREAKING;
   desc.batch = sizes->batch;
   desc.has_segments = sizes->sequences > 0;
   desc.max_sequences = sizes->sequences;

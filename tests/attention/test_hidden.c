@@ -113,6 +113,10 @@ static void test_causality(void **state) {
                                       "dense:H2,L130,D8,causal,rbf,dropout=0.2",
                                       "window:H2,L200,D8,W30,causal",
                                       "dense:H2,L100,D8,causal,mask=3,layout=1",
+                                      "dense:B2,H2,L9,D3,causal,stick",
+                                      "dense:H4,K2,L200,D8,causal,stick,forget,kernel,bias=3",
+                                      "dense:H2,L20,S150,D16,causal,stick,mask=3",
+                                      "window:H2,L200,D8,W30,causal,stick,dropout=0.2",
                                       "hierarchical:B2,H2,L9,D3,N2,causal",
                                       "hierarchical:H4,K2,L100,D8,N4,causal",
                                       "hierarchical:H2,L150,D20,N16,causal,sibling",
@@ -229,6 +233,8 @@ static void test_padding(void **state) {
                                       "dense:B3,H4,K2,L70,D8,V5,lengths,causal,forget",
                                       "dense:B3,H2,L70,D8,lengths,rbf",
                                       "dense:B2,H2,L130,D8,segments",
+                                      "dense:B3,H4,K2,L70,D8,V5,lengths,causal,stick,forget",
+                                      "dense:B2,H2,L70,D8,segments,causal,stick,dropout=0.2",
                                       "dense:B2,H2,L70,D8,segments,causal,forget,dropout=0.2",
                                       "dense:H2,L130,S100,D8,ragged",
                                       "dense:H2,L130,S100,D8,ragged,causal,kernel",
@@ -276,6 +282,8 @@ static void test_mask(void **state) {
   static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,mask",
                                       "dense:B2,H4,K2,L2,S70,D64,mask",
                                       "dense:B2,H4,K2,L130,D8,V3,mask=1,causal",
+                                      "dense:B2,H4,K2,L130,D8,V3,mask=1,causal,stick",
+                                      "dense:B2,H4,K2,L2,S70,D64,mask,causal,stick",
                                       "dense:B2,H2,L70,D8,mask=3,bias,causal",
                                       "dense:B2,H2,L20,S70,D8,mask=7",
                                       "dense:B2,H2,L70,D8,mask,forget,causal,kernel,dropout=0.2",
@@ -322,6 +330,7 @@ static void poison_behind_bias(attention_problem *p, double poison) {
 static void test_bias(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,bias", "dense:B2,H2,L1,S70,D64,bias", "dense:B2,H2,L70,D8,bias=7,causal",
+                                      "dense:B2,H2,L70,D8,bias=7,causal,stick",
                                       "dense:B2,H2,L70,D8,V3,bias=3,rbf"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_behind_bias);
 }

@@ -112,6 +112,13 @@ static void test_dense(void **state) {
         "dense:B2,H2,L7,D3,causal,forget");
 }
 
+static void test_stick_breaking(void **state) {
+  CHECK("dense:B2,H2,L7,D3,causal,stick", "dense:H4,K2,L70,S150,D20,V9,causal,stick", "dense:H4,K2,L3,S70,D16,V8,causal,stick",
+        "dense:H2,L130,D8,causal,stick,bias=3,kernel,forget", "dense:H2,L70,D8,causal,stick,dropout=0.3",
+        "dense:B3,H2,L20,S40,D8,causal,stick,lengths,kernel", "dense:H2,L70,D8,causal,stick,bias,hiding,mask",
+        "window:H2,L150,D8,W20,causal,stick,kernel,dropout=0.2");
+}
+
 static void test_hierarchical(void **state) {
   CHECK("hierarchical:H4,K2,L64,D5,V3,N4,mean", "hierarchical:H2,L100,D8,N8,mean,hbias", "hierarchical:H2,L100,D8,N16,mean,sibling",
         "hierarchical:H2,L100,D8,N4,first", "hierarchical:H2,L100,D8,N8,first,causal,hbias", "hierarchical:H2,L100,D8,N4,exact",
@@ -136,7 +143,7 @@ static void test_large(void **state) {
 }
 
 int main(int argument_count, char **arguments) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_rbf),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_stick_breaking), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_rbf),
                                      cmocka_unit_test(test_large)};
   if (argument_count > 1) {
     check_cases((const char *const *)(arguments + 1), (size_t)argument_count - 1);

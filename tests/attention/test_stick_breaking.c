@@ -34,7 +34,8 @@ static void test_lengths(void **state) {
   for (int i = 1; i <= 70 + (int)(sizeof edges / sizeof *edges); i++) {
     char text[ATTENTION_CASE_BYTES];
     const int length = i <= 70 ? i : edges[i - 71], keys = i % 2 == 0 ? length : 1 + (length * 37) % 131;
-    snprintf(text, sizeof text, "dense:B1,H2,K1,L%d,S%d,D%d,causal,stick%s,seed=%d", length, keys, 1 + (length * 5) % 19, options[i % 6], i);
+    snprintf(text, sizeof text, "dense:B1,H2,K1,L%d,S%d,D%d,causal,stick%s,seed=%d", length, keys, 1 + (length * 5) % 19, options[i % 6],
+             i);
     failures += attention_check_case(text, false) > 0;
   }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -125,10 +126,10 @@ static void test_sums_to_one(void **state) {
       for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = 1;
       if (attention_run_on(&attention_machines[machine], &p, &r)) {
         for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++)
-          attention_assert_near("a row of weights and its rest", cases[k], &attention_machines[machine], i,
-                                r.data[ARRAY_OUT][i] + exp(r.data[ARRAY_LSE][i / p.is.value_dim]), 1,
-                                8 * (double)p.is.keys * attention_machines[machine].computing_roundoff +
-                                    8 * attention_machines[machine].storing_roundoff);
+          attention_assert_near(
+              "a row of weights and its rest", cases[k], &attention_machines[machine], i,
+              r.data[ARRAY_OUT][i] + exp(r.data[ARRAY_LSE][i / p.is.value_dim]), 1,
+              8 * (double)p.is.keys * attention_machines[machine].computing_roundoff + 8 * attention_machines[machine].storing_roundoff);
         attention_results_free(&r);
         count++;
       }
@@ -179,8 +180,10 @@ static void test_used_up(void **state) {
         for (int64_t i = 0; i < 150 * 4; i++) p.array[ARRAY_KEY].data[i] = p.array[ARRAY_VALUE].data[i] = poisons[k];
         attention_run_on(&attention_machines[machine], &p, &after);
         for (int64_t x = 0; x < 4; x++) {
-          assert_true(before.data[ARRAY_OUT][199 * 4 + x] == after.data[ARRAY_OUT][199 * 4 + x]);
-          assert_true(before.data[ARRAY_DQUERY][199 * 4 + x] == after.data[ARRAY_DQUERY][199 * 4 + x]);
+          attention_assert_near("out", text, &attention_machines[machine], x, after.data[ARRAY_OUT][199 * 4 + x],
+                                before.data[ARRAY_OUT][199 * 4 + x], 0);
+          attention_assert_near("dquery", text, &attention_machines[machine], x, after.data[ARRAY_DQUERY][199 * 4 + x],
+                                before.data[ARRAY_DQUERY][199 * 4 + x], 0);
         }
         assert_true(before.data[ARRAY_LSE][199] == -INFINITY);
         attention_results_free(&before);
@@ -195,9 +198,8 @@ static void test_refusals(void **state) {
   (void)state;
   static const struct {
     const char *text, *word;
-  } refused[] = {{"dense:L4,D2,stick", "causal"},
-                 {"dense:L4,D2,causal,stick,rbf", "rbf"},
-                 {"hierarchical:L8,D2,N2,causal,stick", "hierarchical"}};
+  } refused[] = {
+      {"dense:L4,D2,stick", "causal"}, {"dense:L4,D2,causal,stick,rbf", "rbf"}, {"hierarchical:L8,D2,N2,causal,stick", "hierarchical"}};
   hark_context *context = attention_machine_open(ATTENTION_ORACLE, 1);
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     attention_problem p;

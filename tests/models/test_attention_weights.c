@@ -21,6 +21,7 @@ static const char *const cases[] = {
     "dense:B1,H2,L67,S67,D4,V67,kernel,shared,rbf",
     "dense:B1,H2,L67,S67,D4,V67,causal,kernel,hiding",
     "dense:B1,H2,L70,S70,D4,V70,causal,forget,kernel",
+    "dense:B1,H4,K2,L70,S70,D8,V70,causal,stick,kernel",
     "window:B1,H2,K1,L70,S70,D8,V70,W5,causal,kernel",
     "window:B1,H2,L70,S70,D8,V70,W66",
     "hierarchical:B1,H2,K1,L70,S70,D8,V70,N4,causal,first",

@@ -21,8 +21,8 @@
 typedef struct attention_case {
   bool is_window, is_hierarchical;
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
-  bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, expanded,
-      has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half;
+  bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy,
+      expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half;
   int64_t bias_bits, mask_bits, offset, layout, room, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];

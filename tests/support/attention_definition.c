@@ -143,8 +143,8 @@ static void forward_row(const attention_problem *p, attention_expected *e, head_
 
 /* ---- stick-breaking ---- */
 
-#define STICK_STEP 8.0         /* roundings of one key: e = exp S, 1 / (1 + e), e times it, the product with what is left */
-#define STICK_END 0x1p-100     /* less than this is nothing: farther keys are hidden */
+#define STICK_STEP 8.0     /* roundings of one key: e = exp S, 1 / (1 + e), e times it, the product with what is left */
+#define STICK_END 0x1p-100 /* less than this is nothing: farther keys are hidden */
 
 static double sigmoid(double s) { return s < 0 ? exp(s) / (1 + exp(s)) : 1 / (1 + exp(-s)); }
 
@@ -184,7 +184,8 @@ static void stick_gradients(const attention_problem *p, head_matrices *m, int64_
       product += m->factor[at] * dout[x] * value[x];
       size += m->factor[at] * fabs(dout[x] * value[x]);
     }
-    const double share = sigmoid(m->logit[at]), rest = sigmoid(-m->logit[at]), product_error = size * ((double)c->value_dim + FEW_ROUNDINGS);
+    const double share = sigmoid(m->logit[at]), rest = sigmoid(-m->logit[at]),
+                 product_error = size * ((double)c->value_dim + FEW_ROUNDINGS);
     m->gradient[at] = m->weight[at] * rest * product - share * before;
     m->gradient_error[at] = fabs(m->gradient[at]) * (relative[i] + share * m->logit_error[at] + STICK_STEP) +
                             m->weight[at] * rest * (product_error + worth_error + FEW_ROUNDINGS * (fabs(product) + fabs(worth)));

@@ -18,6 +18,7 @@ const char *const small_model_descriptions[] = {
     MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true")),
     MODEL("rotary", HIERARCHY("2", "neighbour", "first")),
     MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact")),
+    MODEL("none", ATTENTION("dense,window", "true") ", \"normalisation\": \"stick_breaking\""),
     MODEL("rotary", RIDGE("true")),
     MODEL(KERNEL("decay", "model"), RIDGE("false")),
     MODEL(KERNEL("decay", "model"), MIXED),

@@ -74,6 +74,7 @@ static void words_mean_what_the_code_compares_with(void **state) {
       {"model.attention.kernel", "exp", &config.model.attention.kernel, HARK_KERNEL_EXP},
       {"model.attention.kernel", "rbf", &config.model.attention.kernel, HARK_KERNEL_RBF},
       {"model.attention.normalisation", "softmax", &config.model.attention.normalisation.words[0], HARK_NORMALISATION_SOFTMAX},
+      {"model.attention.normalisation", "stick_breaking", &config.model.attention.normalisation.words[0], HARK_NORMALISATION_STICK_BREAKING},
       {"model.attention.normalisation", "cme", &config.model.attention.normalisation.words[0], HARK_NORMALISATION_CME},
       {"data.unknown", "error", &config.data.unknown, HARK_UNKNOWN_IS_ERROR},
       {"data.unknown", "map", &config.data.unknown, HARK_UNKNOWN_IS_MAPPED},

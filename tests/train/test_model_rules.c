@@ -80,6 +80,7 @@ static void refused_by_network(const hark_network_config *network, const char *e
   {"model.architecture", "latent"}, { "data.format", "vectors" }
 #define HIERARCHICAL                                                                                                                       \
   { ATTENTION("structure"), "hierarchical" }
+#define STICKS {ATTENTION("normalisation"), "stick_breaking"}
 #define CME                                                                                                                                \
   { ATTENTION("normalisation"), "cme" }
 #define MASKED                                                                                                                             \
@@ -116,6 +117,10 @@ static const struct {
      "model.attention.normalisation cme needs a symmetric kernel, and with model.attention.forget_gate it is not"},
     {{CME, {ATTENTION("dropout"), "0.5"}},
      "model.attention.normalisation cme has no normalised weights to drop, expected model.attention.dropout 0"},
+    {{STICKS, {ATTENTION("structure"), "dense,hierarchical"}},
+     "model.attention.normalisation stick_breaking needs model.attention.structure dense or window, in layer 1"},
+    {{STICKS, {ATTENTION("kernel"), "rbf"}}, "model.attention.normalisation stick_breaking needs model.attention.kernel exp"},
+    {{MASKED, STICKS}, "model.attention.normalisation stick_breaking needs model.architecture decoder: it is causal"},
     {{CME, {ATTENTION("kernel"), "rbf"}, {ATTENTION("sigma_learned"), "true"}, {ATTENTION("unit"), "true"}, YARN},
      "model.rotary.scaling yarn multiplies queries and keys, which model.attention.unit undoes where model.attention.sigma_learned is set"},
     {{CME, {ATTENTION("sigma_learned"), "true"}}, "model.attention.sigma_learned needs model.attention.kernel rbf"},

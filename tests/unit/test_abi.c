@@ -328,6 +328,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_KERNEL_EXP,
                            HARK_KERNEL_RBF,
                            HARK_NORMALISATION_SOFTMAX,
+                           HARK_NORMALISATION_STICK_BREAKING,
                            HARK_LOG_ERROR,
                            HARK_LOG_DEBUG,
                            HARK_POOL_LAST,
@@ -342,7 +343,7 @@ static void numbers_of_enumerations_stay(void **state) {
                            HARK_MAX_OUTPUTS,
                            HARK_MAX_SAVED,
                            HARK_ATTENTION_PLAN_BYTES};
-  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
+  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 1, 0, 2, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
   assert_int_equal(sizeof is / sizeof is[0], sizeof was / sizeof was[0]);
   for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
     if (is[i] != was[i]) fail_msg("number %zu of the list is %d, was %d", i, is[i], was[i]);

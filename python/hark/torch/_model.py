@@ -148,6 +148,8 @@ def _words(description, layer, causal) -> Dict[str, object]:
                 words[word] = description[key]
     if words["kernel"] == "rbf" and _value(description, "attention.sigma", 0):
         words["sigma"] = description["attention.sigma"]
+    if normalisation == "stick_breaking":
+        words["normalisation"] = normalisation
     if normalisation == "cme":
         raise ValueError("to_torch: models of normalisation cme are not converted")
     return words

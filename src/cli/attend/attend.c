@@ -20,7 +20,7 @@ static const hark_option options[] = {
     {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
      "which keys a query attends to", NULL},
     {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
-    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL,
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme|stick_breaking", NULL, NULL,
      "how weights are computed from similarities", NULL},
     {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
     {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
@@ -108,6 +108,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.bound = v->bound;
     desc.unit = v->unit;
   }
+  if (v->normalisation == HARK_ATTEND_STICK_BREAKING) desc.normalisation = HARK_NORMALISATION_STICK_BREAKING;
   desc.batch = t->query.shape[0];
   desc.heads = t->query.shape[1];
   desc.key_heads = t->key.shape[1];

@@ -10,7 +10,7 @@
 /* In the order of the options' words; structures and the words of a hierarchy are also in the order of attention.h. */
 enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL };
 enum { HARK_ATTEND_EXP, HARK_ATTEND_RBF };
-enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME };
+enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME, HARK_ATTEND_STICK_BREAKING };
 
 typedef struct hark_attend_values {
   const char *input, *output, *backend;

@@ -3,7 +3,7 @@
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
- * forget gates; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N
+ * forget gates; stick: stick-breaking, and long: with logits of about -8, so that no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N
  * block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per head). cme (kernel ridge,
  * ridge 0.01): rbf unless exp, variance; a table of log G is constant. Operations are those of hark_attention_plan_operations(); bytes
  * count every operand once.
@@ -16,12 +16,13 @@
 #include "cli/bench/bench.h"
 
 #define CME_RIDGE 0.01
+#define LONG_LOGIT 8.0 /* its negative */
 
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
-      hierarchical_bias, cme, exp, variance;
+      hierarchical_bias, cme, exp, variance, stick, unbroken;
 } attention_case;
 
 enum {
@@ -86,6 +87,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "dropout", .type = HARK_BENCH_NUMBER, .number = &c->dropout},
       {.name = "causal", .type = HARK_BENCH_FLAG, .flag = &c->causal},
       {.name = "rbf", .type = HARK_BENCH_FLAG, .flag = &c->rbf},
+      {.name = "stick", .type = HARK_BENCH_FLAG, .flag = &c->stick},
+      {.name = "long", .type = HARK_BENCH_FLAG, .flag = &c->unbroken},
       {.name = "bias", .type = HARK_BENCH_FLAG, .flag = &c->bias},
       {.name = "mask", .type = HARK_BENCH_FLAG, .flag = &c->mask},
       {.name = "kernel", .type = HARK_BENCH_FLAG, .flag = &c->kernel},
@@ -101,6 +104,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
   if (c->shared && !c->kernel)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': shared needs kernel: it is one table for all heads", text);
+  if (c->stick && (c->twice || c->cme))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': stick goes with neither f64 nor cme", text);
   if (c->key_heads == 0) c->key_heads = c->heads;
   if (c->keys == 0) c->keys = c->queries;
   if (c->value_dim == 0) c->value_dim = c->head_dim;
@@ -138,6 +143,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical or cme", text,
                      (int)head, text);
   }
+  if (c->unbroken && !c->stick) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': long belongs to stick", text);
+  if (c->stick) desc->normalisation = HARK_NORMALISATION_STICK_BREAKING;
   desc->type = c->twice ? HARK_F64 : HARK_F32;
   desc->kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   desc->sigma = c->rbf ? pow((double)c->head_dim, 0.25) : 0;
@@ -180,6 +187,27 @@ static hark_status make_rows(hark_context *context, attention_work *work, int wh
     seen->stride[2] = tensor->stride[1];
   }
   return HARK_OK;
+}
+
+/* Adds to all numbers of a tensor in f32. */
+static hark_status shift(hark_context *context, hark_tensor *tensor, float by) {
+  const int64_t count = hark_tensor_count(tensor);
+  void *memory;
+  HARK_TRY(hark_allocate(context, (size_t)count * sizeof(float), &memory));
+  float *const numbers = memory;
+  hark_status status = hark_tensor_read(context, tensor, numbers);
+  for (int64_t i = 0; status == HARK_OK && i < count; i++) numbers[i] += by;
+  if (status == HARK_OK) status = hark_tensor_write(context, tensor, numbers);
+  hark_release(context, memory, (size_t)count * sizeof(float));
+  return status;
+}
+
+/* Queries and keys around opposite points: their logits are about LONG_LOGIT. */
+static hark_status lengthen(hark_context *context, attention_work *work, const attention_case *c) {
+  const float by = (float)sqrt(LONG_LOGIT / sqrt((double)c->head_dim));
+  if (!c->unbroken) return HARK_OK;
+  HARK_TRY(shift(context, &work->tensors[QUERY], by));
+  return shift(context, &work->tensors[KEY], -by);
 }
 
 static hark_status make_terms(hark_context *context, attention_work *work, const attention_case *c) {
@@ -251,6 +279,7 @@ static hark_status prepare(hark_context *context, attention_work *work, const at
     HARK_TRY(make_rows(context, work, DKEY, c, c->key_heads, c->keys, c->head_dim, 0, &args->dkey));
     HARK_TRY(make_rows(context, work, DVALUE, c, c->key_heads, c->keys, c->value_dim, 0, &args->dvalue));
   }
+  HARK_TRY(lengthen(context, work, c));
   HARK_TRY(make_terms(context, work, c));
   args->dropout.layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION);
 

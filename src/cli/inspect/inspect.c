@@ -89,7 +89,8 @@ static void append_json(const hark_inspection *inspection, hark_text *text) {
   for (int64_t layer = 0; layer < statistics->layers; layer++) {
     const hark_layer_statistics *const of = &statistics->of_layers[layer];
     hark_text_append(text, "%s{\"layer\": %" PRId64 ", \"structure\": \"%s\", \"normalisation\": \"%s\", \"heads\": [",
-                     layer > 0 ? ", " : "", layer, hark_attention_structure_name(of->structure), is_ridge(of) ? "cme" : "softmax");
+                     layer > 0 ? ", " : "", layer, hark_attention_structure_name(of->structure),
+                     hark_attention_normalisation_name(of->normalisation));
     for (int64_t head = 0; head < statistics->heads; head++) append_head_json(of, head, text);
     hark_text_append(text, "]}");
   }

@@ -90,6 +90,7 @@ static hark_status append_map(const text_reading *r, const float *weights, bool 
 
 /* The structure of a layer's attention in words, or its normalisation where that is not softmax. */
 static const char *kind_of(const hark_self_attention_spec *spec) {
+  if (spec->normalisation == HARK_NORMALISATION_STICK_BREAKING) return "stick-breaking";
   return spec->normalisation == HARK_NORMALISATION_CME ? "kernel ridge" : hark_attention_structure_name(spec->structure);
 }
 

@@ -1,11 +1,13 @@
-/* dense_attention.c - the algorithm "dense tiled": dense and windowed softmax attention in f32, O(length) memory.
+/* dense_attention.c - the algorithm "dense tiled": dense and windowed softmax and stick-breaking attention in f32, O(length) memory.
  *
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
  * This file: what is supported, the layout of memory, and the division of the work. dense_forward.c and dense_backward.c contain the loops
- * over tiles, dense_products.h the micro-kernels, dense_terms.c the terms of logits, dense_short.c sequences of few rows.
+ * over tiles, dense_products.h the micro-kernels, dense_terms.c the terms of logits, dense_short.c sequences of few rows, stick_forward.c and
+ * stick_backward.c the loops of normalisation stick_breaking, whose backward is divided by queries instead of keys.
  *
- * Scratch: tiles before each sequence | one area per worker | backward: parts of dquery, exact rows | the terms' memory, one after another.
+ * Scratch: tiles before each sequence | one area per worker | backward: parts of dquery (or of dkey and dvalue), exact rows | the terms'
+ * memory, one after another.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include "backend/cpu/state.h"
 #include "core/parallel.h"
 #include "dense_tile.h"
+#include "stick_tile.h"
 
 /* The backward is divided into at least this many pieces if there are fewer (sequence, key head) pairs: enough for a small machine's
  * threads, few enough that the parts of dquery stay small. */
@@ -31,8 +34,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "structure is neither dense nor window";
   else if (desc->kernel != HARK_KERNEL_EXP && desc->kernel != HARK_KERNEL_RBF)
     reason = "kernel is neither exp nor rbf";
-  else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
-    reason = "normalisation is not softmax";
+  else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX && desc->normalisation != HARK_NORMALISATION_STICK_BREAKING)
+    reason = "normalisation is neither softmax nor stick_breaking";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";
   if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);
@@ -64,6 +67,31 @@ static hark_status partial_floats(hark_context *context, const hark_attention_de
   return HARK_OK;
 }
 
+static bool breaks_sticks(const hark_attention_desc *desc) { return desc->normalisation == HARK_NORMALISATION_STICK_BREAKING; }
+
+static size_t tile_bytes(const hark_attention_desc *desc, bool backward) {
+  if (breaks_sticks(desc)) return backward ? HARK_ISA(hark_stick_backward_bytes)(desc) : HARK_ISA(hark_stick_forward_bytes)(desc);
+  return backward ? HARK_ISA(hark_dense_backward_bytes)(desc) : HARK_ISA(hark_dense_forward_bytes)(desc);
+}
+
+/* The most batch items times ranges of each of them. */
+static int64_t most_pieces(const hark_attention_desc *desc, bool backward) {
+  int64_t pieces = 1;
+  for (int64_t batch = 1; backward && batch <= desc->batch && batch <= BACKWARD_PIECES; batch++)
+    pieces = hark_max(pieces, batch * pieces_of(batch * desc->key_heads));
+  return hark_max(pieces, desc->batch);
+}
+
+/* Parts of dkey and dvalue; none if there is always one range. */
+static hark_status stick_floats(hark_context *context, const hark_attention_desc *desc, size_t *out) {
+  size_t rows;
+  *out = 0;
+  if (pieces_of(desc->key_heads) == 1) return HARK_OK;
+  HARK_TRY(hark_size_multiply(context, (size_t)most_pieces(desc, true), (size_t)desc->key_heads, &rows));
+  HARK_TRY(hark_size_multiply(context, rows, (size_t)desc->key_length, &rows));
+  return hark_size_multiply(context, rows, (size_t)(desc->head_dim + desc->value_dim), out);
+}
+
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   *out = (scratch_layout){0};
   const size_t sequences = (size_t)hark_max(desc->max_sequences, desc->batch);
@@ -71,7 +99,7 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   HARK_TRY(hark_size_multiply(context, sequences + 1, sizeof(int64_t), &bytes));
   bytes = hark_align_up(bytes);
   out->workers = bytes;
-  const size_t tile = backward ? HARK_ISA(hark_dense_backward_bytes)(desc) : HARK_ISA(hark_dense_forward_bytes)(desc);
+  const size_t tile = tile_bytes(desc, backward);
   const size_t few = HARK_ISA(hark_dense_short_bytes)(desc);
   out->worker_bytes = hark_align_up(tile > few ? tile : few);
   size_t part;
@@ -79,7 +107,10 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   HARK_TRY(hark_size_add(context, bytes, part, &bytes));
   out->partial = bytes;
   if (backward) {
-    HARK_TRY(partial_floats(context, desc, &out->partial_floats));
+    if (breaks_sticks(desc))
+      HARK_TRY(stick_floats(context, desc, &out->partial_floats));
+    else
+      HARK_TRY(partial_floats(context, desc, &out->partial_floats));
     HARK_TRY(hark_size_multiply(context, out->partial_floats, sizeof(float), &part));
     HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
     out->exact = bytes;
@@ -93,10 +124,7 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   HARK_TRY(hark_size_multiply(context, (size_t)(desc->query_length + desc->key_length), (size_t)desc->batch, &rows));
   HARK_TRY(hark_size_multiply(context, rows, (size_t)desc->heads, &rows));
   HARK_TRY(hark_size_multiply(context, rows, 32 * BACKWARD_PIECES, &rows));
-  int64_t item_pieces = 1;
-  for (int64_t batch = 1; backward && batch <= desc->batch && batch <= BACKWARD_PIECES; batch++)
-    item_pieces = hark_max(item_pieces, batch * pieces_of(batch * desc->key_heads));
-  item_pieces = hark_max(item_pieces, desc->batch);
+  const int64_t item_pieces = most_pieces(desc, backward);
   for (int i = 0; i < HARK_DENSE_TERM_COUNT; i++) {
     const hark_dense_term *term = HARK_ISA(hark_dense_terms)[i];
     out->terms[i] = bytes;
@@ -142,6 +170,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
       .scale = desc->kernel == HARK_KERNEL_RBF ? 1.0 / (sigma * sigma) : desc->scale,
       .window = desc->structure == HARK_STRUCTURE_WINDOW ? desc->window : -1,
       .causal = desc->causal,
+      .sticks = breaks_sticks(desc),
       .rbf = desc->kernel == HARK_KERNEL_RBF,
       .worker_bytes = layout.worker_bytes,
       .chunks = 1,
@@ -150,11 +179,12 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
   call->group = call->heads / hark_max(call->key_heads, 1);
   call->worker_memory = scratch + layout.workers;
   call->tiles_before = (int64_t *)(void *)scratch;
-  int64_t most_key_tiles = 1;
+  int64_t most_key_tiles = 1; /* of a sequence; sticks: of queries */
   call->tiles_before[0] = 0;
   for (int64_t s = 0; s < run->sequence_count; s++) {
     call->tiles_before[s + 1] = call->tiles_before[s] + hark_ceil_div(run->sequences[s].query_count, HARK_TILE_QUERIES);
-    most_key_tiles = hark_max(most_key_tiles, hark_ceil_div(run->sequences[s].key_count, HARK_TILE_KEYS));
+    most_key_tiles = hark_max(most_key_tiles, call->sticks ? call->tiles_before[s + 1] - call->tiles_before[s]
+                                                           : hark_ceil_div(run->sequences[s].key_count, HARK_TILE_KEYS));
   }
   call->tile_count = call->tiles_before[run->sequence_count];
   if (run->part != NULL) {
@@ -166,7 +196,9 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
   if (backward) {
     const int64_t pairs = hark_max(run->sequence_count, call->batch) * run->plan->key_heads;
     call->chunks = hark_min(pieces_of(pairs), most_key_tiles);
-    const int64_t floats = call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
+    const int64_t floats = call->sticks ? call->batch * call->key_heads * call->key_rows * (call->head_dim + call->value_dim)
+                                        : call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
+    if (call->sticks && args->dforget.data != NULL) call->chunks = 1; /* its sums are by key, of all queries */
     while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;
     call->exact_rows = (hark_dense_exact_row *)(void *)(scratch + layout.exact);
     if (call->chunks > 1) call->partial_dquery = (float *)(void *)(scratch + layout.partial);
@@ -187,7 +219,8 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     call->adds = call->adds || (term != &HARK_ISA(hark_dense_rbf) && term != &HARK_ISA(hark_dense_mask));
   }
   call->general = call->general || call->dropout_threshold > 0;
-  if (hark_dense_has_words(desc) && !call->adds) call->arithmetic = hark_cpu_bf16_dots(context) ? HARK_ADD_DOTS : HARK_ADD_EMULATED;
+  if (hark_dense_has_words(desc) && !call->adds && !call->sticks)
+    call->arithmetic = hark_cpu_bf16_dots(context) ? HARK_ADD_DOTS : HARK_ADD_EMULATED;
   call->plain =
       call->term_count == 0 && call->dropout_threshold == 0 && !call->causal && call->window < 0 && !call->rbf && call->group == 1;
   return HARK_OK;
@@ -198,7 +231,7 @@ void HARK_ISA(hark_dense_visible_keys)(const hark_dense_call *call, const hark_a
   const int64_t first = query + sequence->offset, last = first + queries - 1; /* positions */
   *from = 0;
   *to = sequence->key_count;
-  if (call->causal) *to = hark_min(*to, last + 1);
+  if (call->causal) *to = hark_min(*to, call->sticks ? last : last + 1);
   if (call->window >= 0) {
     *from = hark_max(*from, first - call->window);
     if (!call->causal && last < INT64_MAX - call->window) *to = hark_min(*to, last + call->window + 1);
@@ -233,7 +266,9 @@ static void *memory_of(const hark_dense_call *call, int worker) { return call->w
 static void forward_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
-  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence))
+  if (call->sticks)
+    HARK_ISA(hark_stick_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
+  else if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence))
     HARK_ISA(hark_dense_short_forward)(call, call->run->sequences + sequence, head, memory_of(call, worker));
   else
     HARK_ISA(hark_dense_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
@@ -248,6 +283,18 @@ static void backward_piece(const hark_dense_call *call, int64_t index, int worke
     HARK_ISA(hark_dense_backward_range)(call, sequence, head, chunk, memory_of(call, worker));
   else if (chunk == 0)
     HARK_ISA(hark_dense_short_backward)(call, call->run->sequences + sequence, head, memory_of(call, worker));
+}
+
+/* The last queries first: they have the most work. */
+static void stick_piece(const hark_dense_call *call, int64_t index, int worker) {
+  const int64_t pairs = call->run->sequence_count * call->key_heads, pair = index % pairs;
+  HARK_ISA(hark_stick_backward_range)
+  (call, pair / call->key_heads, pair % call->key_heads, call->chunks - 1 - index / pairs, memory_of(call, worker));
+}
+
+static void stick_gather_piece(const hark_dense_call *call, int64_t index, int worker) {
+  (void)worker;
+  HARK_ISA(hark_stick_gather)(call, index / call->key_heads, index % call->key_heads);
 }
 
 static void gather_piece(const hark_dense_call *call, int64_t index, int worker) {
@@ -345,8 +392,15 @@ static hark_status backward(hark_context *context, const hark_attention_call *ru
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
   /* logits from bf16 numbers are less exact than any rounding of log_sum_exp */
-  if (call.arithmetic != HARK_ADD_NUMBERS || (!call.rbf && !has_far_rows(&call))) call.exact_rows = NULL;
+  if (call.sticks || call.arithmetic != HARK_ADD_NUMBERS || (!call.rbf && !has_far_rows(&call))) call.exact_rows = NULL;
   prepare_terms(context, &call);
+  if (call.sticks) {
+    const int64_t pairs = run->sequence_count * call.key_heads;
+    run_all(context, &call, pairs * call.chunks, stick_piece);
+    if (call.partial_dquery != NULL) run_all(context, &call, pairs, stick_gather_piece);
+    finish_terms(context, &call);
+    return HARK_OK;
+  }
   if (call.exact_rows != NULL) run_all(context, &call, call.tile_count * call.heads, exact_piece);
   run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
   if (call.partial_dquery != NULL && run->args->dquery.data != NULL) run_all(context, &call, call.tile_count * call.heads, gather_piece);
@@ -357,8 +411,8 @@ static hark_status backward(hark_context *context, const hark_attention_call *ru
 /* Parts begin where tiles of queries begin. */
 static int64_t spread_unit(const hark_attention_desc *desc, int64_t total, char *why, size_t size) {
   (void)total;
-  if (desc->structure == HARK_STRUCTURE_WINDOW) return HARK_TILE_QUERIES;
-  if (size > 0) (void)snprintf(why, size, "structure is dense");
+  if (desc->structure == HARK_STRUCTURE_WINDOW && !breaks_sticks(desc)) return HARK_TILE_QUERIES;
+  if (size > 0) (void)snprintf(why, size, "%s", breaks_sticks(desc) ? "normalisation is stick_breaking" : "structure is dense");
   return 0;
 }
 

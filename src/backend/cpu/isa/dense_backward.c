@@ -18,6 +18,7 @@
  */
 #include "dense_backward.h"
 #include "core/cancel.h"
+#include "stick_tile.h"
 
 static size_t row_bytes(int64_t features) { return HARK_TILE_QUERIES * hark_padded(features) * sizeof(float); }
 
@@ -416,6 +417,11 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
 void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const hark_dense_term *term, void *term_memory,
                                           int64_t sequence_index, int64_t head, int64_t query, int queries, int64_t key_from,
                                           int64_t key_to, void *memory) {
+  if (call->sticks) {
+    HARK_ISA(hark_stick_visit_gradients)
+    (call, term, term_memory, sequence_index, head, query, queries, key_from, key_to, memory);
+    return;
+  }
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   hark_dense_tile tile = {
       .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .queries = queries};

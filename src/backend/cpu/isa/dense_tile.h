@@ -64,6 +64,7 @@ struct hark_dense_call {
   double scale;            /* of q.k, natural units: 1 / sigma^2 with the RBF kernel */
   int64_t window;          /* largest distance, or -1 */
   bool causal;
+  bool sticks;  /* normalisation stick_breaking: stick_tile.h; causal, and a query does not see its own position */
   bool starts;  /* a term has a start */
   bool adds;    /* a term adds numbers other than squared norms, however large */
   bool general; /* logits need more than a product and its start: other terms or dropout */
@@ -81,7 +82,7 @@ struct hark_dense_call {
   int64_t whole_keys;                      /* of the complete sequences of which these are parts; 0: they are complete */
   int64_t queries_before, keys_before;     /* of the parts, in the complete sequences */
   int64_t *tiles_before;                   /* [S + 1]: tiles of queries of the previous sequences */
-  float *partial_dquery;                   /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
+  float *partial_dquery;                   /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk; sticks: of dkey, dvalue */
   struct hark_dense_exact_row *exact_rows; /* backward: [B, H, Lq]; NULL: all rows are ordinary ones (dense_exact.c) */
   char *worker_memory;
   size_t worker_bytes;
