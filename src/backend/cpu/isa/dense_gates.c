@@ -104,7 +104,7 @@ static void forget_prepare(const hark_dense_call *call, void *memory, int64_t in
     const double f = row[t * forget->stride[2]];
     if (t > 0) sum += (f < 0.0 ? f - log1p(exp(f)) : -log1p(exp(-f))) * 1.44269504088896340736; /* units of log 2 */
     g.high[t] = (float)sum;
-    g.low[t] = (float)(sum - g.high[t]);
+    g.low[t] = g.high[t] == -INFINITY ? 0.0f : (float)(sum - g.high[t]);
     if (call->backward) g.columns[t] = 0.0;
   }
   for (int64_t chunk = 0; call->backward && forget_collects(call) && chunk < call->chunks; chunk++)
@@ -154,6 +154,16 @@ static void direct_collect(const hark_dense_tile *tile, void *memory, const floa
 
 static const hark_dense_term direct = {.name = "forget, directly", .collect = direct_collect};
 
+/* Where a query does not see its own position, no tile has that gate of the last queries: their paths pass it too. */
+static void pass_own(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int queries, direct_sums *sums) {
+  int64_t from, to;
+  HARK_ISA(hark_dense_visible_keys)(call, sequence, query, queries, &from, &to);
+  for (int lane = 0; from < to && lane < queries; lane++) {
+    const int64_t position = hark_min(query + lane + sequence->offset, sequence->key_count - 1);
+    if (position >= to) sums->passed[position] += sums->before[lane];
+  }
+}
+
 /* columns[t] becomes the sum over n and i < t <= p of dS[n,i]. */
 static void sum_directly(const hark_dense_call *call, int64_t sequence_index, int64_t head, double *columns, void *worker_memory) {
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
@@ -161,9 +171,10 @@ static void sum_directly(const hark_dense_call *call, int64_t sequence_index, in
   memset(columns, 0, (size_t)sequence->key_count * sizeof *columns);
   for (int64_t query = 0; query < sequence->query_count; query += HARK_TILE_QUERIES) {
     memset(sums.before, 0, sizeof sums.before);
+    const int queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query);
     HARK_ISA(hark_dense_visit_gradients)
-    (call, &direct, &sums, sequence_index, head, query, (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query), 0,
-     sequence->key_count, worker_memory);
+    (call, &direct, &sums, sequence_index, head, query, queries, 0, sequence->key_count, worker_memory);
+    if (call->sticks) pass_own(call, sequence, query, queries, &sums);
   }
 }
 

@@ -131,9 +131,9 @@ static void spread(const hark_dense_tile *tile, const float *weights, const floa
   }
 }
 
-/* The same if rows may not be finite: such rows are added separately, to keys with a weight that is not 0. */
-static void spread_seen(const hark_dense_tile *tile, const stick_state *state, const float *weights, const float *rows, int padded,
-                        int features, float *target, int64_t target_stride) {
+/* The same if rows may not be finite: such rows are added separately, to keys whose entry in `seen` is not 0. */
+static void spread_seen(const hark_dense_tile *tile, const stick_state *state, const float *weights, const float *seen, const float *rows,
+                        int padded, int features, float *target, int64_t target_stride) {
   bool bad[HARK_TILE_QUERIES];
   if (state->rows_finite) {
     spread(tile, weights, rows, padded, features, target, target_stride);
@@ -143,14 +143,14 @@ static void spread_seen(const hark_dense_tile *tile, const stick_state *state, c
   spread(tile, weights, state->clean, padded, features, target, target_stride);
   for (int key = 0; key < tile->keys; key++)
     for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; lane < tile->queries; lane++) {
-      const float weight = weights[key * HARK_TILE_QUERIES + lane];
-      if (!bad[lane] || weight == 0.0f) continue;
-      for (int c = 0; c < features; c++) target[key * target_stride + c] += weight * rows[lane * padded + c];
+      const int at = key * HARK_TILE_QUERIES + lane;
+      if (!bad[lane] || seen[at] == 0.0f) continue;
+      for (int c = 0; c < features; c++) target[key * target_stride + c] += weights[at] * rows[lane * padded + c];
     }
 }
 
-/* dquery += K' dS', where keys may not be finite. */
-static void combine(const hark_dense_tile *tile, const stick_state *state, const float *keys) {
+/* dquery += K' dS', where keys may not be finite: b marks what is seen. */
+static void combine(const hark_dense_tile *tile, const stick_state *state, const float *shares, const float *keys) {
   bool bad[HARK_TILE_KEYS];
   int limits[HARK_TILE_VECTORS];
   const int features = tile->call->head_dim;
@@ -175,7 +175,7 @@ static void combine(const hark_dense_tile *tile, const stick_state *state, const
   for (int key = 0; key < tile->keys; key++)
     for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; bad[key] && lane < tile->queries; lane++) {
       const float weight = state->dlogits[key * HARK_TILE_QUERIES + lane];
-      if (weight == 0.0f) continue;
+      if (shares[key * HARK_TILE_QUERIES + lane] == 0.0f) continue;
       for (int c = 0; c < features; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += weight * keys[key * state->key_stride + c];
     }
 }
@@ -230,7 +230,7 @@ static void break_tile(hark_dense_tile *tile, stick_state *state, hark_stick_par
     break_marked(tile, &state->marks, parts, state->left);
   if (state->all_dvalues == NULL) return;
   if (call->dropout_threshold > 0) HARK_ISA(hark_dense_drop)(tile, state->weights);
-  spread_seen(tile, state, state->weights, state->gradient_rows, call->value_pad, call->value_dim,
+  spread_seen(tile, state, state->weights, state->weights, state->gradient_rows, call->value_pad, call->value_dim,
               state->all_dvalues + tile->key * state->dvalue_stride, state->dvalue_stride);
 }
 
@@ -275,9 +275,9 @@ static void differentiate_tile(hark_dense_tile *tile, stick_state *state, hark_s
   differentiate(tile, parts, state->dlogits, state->worth);
   if (state->collects) collect(tile, state);
   if (state->all_dkeys != NULL)
-    spread_seen(tile, state, state->dlogits, state->query_rows, call->head_pad, call->head_dim,
+    spread_seen(tile, state, state->dlogits, parts.shares, state->query_rows, call->head_pad, call->head_dim,
                 state->all_dkeys + tile->key * state->dkey_stride, state->dkey_stride);
-  if (state->dquery_requested) combine(tile, state, keys);
+  if (state->dquery_requested) combine(tile, state, parts.shares, keys);
 }
 
 /* Tile number `index` of the keys [from, to). */

@@ -62,22 +62,21 @@ HARK_SIMD void hark_stick_break_vector(const hark_dense_tile *tile, int m, const
     const vm hidden = vm_or(vf_equal(logit, none), vf_equal(rest, zero));
     vf share = vf_select(hidden, zero, power * keep);
     vf weight = vf_select(hidden, zero, share * rest);
-    vf slope = vf_select(hidden, zero, weight * keep);
+    const vf slope = vf_select(hidden, zero, weight * keep);
     if (marked) {
       vm seen = vm_not(hidden);
       if (!marks->key[key]) seen = vm_and(seen, vm_not(vf_equal(vf_load(marks->lane + m * HARK_LANES), zero)));
       const vf least = vf_set(1.17549435e-38f);
-      share = vf_select(vm_and(seen, vf_equal(share, zero)), least, share);
-      weight = vf_select(vm_and(seen, vf_equal(weight, zero)), least, weight);
-      slope = vf_select(vm_and(seen, vf_equal(slope, zero)), least, slope);
+      share = vf_select(vm_and(seen, vf_less(share, least)), least, share);
+      weight = vf_select(vm_and(seen, vf_less(weight, least)), least, weight);
     }
     vf_store(logits + at, weight);
     if (backward) {
       vf_store(parts.shares + at + m * HARK_LANES, share);
       vf_store(parts.slopes + at + m * HARK_LANES, slope);
     }
-    rest = rest * keep;
-    rest = vf_select(vf_less(rest, last), zero, rest); /* NaN stays */
+    const vf next = rest * keep;
+    rest = vf_select(hidden, rest, vf_select(vf_less(next, last), zero, next)); /* NaN stays */
   }
   vf_store(left + m * HARK_LANES, rest);
 }
