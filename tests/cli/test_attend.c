@@ -51,6 +51,8 @@ static void test_same_as_library(void **state) {
                {"dense:B2,H2,L9,S11,D6,causal,offset=1", "--causal --query-offset 1"},
                {"dense:B2,H2,L9,S11,D6,bias=1,mask=2", ""},
                {"dense:B2,H2,L9,D5,causal,kernel,forget", "--causal"},
+               {"dense:B2,H2,L9,D5,causal,stick,kernel,forget", "--causal --normalisation stick_breaking"},
+               {"window:B2,H4,K2,L90,D5,W30,causal,stick,bias", "--causal --normalisation stick_breaking --structure window --window 30"},
                {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
                {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},
                {"dense:B3,H2,L9,D5,lengths,dropout=0.5", "--dropout 0.5 --seed 7"},

@@ -215,6 +215,23 @@ static void test_learned_rates(void **state) {
   training_place_close(&p);
 }
 
+/* A model without positions whose attention breaks sticks learns: its loss falls. */
+static void test_stick_breaking(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = training_configuration(&p);
+  config.model.positions = HARK_POSITIONS_NONE;
+  config.model.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_STICK_BREAKING);
+  hark_train_result early, late;
+  config.train.steps = 4;
+  assert_int_equal(training_run(&p, &config, "early", NULL, &early), HARK_OK);
+  config.train.steps = 80;
+  assert_int_equal(training_run(&p, &config, "late", NULL, &late), HARK_OK);
+  assert_true(late.validation_loss < early.validation_loss - 0.5);
+  training_place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_schedules),
@@ -224,6 +241,7 @@ int main(void) {
       cmocka_unit_test(test_positional_kernels),
       cmocka_unit_test(test_positional_kernels_not_finite),
       cmocka_unit_test(test_learned_rates),
+      cmocka_unit_test(test_stick_breaking),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
