@@ -56,8 +56,8 @@ typedef enum hark_attention_kernel {
 typedef enum hark_attention_normalisation {
   HARK_NORMALISATION_SOFTMAX, /* kernel smoothing: kappa(q, k_i) / sum over visible j of kappa(q, k_j) */
   HARK_NORMALISATION_CME,     /* kernel ridge regression of the values on the keys (docs/mathematics/kernel-ridge.md); cost O(L^3) */
-  /* sigmoid(logit i) times what nearer keys leave of a stick of length 1 (docs/mathematics/stick-breaking.md); causal, dense or window, exp;
-   * a query sees only keys before its position */
+  /* sigmoid(logit i) times what nearer keys leave of a stick of length 1 (docs/mathematics/stick-breaking.md); causal, dense or window,
+   * kernel exp; a query sees only keys before its position */
   HARK_NORMALISATION_STICK_BREAKING
 } hark_attention_normalisation;
 

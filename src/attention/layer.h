@@ -12,7 +12,8 @@ const char *hark_attention_normalisation_name(hark_attention_normalisation norma
 /* Checks a caller's descriptor field by field and fills in its defaults. */
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
 
-/* The fields of normalisation CME: refused with another one, checked with it; and what STICK_BREAKING is not for. Part of hark_attention_resolve(). */
+/* The fields of normalisation CME: refused with another one, checked with it; and what STICK_BREAKING is not for. Part of
+ * hark_attention_resolve(). */
 hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc);
 
 /* Checks the memory of the arguments: written elements are separate from all others. Part of hark_attention_check(). */

@@ -143,8 +143,8 @@ static void test_large(void **state) {
 }
 
 int main(int argument_count, char **arguments) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_stick_breaking), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_rbf),
-                                     cmocka_unit_test(test_large)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_stick_breaking),
+                                     cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_rbf), cmocka_unit_test(test_large)};
   if (argument_count > 1) {
     check_cases((const char *const *)(arguments + 1), (size_t)argument_count - 1);
     return 0;

@@ -112,6 +112,32 @@ static void test_options(void **state) {
   check_all(cases, sizeof cases / sizeof *cases);
 }
 
+/* Rows whose sticks reach more keys than a backward keeps: those beyond are computed again. */
+static void test_long_rows(void **state) {
+  (void)state;
+  static const char *const cases[] = {"dense:H2,K1,L70,S4500,D4,causal,stick,bias=7", "dense:L3,S4300,D4,causal,stick,bias=7,dropout=0.3",
+                                      "window:L70,S9000,D4,W4300,causal,stick,bias=7,kernel"};
+  int failures = 0;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    attention_problem p;
+    attention_expected expected;
+    attention_problem_make(cases[k], &p);
+    attention_numbers *const bias = &p.array[ARRAY_BIAS];
+    for (int64_t i = 0; i < bias->count; i++) bias->data[i] = (double)(float)(bias->data[i] - 8);
+    attention_expected_make(&p, &expected);
+    for (int64_t i = 0; i < expected.array[ARRAY_LSE].count; i++) assert_true(expected.array[ARRAY_LSE].data[i] > -60);
+    for (int m = 0; m < attention_machine_count; m++) {
+      attention_results results;
+      if (!attention_run_on(&attention_machines[m], &p, &results)) continue;
+      failures += attention_compare(&attention_machines[m], &p, &expected, &results);
+      attention_results_free(&results);
+    }
+    attention_expected_free(&expected);
+    attention_problem_free(&p);
+  }
+  assert_int_equal(failures, 0);
+}
+
 /* Weights and what is left of the stick sum to one: with values of 1, out + exp(log_sum_exp) = 1. */
 static void test_sums_to_one(void **state) {
   (void)state;
@@ -165,25 +191,26 @@ static void test_threads(void **state) {
 static void test_used_up(void **state) {
   (void)state;
   static const char text[] = "dense:L200,D4,causal,stick";
+  const int64_t dim = 4, last = 199 * dim;
   const double poisons[] = {NAN, INFINITY, 7};
   for (int machine = 0; machine < attention_machine_count; machine++)
     for (size_t k = 0; k < sizeof poisons / sizeof *poisons; k++) {
       attention_problem p;
       attention_results before, after;
       attention_problem_make(text, &p);
-      for (int64_t x = 0; x < 4; x++) {
-        p.array[ARRAY_QUERY].data[199 * 4 + x] = 200;
-        p.array[ARRAY_KEY].data[150 * 4 + x] = 200;
-        for (int64_t i = 151; i < 199; i++) p.array[ARRAY_KEY].data[i * 4 + x] = 0;
+      for (int64_t x = 0; x < dim; x++) {
+        p.array[ARRAY_QUERY].data[last + x] = 200;
+        p.array[ARRAY_KEY].data[150 * dim + x] = 200;
+        for (int64_t i = 151; i < 199; i++) p.array[ARRAY_KEY].data[i * dim + x] = 0;
       }
       if (attention_run_on(&attention_machines[machine], &p, &before)) {
-        for (int64_t i = 0; i < 150 * 4; i++) p.array[ARRAY_KEY].data[i] = p.array[ARRAY_VALUE].data[i] = poisons[k];
+        for (int64_t i = 0; i < 150 * dim; i++) p.array[ARRAY_KEY].data[i] = p.array[ARRAY_VALUE].data[i] = poisons[k];
         attention_run_on(&attention_machines[machine], &p, &after);
-        for (int64_t x = 0; x < 4; x++) {
-          attention_assert_near("out", text, &attention_machines[machine], x, after.data[ARRAY_OUT][199 * 4 + x],
-                                before.data[ARRAY_OUT][199 * 4 + x], 0);
-          attention_assert_near("dquery", text, &attention_machines[machine], x, after.data[ARRAY_DQUERY][199 * 4 + x],
-                                before.data[ARRAY_DQUERY][199 * 4 + x], 0);
+        for (int64_t x = 0; x < dim; x++) {
+          attention_assert_near("out", text, &attention_machines[machine], x, after.data[ARRAY_OUT][last + x],
+                                before.data[ARRAY_OUT][last + x], 0);
+          attention_assert_near("dquery", text, &attention_machines[machine], x, after.data[ARRAY_DQUERY][last + x],
+                                before.data[ARRAY_DQUERY][last + x], 0);
         }
         assert_true(before.data[ARRAY_LSE][199] == -INFINITY);
         attention_results_free(&before);
@@ -227,7 +254,8 @@ int main(int argument_count, char **arguments) {
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths), cmocka_unit_test(test_options), cmocka_unit_test(test_sums_to_one),
-                                     cmocka_unit_test(test_threads), cmocka_unit_test(test_used_up), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),     cmocka_unit_test(test_options), cmocka_unit_test(test_long_rows),
+                                     cmocka_unit_test(test_sums_to_one), cmocka_unit_test(test_threads), cmocka_unit_test(test_used_up),
+                                     cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

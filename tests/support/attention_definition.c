@@ -168,8 +168,8 @@ static double stick_row(head_matrices *m, int64_t n, double *relative, double *l
   return left;
 }
 
-/* dS of a row, and its bounds. W[n,j] = sum over i < j of P[n,i] G[n,i] / prod over i >= j of (1 - b) is what the rest of the stick is worth:
- * a computation may use dS = P (1 - b) (G - W), W' = W + b (G - W). */
+/* dS of a row, and its bounds. W[n,j] = sum over i < j of P[n,i] G[n,i] / prod over i >= j of (1 - b) is what the rest of the stick is
+ * worth: a computation may use dS = P (1 - b) (G - W), W' = W + b (G - W). */
 static void stick_gradients(const attention_problem *p, head_matrices *m, int64_t b, int64_t h, int64_t n, const double *relative) {
   const attention_case *c = &p->is;
   const int64_t row = (b * c->heads + h) * c->queries + n, key_head = b * c->key_heads + h / (c->heads / c->key_heads);

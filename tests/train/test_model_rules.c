@@ -80,7 +80,8 @@ static void refused_by_network(const hark_network_config *network, const char *e
   {"model.architecture", "latent"}, { "data.format", "vectors" }
 #define HIERARCHICAL                                                                                                                       \
   { ATTENTION("structure"), "hierarchical" }
-#define STICKS {ATTENTION("normalisation"), "stick_breaking"}
+#define STICKS                                                                                                                             \
+  { ATTENTION("normalisation"), "stick_breaking" }
 #define CME                                                                                                                                \
   { ATTENTION("normalisation"), "cme" }
 #define MASKED                                                                                                                             \

@@ -1,6 +1,6 @@
 /* stick_breaking.c - stick-breaking attention by its definition, in double, with plain loops, forward and backward.
  *
- *     b[n,i] = sigmoid(s[n,i]);   P[n,i] = b[n,i] prod over visible j > i of (1 - b[n,j]);   out[n,:] = sum over visible i of m P[n,i] v[i,:]
+ *     b[n,i] = sigmoid(s[n,i]);   P[n,i] = b[n,i] prod over visible j > i of (1 - b[n,j]);   out[n,:] = sum of m P[n,i] v[i,:]
  *
  * over the visible keys i before the query's position (arXiv 2410.17980). What is left after all keys has no value. log_sum_exp receives
  * log(1 - sum_i P[n,i]). If less than 2^-100 is left, nothing is: farther keys are hidden. With g[n,i] = m dout[n].v_i, and W[n,i] what the

@@ -3,8 +3,8 @@
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
  * This file: what is supported, the layout of memory, and the division of the work. dense_forward.c and dense_backward.c contain the loops
- * over tiles, dense_products.h the micro-kernels, dense_terms.c the terms of logits, dense_short.c sequences of few rows, stick_forward.c and
- * stick_backward.c the loops of normalisation stick_breaking, whose backward is divided by queries instead of keys.
+ * over tiles, dense_products.h the micro-kernels, dense_terms.c the terms of logits, dense_short.c sequences of few rows, stick_forward.c
+ * and stick_backward.c the loops of normalisation stick_breaking, whose backward is divided by queries instead of keys.
  *
  * Scratch: tiles before each sequence | one area per worker | backward: parts of dquery (or of dkey and dvalue), exact rows | the terms'
  * memory, one after another.

@@ -8,8 +8,8 @@
  *     dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
  *
  * W[n,j] is what the rest of the stick is worth that key j leaves: the sum over i < j, divided by the length of that rest. In this form
- * every error is relative to the weight of its entry; the difference dout.out - sum over i >= j would leave the rounding of complete sums at
- * keys without weight. With dropout (mask M, including the gain) out = (M o P) v: dv has M o P, and g = M dout.v.
+ * every error is relative to the weight of its entry. The difference dout.out - sum over i >= j would leave the rounding of complete sums
+ * at keys without weight. With dropout (mask M, including the gain) out = (M o P) v: dv has M o P, and g = M dout.v.
  *
  * A tile of queries visits its keys twice: from the nearest to the farthest for P, and back for W. Between the two, b and P (1 - b) of all
  * its keys are in the worker's memory, or of longer rows what is left at the beginning of each tile, from which the second visit computes

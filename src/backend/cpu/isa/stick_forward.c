@@ -106,7 +106,8 @@ static void visit_tile(const hark_dense_tile *tile, stick_forward_state *state, 
     combine_plain(&sum, 0, hark_dense_vectors(tile));
 }
 
-/* All keys that the tile of queries sees. Tiles of keys begin where the first one does, so that a row's bits do not depend on later rows. */
+/* All keys that the tile of queries sees. Tiles of keys begin where the first one does, so that the bits of a row do not depend on later
+ * rows. */
 static void visit_keys(hark_dense_tile *tile, stick_forward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_sequence *sequence = tile->sequence;
