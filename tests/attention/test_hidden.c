@@ -330,8 +330,7 @@ static void poison_behind_bias(attention_problem *p, double poison) {
 static void test_bias(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,bias", "dense:B2,H2,L1,S70,D64,bias", "dense:B2,H2,L70,D8,bias=7,causal",
-                                      "dense:B2,H2,L70,D8,bias=7,causal,stick",
-                                      "dense:B2,H2,L70,D8,V3,bias=3,rbf"};
+                                      "dense:B2,H2,L70,D8,bias=7,causal,stick", "dense:B2,H2,L70,D8,V3,bias=3,rbf"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_behind_bias);
 }
 

@@ -35,7 +35,11 @@ static void write_script(const char *format, ...) {
 static char *print(const char *before, const char *words, int code) {
   test_output output = {0};
   test_command_run(launch_folder, before, words, &output);
-  if (output.code != code) fail_msg("%s%s: exit code %d, expected %d: %s%s", before, words, output.code, code, output.out, output.err);
+  if (output.code != code) { /* a message of a failure has a limit */
+    const size_t length = strlen(output.err);
+    fail_msg("%s: exit code %d, expected %d: %s...%s", words, output.code, code, output.out,
+             output.err + (length > 600 ? length - 600 : 0));
+  }
   test_file_write_text(launch_folder, "err.txt", output.err);
   char *const text = strdup(output.out);
   test_output_free(&output);
