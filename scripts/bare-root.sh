@@ -78,6 +78,7 @@ mount_place() { # type, place
 mount_place proc proc
 mount_place sysfs sys
 mount_place devpts dev/pts
+mount_place tmpfs dev/shm
 [ -e "$root/dev/ptmx" ] || ln -s pts/ptmx "$root/dev/ptmx"
 [ -e "$root/dev/full" ] || mknod -m 666 "$root/dev/full" c 1 7 2>/dev/null || true
 
