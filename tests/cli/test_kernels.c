@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/common.h"
 #include "cli/kernels/repetitions.h"
@@ -230,6 +230,13 @@ static void a_search_reports_continues_and_keeps_its_options(void **state) {
   assert_string_equal(output.out + strlen(output.out) - strlen(first), first);
   free(first);
   expect(SEARCH " --table 7", HARK_EXIT_USAGE, "", "table.yaml: this search was begun with other options");
+  expect("kernels search --data text.txt --base base.yaml --out short --terms 1 --no-proof --seed 5 --json", 0, "", "");
+  assert_int_equal(trainings(output.err), 2);
+  object = command_json(&output);
+  assert_int_equal(json_array_size(json_object_get(object, "trainings")), 2);
+  assert_int_equal(json_array_size(json_object_get(object, "kernels")), 2);
+  json_decref(object);
+  assert_int_equal(access(test_path(folder, "short/table/all-seed=5/config.yaml"), F_OK), 0);
   write_base(1280);
   expect(SEARCH, HARK_EXIT_USAGE, "", "base.yaml: this search was begun with other options");
 }

@@ -9,9 +9,9 @@
 typedef struct hark_kernels_values {
   const char *text, *checkpoint, *output, *out, *base;
   hark_string_list data;
-  int64_t windows, terms, table, seeds, distances, jobs;
+  int64_t windows, terms, table, seed, seeds, distances, jobs;
   double price, tokens;
-  bool definite;
+  bool definite, proof;
 } hark_kernels_values;
 
 /* The kernel of one row of a layer, and what was fitted to it. */

@@ -119,7 +119,7 @@ static hark_status write_plan(const search *s, stage number, char *path) {
   hark_text_append(&text, "config: %s.yaml\nout: ", stage_names[number]);
   hark_json_append_string(&text, out);
   hark_text_append(&text, "\nseeds: [");
-  for (int64_t seed = 1; seed <= s->values->seeds; seed++) hark_text_append(&text, "%s%" PRId64, seed > 1 ? ", " : "", seed);
+  for (int64_t i = 0; i < s->values->seeds; i++) hark_text_append(&text, "%s%" PRId64, i > 0 ? ", " : "", s->values->seed + i);
   hark_text_append(&text, "]\n");
   const hark_status status = keep_file(s, stage_names[number], ".plan.yaml", &text, path);
   hark_text_free(&text);
@@ -157,10 +157,10 @@ static hark_status measure(search *s, stage number) {
   const int64_t seeds = s->values->seeds;
   char path[HARK_PATH_BYTES];
   double sum = 0, squares = 0;
-  for (int64_t seed = 1; seed <= seeds; seed++) {
-    double *loss = &s->losses[number][seed - 1];
+  for (int64_t i = 0; i < seeds; i++) {
+    double *loss = &s->losses[number][i];
     *loss = NAN;
-    HARK_TRY(run_path(s, number, seed, path));
+    HARK_TRY(run_path(s, number, s->values->seed + i, path));
     HARK_TRY(hark_sweep_value_of(s->context, path, &best, &hark_sweep_whole, loss));
     sum += *loss;
   }
@@ -174,12 +174,15 @@ static int64_t parameters_of(const search *s, stage number) {
   return number == STAGE_TABLE ? s->table * s->kernels.count : number == STAGE_FOUND ? hark_kernels_parameters(&s->kernels) : 0;
 }
 
+/* The stages that are trained. */
+static int stages_of(const search *s) { return s->values->proof ? STAGES : STAGE_FOUND; }
+
 static void append_losses(const search *s, hark_text *text) {
   hark_text_append(text,
                    "| positions | parameters | validation loss (nats) | standard deviation of %" PRId64
                    " seeds | above the table | below rotary |\n|---|---|---|---|---|---|\n",
                    s->values->seeds);
-  for (int i = 0; i < STAGES; i++) {
+  for (int i = 0; i < stages_of(s); i++) {
     hark_text_append(text, "| %s | %" PRId64 " | %.4f | ", stage_texts[i], parameters_of(s, (stage)i), s->mean[i]);
     if (isfinite(s->deviation[i])) hark_text_append(text, "%.4f", s->deviation[i]);
     hark_text_append(text, " | %.4f | %.4f |\n", s->mean[i] - s->mean[STAGE_TABLE], s->mean[STAGE_ROTARY] - s->mean[i]);
@@ -190,10 +193,10 @@ static void append_report(const search *s, hark_text *text) {
   hark_text_append(text, "# Positional kernels of a text\n\n");
   append_losses(s, text);
   hark_text_append(text,
-                   "\n## The kernels\n\nFitted to the tables of seed 1, in %" PRId64
+                   "\n## The kernels\n\nFitted to the tables of seed %" PRId64 ", in %" PRId64
                    " windows of the text. Lost: nats of the divergence between a head's attention with the table and with the expression "
                    "(half the variance of the difference of their logarithms over its attention).\n\n",
-                   s->kernels.windows);
+                   s->values->seed, s->kernels.windows);
   hark_kernels_append_table(&s->kernels, text);
   hark_text_append(text, "\n## Lags and periods\n\n");
   hark_repetitions_append_table(&s->repetitions, text);
@@ -204,7 +207,7 @@ static void append_report(const search *s, hark_text *text) {
 
 static void append_json(const search *s, hark_text *text) {
   hark_text_append(text, "{\"trainings\": [");
-  for (int i = 0; i < STAGES; i++) {
+  for (int i = 0; i < stages_of(s); i++) {
     hark_text_append(text, "%s{\"positions\": \"%s\", \"parameters\": %" PRId64, i > 0 ? ", " : "", stage_names[i],
                      parameters_of(s, (stage)i));
     hark_json_append_member(text, "loss", s->mean[i]);
@@ -232,7 +235,7 @@ static hark_status write_text(const search *s, const char *ending, const hark_te
 
 static hark_status report(search *s) {
   hark_text page = hark_text_empty(s->context), object = hark_text_empty(s->context);
-  for (int i = 0; i < STAGES; i++) HARK_TRY(measure(s, (stage)i));
+  for (int i = 0; i < stages_of(s); i++) HARK_TRY(measure(s, (stage)i));
   append_report(s, &page);
   append_json(s, &object);
   hark_status status = write_text(s, ".md", &page);
@@ -286,10 +289,10 @@ static hark_status work(search *s) {
   HARK_TRY(write_configuration(s, STAGE_TABLE, table));
   HARK_TRY(train(s, STAGE_ROTARY, &done));
   if (!done) return HARK_OK;
-  HARK_TRY(run_path(s, STAGE_TABLE, 1, run));
+  HARK_TRY(run_path(s, STAGE_TABLE, s->values->seed, run));
   HARK_TRY(fit(s, run));
   HARK_TRY(hark_repetitions_find(s->context, run, s->values->data.items[0], &s->kernels, &s->repetitions));
-  HARK_TRY(train(s, STAGE_FOUND, &done));
+  if (s->values->proof) HARK_TRY(train(s, STAGE_FOUND, &done));
   return done ? report(s) : HARK_OK;
 }
 
