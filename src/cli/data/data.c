@@ -1,4 +1,4 @@
-/* data.c - hark data: makes tasks (src/data/tasks/make.h), describes examples, draws them (docs/tasks.md). */
+/* data.c - hark data: makes tasks and texts (src/data/tasks/make.h), describes examples, draws them (docs/tasks.md). */
 #include "cli/data/data.h"
 
 #include <inttypes.h>
@@ -139,13 +139,24 @@ static hark_status print_line(hark_invocation *call, hark_text *report) {
   return hark_command_print(call, report);
 }
 
+/* What the best prediction of a text costs. */
+static void print_losses(const hark_task_settings *settings, hark_text *text) {
+  hark_text_append(text, "optimal loss, nats per token:");
+  for (int split = 0; split < HARK_SPLIT_ALL; split++)
+    if (settings->examples[split] > 0)
+      hark_text_append(text, "%s %.5f %s", split > 0 ? "," : "", settings->optimal_loss[split], hark_example_split_names[split]);
+  hark_text_append(text, "; of a long document %.5f\n", settings->entry->generator->entropy_rate(settings->values));
+}
+
 static hark_status run_make(hark_invocation *call) {
   const data_values *const v = call->values[0];
+  double optimal_loss[HARK_SPLIT_ALL] = {0};
   make_view view = {hark_progress_begin(), hark_progress_clock()};
   hark_text report = hark_text_empty(call->context), said = hark_text_empty(call->context);
   hark_task_settings settings = {.entry = hark_task_find(hark_options_argument(call->options, 1)),
                                  .folder = v->out,
                                  .seed = (uint64_t)v->seed,
+                                 .optimal_loss = optimal_loss,
                                  .progress = show_progress,
                                  .progress_user = &view};
   settings.values = values_of(call, settings.entry);
@@ -160,6 +171,7 @@ static hark_status run_make(hark_invocation *call) {
   for (int split = 0; split < HARK_SPLIT_ALL; split++)
     if (settings.examples[split] > 0) hark_text_append(&said, " %" PRId64 " %s", settings.examples[split], hark_example_split_names[split]);
   hark_text_append(&said, " examples of %s\n", settings.entry->name);
+  if (settings.entry->generator->entropy_rate != NULL) print_losses(&settings, &said);
   return hark_command_print(call, &said);
 }
 
@@ -225,11 +237,12 @@ const hark_command hark_command_data = {
     .name = "data",
     .arguments = "make TASK | info PATH... | picture PATH...",
     .words = "make|info|picture",
-    .summary = "make labelled tasks, describe examples, draw images of them",
+    .summary = "make labelled tasks and texts, describe examples, draw images of them",
     .notes =
         "  hark data make listops --out listops                   nested operations, 96,000 + 2,000 + 2,000\n"
         "  hark data make pathfinder --size 32 --out pathfinder   images of two discs and dashed paths\n"
         "  hark data make recall --length 512 --pairs 16 --out recall\n"
+        "  hark data make periodic-text --kind period --period 12 --out text      texts for hark train --data text/training.txt\n"
         "  hark data info listops\n"
         "  hark data info --format text reviews.tsv.gz            compressed files are unpacked; - is standard input\n"
         "  hark data picture pathfinder --out sheet.svg\n"

@@ -223,11 +223,17 @@ static hark_status check_not_empty(hark_context *context, const hark_source_list
 
 static hark_status open_or_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                  hark_corpus *corpus) {
-  for (int i = 0; i < settings->path_count; i++)
-    if (hark_is_example_folder(context, settings->paths[i]))
-      return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "%s: a folder of labelled examples, expected --format examples (each of its files can be read as text)",
-                       settings->paths[i]);
+  for (int i = 0; i < settings->path_count; i++) {
+    const char *const path = settings->paths[i];
+    bool texts = false;
+    if (!hark_is_example_folder(context, path, &texts)) continue;
+    return texts ? hark_fail(context, HARK_BAD_CONFIGURATION,
+                             "%s: a folder of texts for training, validation and test, expected --data %s/training.txt --validation "
+                             "%s/validation.txt",
+                             path, path, path)
+                 : hark_fail(context, HARK_BAD_CONFIGURATION,
+                             "%s: a folder of labelled examples, expected --format examples (each of its files can be read as text)", path);
+  }
   HARK_TRY(hark_sources_find(context, settings, sources));
   if (!settings->known) {
     HARK_TRY(hark_sources_unpack(context, sources, settings->json_field));

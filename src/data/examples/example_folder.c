@@ -119,6 +119,8 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   if (hark_path_kind_of(task) == HARK_PATH_NONE) return fail_without_task(context, folder);
   HARK_TRY(read_task(context, folder, &out->text, &found));
   out->format = hark_text_get(&out->text);
+  if (strcmp(out->format, HARK_TASK_TEXT) == 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files are texts, expected a folder of labelled examples", folder);
   if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files have the format %s, the requested one is %s", folder, out->format,
                      settings->format);
@@ -154,7 +156,7 @@ hark_status hark_example_paths_find(hark_context *context, const hark_examples_s
   return HARK_OK;
 }
 
-bool hark_is_example_folder(hark_context *context, const char *folder) {
+bool hark_is_example_folder(hark_context *context, const char *folder, bool *texts) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   hark_json_tree tree = {0};
@@ -163,6 +165,8 @@ bool hark_is_example_folder(hark_context *context, const char *folder) {
       hark_file_read(context, path, HARK_TASK_FILE_BYTES, &text) == HARK_OK &&
       hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree) == HARK_OK) {
     is = hark_json_member(tree.root, "hark") != NULL && hark_json_is(hark_json_member(tree.root, "files"), HARK_JSON_OBJECT);
+    const char *const format = hark_json_text(hark_json_member(tree.root, "format"));
+    if (texts != NULL) *texts = format != NULL && strcmp(format, HARK_TASK_TEXT) == 0;
     hark_json_tree_free(context, &tree);
   }
   hark_text_free(&text);

@@ -13,6 +13,7 @@
 #define HARK_TASK_FILE "task.json"
 #define HARK_TASK_FILE_BYTES ((size_t)1 << 20) /* maximum size of task.json */
 #define HARK_TASK_FORMAT_VERSION 1
+#define HARK_TASK_TEXT "corpus" /* "format" in task.json of a folder whose files are texts (data.format) */
 
 /* Names of the splits in task.json and in file names: "training", "validation", "test". */
 extern const char *const hark_example_split_names[HARK_SPLIT_ALL];
@@ -30,8 +31,9 @@ typedef struct hark_example_paths {
  * Errors: HARK_BAD_CONFIGURATION (a folder among other paths, another format than the folder's, no format), HARK_BAD_FILE (task.json),
  * HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out);
-/* Whether the folder has the form that `hark data make` writes; its contents are not checked. */
-bool hark_is_example_folder(hark_context *context, const char *folder);
+/* Whether the folder has the form that `hark data make` writes; its contents are not checked. *texts (may be NULL): whether its files are
+ * texts, not labelled examples. */
+bool hark_is_example_folder(hark_context *context, const char *folder, bool *texts);
 void hark_example_paths_free(hark_context *context, hark_example_paths *paths);
 
 #endif

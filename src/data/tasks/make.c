@@ -127,8 +127,10 @@ typedef struct maker {
   int64_t block;     /* slots */
   unsigned char *slots;
   size_t *bytes; /* [block] sizes of the examples */
+  double *nats;  /* [block] their costs */
   hark_split split;
   int64_t first; /* example of slot 0 */
+  double optimal_loss[HARK_SPLIT_ALL];
   seen seen;
 } maker;
 
@@ -140,6 +142,7 @@ static void make_example(maker *m, int64_t slot, uint32_t round) {
                            .random = hark_task_random_begin(s->seed, s->entry->number, m->split, m->first + slot, round),
                            .scratch = out + hark_align_up(m->sizes.example_bytes)};
   m->bytes[slot] = m->generator->make(&order, out);
+  m->nats[slot] = order.nats;
   if (order.random.next > 4 * HARK_TASK_COUNTERS) m->bytes[slot] = TOO_RANDOM;
 }
 
@@ -183,6 +186,7 @@ static hark_status check_disk(maker *m, const char *folder, int64_t made, int64_
 static hark_status write_examples(maker *m, const char *folder, hark_writer *writer, int64_t count) {
   const hark_task_settings *const s = m->settings;
   hark_text header = hark_text_empty(m->context);
+  double nats = 0, bytes = 0;
   hark_status status = m->generator->header(m->generator, s->values, count, &header);
   if (status == HARK_OK) status = header.status;
   if (status == HARK_OK) status = hark_writer_append(m->context, writer, hark_text_get(&header), header.length);
@@ -190,15 +194,21 @@ static hark_status write_examples(maker *m, const char *folder, hark_writer *wri
   for (m->first = 0; m->first < count && status == HARK_OK; m->first += m->block) {
     const int64_t here = hark_min(m->block, count - m->first);
     hark_parallel_for(m->context, here, make_task, m);
-    for (int64_t slot = 0; slot < here && status == HARK_OK; slot++) status = finish_example(m, writer, slot);
+    for (int64_t slot = 0; slot < here && status == HARK_OK; slot++) {
+      status = finish_example(m, writer, slot);
+      nats += m->nats[slot];
+      bytes += (double)m->bytes[slot];
+    }
     if (m->first == 0 && status == HARK_OK) status = check_disk(m, folder, here, count);
     if (s->progress != NULL) s->progress(s->progress_user, m->split, m->first + here, count);
   }
+  m->optimal_loss[m->split] = bytes > 0 ? nats / bytes : 0;
   return status;
 }
 
 static void file_name(const maker *m, hark_split split, char out[HARK_NAME_BYTES]) {
-  (void)snprintf(out, HARK_NAME_BYTES, "%s.%s", hark_example_split_names[split], hark_example_format_find(m->generator->format)->ending);
+  const hark_example_format *const format = hark_example_format_find(m->generator->format);
+  (void)snprintf(out, HARK_NAME_BYTES, "%s.%s", hark_example_split_names[split], format != NULL ? format->ending : "txt");
 }
 
 static hark_status write_split(maker *m, const char *folder, hark_split split, hark_file_summary *summary) {
@@ -230,6 +240,11 @@ static void print_parameter(const hark_option *option, const void *values, hark_
   }
 }
 
+static void print_number(const char *separator, const char *name, double value, hark_text *text) {
+  hark_text_append(text, "%s\"%s\": ", separator, name);
+  hark_json_append_number(text, value);
+}
+
 static void print_report(const maker *m, const hark_file_summary *summaries, hark_text *text) {
   const hark_task_settings *const s = m->settings;
   const hark_option_table *const table = s->entry->options;
@@ -243,13 +258,17 @@ static void print_report(const maker *m, const hark_file_summary *summaries, har
     hark_text_append(text, "%s\n  ", printed++ > 0 ? "," : "");
     print_parameter(&table->options[i], s->values, text);
   }
-  hark_text_append(text, "\n },\n \"files\": {");
+  hark_text_append(text, "\n }");
+  if (m->generator->entropy_rate != NULL) print_number(",\n ", "entropy_rate", m->generator->entropy_rate(s->values), text);
+  hark_text_append(text, ",\n \"files\": {");
   for (int split = 0, printed = 0; split < HARK_SPLIT_ALL; split++) {
     if (s->examples[split] == 0) continue;
     file_name(m, (hark_split)split, name);
-    hark_text_append(text, "%s\n  \"%s\": {\"name\": \"%s\", \"examples\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"sha256\": \"%s\"}",
+    hark_text_append(text, "%s\n  \"%s\": {\"name\": \"%s\", \"examples\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"sha256\": \"%s\"",
                      printed++ > 0 ? "," : "", hark_example_split_names[split], name, s->examples[split], summaries[split].bytes,
                      summaries[split].sha256);
+    if (m->generator->entropy_rate != NULL) print_number(", ", "optimal_loss", m->optimal_loss[split], text);
+    hark_text_append(text, "}");
   }
   hark_text_append(text, "\n }\n}\n");
 }
@@ -262,6 +281,7 @@ static hark_status fill_folder(maker *m, const char *folder, hark_text *report) 
   const size_t from = report->length;
   HARK_TRY(hark_allocate(m->context, (size_t)m->block * m->slot_bytes, (void **)&m->slots));
   HARK_TRY(hark_allocate(m->context, (size_t)m->block * sizeof *m->bytes, (void **)&m->bytes));
+  HARK_TRY(hark_allocate(m->context, (size_t)m->block * sizeof *m->nats, (void **)&m->nats));
   for (int split = 0; split < HARK_SPLIT_ALL; split++)
     if (m->settings->examples[split] > 0) HARK_TRY(write_split(m, folder, (hark_split)split, &summaries[split]));
   print_report(m, summaries, report);
@@ -360,6 +380,8 @@ hark_status hark_task_make(hark_context *context, const hark_task_settings *sett
   const hark_status status = make_folder(&m, folder, report);
   hark_release(context, m.slots, (size_t)m.block * m.slot_bytes);
   hark_release(context, m.bytes, (size_t)m.block * sizeof *m.bytes);
+  hark_release(context, m.nats, (size_t)m.block * sizeof *m.nats);
+  if (settings->optimal_loss != NULL) memcpy(settings->optimal_loss, m.optimal_loss, sizeof m.optimal_loss);
   hark_release(context, m.seen.slot, m.seen.slots * sizeof *m.seen.slot);
   return status;
 }

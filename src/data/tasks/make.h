@@ -1,4 +1,4 @@
-/* make.h - making tasks: generators of labelled examples, and the folder that the examples are written to.
+/* make.h - making tasks: generators of labelled examples and of texts, and the folder that the examples are written to.
  *
  * A generator is one file with a hark_task_generator hark_task_NAME and a table of options, its own or another's, and one row of
  * HARK_TASK_GENERATORS. It makes one example at a time from random numbers that depend on (seed, split, index) alone. make.c distributes
@@ -11,7 +11,7 @@
 #include <hark/random.h>
 
 #include "config/options.h"
-#include "data/examples/examples.h"
+#include "data/examples/example_folder.h"
 #include "io/text.h"
 
 /* X(name in C, name on the command line, number of its random streams, its table of options hark_task_TABLE_options), in the order of help.
@@ -26,7 +26,8 @@
   X(regression, "regression", 7, vectors)                                                                                                  \
   X(needle, "needle", 8, sequences)                                                                                                        \
   X(maps, "maps", 9, sequences)                                                                                                            \
-  X(runs, "runs", 10, sequences)
+  X(runs, "runs", 10, sequences)                                                                                                           \
+  X(periodic_text, "periodic-text", 11, vectors)
 
 /* ---- random numbers of one example ---- */
 
@@ -55,6 +56,7 @@ typedef struct hark_task_order {
   int64_t index;
   hark_task_random random;
   void *scratch; /* of scratch_bytes, not cleared, HARK_ALIGNMENT-aligned */
+  double nats;   /* set by generators with an entropy rate: the cost of the example for the best prediction of its bytes */
 } hark_task_order;
 
 typedef struct hark_task_sizes {
@@ -65,7 +67,7 @@ typedef struct hark_task_sizes {
 typedef struct hark_task_generator hark_task_generator;
 struct hark_task_generator {
   const char *summary;
-  const char *format;
+  const char *format; /* of example_format.h, or HARK_TASK_TEXT */
   const char *parameters; /* names of the options of its table that it uses, separated by blanks; NULL: all of its table */
   int64_t examples[HARK_SPLIT_ALL];
   bool distinct; /* no two examples are the same, across all splits */
@@ -78,6 +80,7 @@ struct hark_task_generator {
   /* Writes an example to out and returns its bytes; 0: no example was found in the maximum number of attempts. Called by several
    * threads. */
   size_t (*make)(hark_task_order *order, unsigned char *out);
+  double (*entropy_rate)(const void *values); /* nats per token of a long example, for the best prediction; NULL: unknown */
 };
 
 #define HARK_TASK_DECLARE(id, name, number, table)                                                                                         \
@@ -110,6 +113,7 @@ typedef struct hark_task_settings {
   const char *folder;
   uint64_t seed;
   int64_t examples[HARK_SPLIT_ALL]; /* 0: no file, except for training */
+  double *optimal_loss;             /* [HARK_SPLIT_ALL], or NULL: receives the nats per byte of every file, if there is an entropy rate */
   hark_task_progress *progress;     /* may be NULL */
   void *progress_user;
 } hark_task_settings;

@@ -16,7 +16,8 @@
 #define TARGET_RADIUS 0.5
 
 static hark_status settle(hark_context *context, void *values) {
-  const hark_vector_values *const v = values;
+  hark_vector_values *const v = values;
+  hark_vectors_settle_tokens(v);
   return hark_vectors_settle(context, v->tokens, v->features, v->responses);
 }
 

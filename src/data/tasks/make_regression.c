@@ -13,7 +13,8 @@
 static int64_t features_of(const hark_vector_values *v) { return v->covariates + v->responses; }
 
 static hark_status settle(hark_context *context, void *values) {
-  const hark_vector_values *const v = values;
+  hark_vector_values *const v = values;
+  hark_vectors_settle_tokens(v);
   return hark_vectors_settle(context, v->tokens + 1, features_of(v), v->responses);
 }
 

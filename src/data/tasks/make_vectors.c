@@ -7,12 +7,13 @@
 #include "data/formats/vector_file.h"
 
 #define TWO_PI 6.283185307179586
+#define USUAL_TOKENS 16
 #define NUMBERS_MAX ((int64_t)1 << 22) /* per example: a pair of normal numbers uses one counter, and z and noise need as many again */
 
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
-    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "16", "[1, 1048575]", NULL, NULL, "latent, regression: tokens of an example",
-     "$1 make, $2 latent|regression"},
+    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "0", "[0, 1048575]", NULL, NULL,
+     "latent, regression, periodic-text: tokens of an example; 0: 16, for periodic-text 1024", "$1 make, $2 latent|regression|periodic-text"},
     {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: numbers of a token",
      "$1 make, $2 latent"},
     {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL, "regression: numbers of a covariate",
@@ -23,8 +24,19 @@ static const hark_option options[] = {
      "$1 make, $2 latent"},
     {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: frequency of the sines to predict",
      "$1 make, $2 latent"},
-    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses",
-     "$1 make, $2 regression"},
+    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL,
+     "regression: variance of the noise of responses; periodic-text: probability that a symbol is replaced by a random one",
+     "$1 make, $2 regression|periodic-text"},
+    {"kind", "kind", HARK_OPTION_ENUM, AT(kind), "lag", "lag|period|content|none", NULL, NULL,
+     "periodic-text: what predicts a symbol: that LAG before, a hidden pattern of PERIOD symbols, what followed the same marker, or the "
+     "previous symbol",
+     "$1 make, $2 periodic-text"},
+    {"lag", "lag", HARK_OPTION_INT, AT(lag), "16", "[1, 1000000]", NULL, NULL, "periodic-text: distance of the symbol that is repeated",
+     "$1 make, $2 periodic-text, kind lag"},
+    {"period", "period", HARK_OPTION_INT, AT(period), "12", "[1, 1000000]", NULL, NULL, "periodic-text: symbols of the pattern",
+     "$1 make, $2 periodic-text, kind period"},
+    {"alphabet", "alphabet", HARK_OPTION_INT, AT(alphabet), "16", "[2, 62]", NULL, NULL, "periodic-text: different symbols",
+     "$1 make, $2 periodic-text"},
     {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z",
      "$1 make, $2 regression"},
 };
@@ -52,6 +64,10 @@ void hark_vector_to_ball(double radius, int64_t count, double *x) {
   for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
   const double factor = sum > radius * radius ? radius / sqrt(sum) : 1;
   for (int64_t i = 0; i < count; i++) x[i] *= factor;
+}
+
+void hark_vectors_settle_tokens(hark_vector_values *values) {
+  if (values->tokens == 0) values->tokens = USUAL_TOKENS;
 }
 
 hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t features, int64_t responses) {

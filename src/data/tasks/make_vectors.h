@@ -1,4 +1,5 @@
-/* make_vectors.h - common parts of the generators of latent and regression: their options, and records of real vectors (vector_file.h). */
+/* make_vectors.h - common parts of the generators of latent and regression: records of real vectors (vector_file.h); and the options of these
+ * two and of periodic-text, which shares two of them. */
 #ifndef HARK_DATA_TASKS_MAKE_VECTORS_H
 #define HARK_DATA_TASKS_MAKE_VECTORS_H
 
@@ -7,6 +8,8 @@
 typedef struct hark_vector_values {
   int64_t tokens, features, covariates, responses;
   double spread, frequency, noise, prior;
+  int64_t lag, period, alphabet; /* periodic-text */
+  int kind;                      /* the same: hark_periodic_kind */
 } hark_vector_values;
 
 /* Two independent standard normal numbers (Box and Muller, 1958). */
@@ -17,6 +20,8 @@ void hark_task_fill_normal(hark_task_random *random, double deviation, int64_t c
 /* Moves x [count] to the nearest point of the ball of a radius. */
 void hark_vector_to_ball(double radius, int64_t count, double *x);
 
+/* For settle: a number of tokens that is 0 becomes the usual one. */
+void hark_vectors_settle_tokens(hark_vector_values *values);
 /* For settle and header: the first refuses records that need more random numbers than one example has; the second appends the header of a
  * file. */
 HARK_MUST_CHECK hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t features, int64_t responses);
