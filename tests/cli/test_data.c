@@ -67,6 +67,24 @@ static void a_task_is_made_and_told_about(void **state) {
   expect("data info small", HARK_EXIT_DONE, "2 examples, 24 tokens, 12 targets", "");
 }
 
+static void a_text_is_made(void **state) {
+  (void)state;
+  expect("data make periodic-text --kind period --period 4 --tokens 32 --training 30 --validation 5 --test 0 --out text", HARK_EXIT_DONE,
+         "text: 30 training 5 validation examples of periodic-text\noptimal loss, nats per token: ", "");
+  assert_non_null(strstr(output.out, " validation; of a long document 1.17921\n"));
+  expect("data make periodic-text --tokens 32 --training 30 --out lag --json", HARK_EXIT_DONE, "\"entropy_rate\": 1.179208", "");
+  json_t *made = command_json(&output);
+  assert_true(json_real_value(json_object_get(at(made, "files", "test"), "optimal_loss")) > 1.2);
+  json_decref(made);
+  expect("data info text", HARK_EXIT_USAGE, "", "text: its files are texts, expected a folder of labelled examples");
+  expect("train --data text --steps 1 --out run", HARK_EXIT_USAGE, "",
+         "expected --data text/training.txt --validation text/validation.txt");
+  expect(
+      "train --data text/training.txt --validation text/validation.txt --steps 1 --layers 1 --width 8 --heads 1 --context 8 --batch 2 "
+      "--out run",
+      HARK_EXIT_DONE, "", "");
+}
+
 /* Quantiles of known lengths, and a split of a file. */
 static void files_are_told_about(void **state) {
   (void)state;
@@ -125,6 +143,15 @@ static void wrong_words(void **state) {
       {"make maps --out x --hard 2", 2, "--hard: "},
       {"make runs --out x --chunk 3", 2, "--chunk: has no effect here, it needs data make needle"},
       {"make runs --out x --shortest 20", 2, "--shortest: runs of at least 20 words, --longest is 13"},
+      {"make latent --out x --kind lag", 2, "--kind: has no effect here, it needs data make periodic-text"},
+      {"make periodic-text --out x --kind none --lag 3", 2, "--lag: has no effect here, it needs --kind lag (currently none)"},
+      {"make periodic-text --out x --period 3", 2, "--period: has no effect here, it needs --kind period (currently lag)"},
+      {"make periodic-text --out x --features 3", 2, "--features: has no effect here, it needs data make latent"},
+      {"make periodic-text --out x --lag 0", 2, "--lag: "},
+      {"make periodic-text --out x --lag 2000", 2, "--lag: 2000, a document of 1024 tokens"},
+      {"make periodic-text --out x --noise 2", 2, "--noise: 2, expected a probability"},
+      {"make periodic-text --out x --alphabet 99", 2, "--alphabet: "},
+      {"make periodic-text --out x --kind contents", 2, "--kind: "},
       {"make copy --out x --count 3", 2, "--count: has no effect here, it needs data picture"},
       {"make copy --out x --training 0", 2, "--training: 0, expected at least one example"},
       {"make recall --out x --length 20", 2, "--length: 20 words, 16 pairs and 16 queries take 48"},
@@ -153,7 +180,7 @@ static void wrong_words(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about), TEST(files_are_told_about), TEST(images_are_drawn),
-                                     TEST(wrong_words)};
+  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about), TEST(a_text_is_made), TEST(files_are_told_about),
+                                     TEST(images_are_drawn), TEST(wrong_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

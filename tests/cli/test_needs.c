@@ -155,7 +155,9 @@ static void tasks_take_what_they_say(void **state) {
       const hark_option *const option = &entry->options->options[i];
       const char *const words = option->needs != NULL ? strstr(option->needs, "$2 ") : NULL;
       assert_non_null(words);
-      const bool named = hark_option_choice(words + 3, entry->name) >= 0;
+      char tasks[256];
+      (void)snprintf(tasks, sizeof tasks, "%.*s", (int)strcspn(words + 3, ","), words + 3); /* other conditions may follow */
+      const bool named = hark_option_choice(tasks, entry->name) >= 0;
       if (named != hark_task_takes(entry->generator, option->name)) fail_msg("--%s and %s: %s", option->name, entry->name, option->needs);
       taken += named;
     }

@@ -372,8 +372,30 @@ static const made_task small_tasks[] = {
     {.name = "needle", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "48"}},
     {.name = "maps", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "45"}},
     {.name = "runs", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "41"}},
+    {.name = "periodic-text", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "33"}},
 };
 enum { TASKS = sizeof small_tasks / sizeof small_tasks[0] };
+
+static bool is_text(const made_task *t) { return strcmp(hark_task_find(t->name)->generator->format, HARK_TASK_TEXT) == 0; }
+
+static void assert_texts(const task_place *f, const made_task *t, const char *name, const char *more, const char *other) {
+  char *const training = task_file(f, name, "training.txt"), *const validation = task_file(f, name, "validation.txt"),
+              *const test = task_file(f, name, "test.txt"), *const longer = task_file(f, more, "training.txt"),
+              *const another = task_file(f, other, "training.txt");
+  const size_t document = strlen(training) / (size_t)t->examples[HARK_SPLIT_TRAINING];
+  assert_int_equal(strlen(validation), document * (size_t)t->examples[HARK_SPLIT_VALIDATION]);
+  assert_int_equal(strlen(test), document * (size_t)t->examples[HARK_SPLIT_TEST]);
+  assert_true(strlen(longer) > strlen(training));
+  assert_memory_equal(longer, training, strlen(training));
+  assert_memory_not_equal(another, training, document);
+  assert_memory_not_equal(validation, training, document);
+  assert_memory_not_equal(validation, test, document);
+  free(training);
+  free(validation);
+  free(test);
+  free(longer);
+  free(another);
+}
 
 static uint64_t sum_of(const task_place *f, const char *name) {
   hark_examples *e = task_open(f, name);
@@ -437,10 +459,15 @@ static void examples_depend_on_seed_split_and_number(void **state) {
     t.examples[HARK_SPLIT_TRAINING] += 9;
     t.examples[HARK_SPLIT_TEST] = 0;
     task_make(f, more, &t);
-    assert_same_front(f, name, more, small_tasks[i].examples[HARK_SPLIT_TRAINING]);
     t = small_tasks[i];
     t.seed = 2;
     task_make(f, other, &t);
+    covered++;
+    if (is_text(&t)) {
+      assert_texts(f, &t, name, more, other);
+      continue;
+    }
+    assert_same_front(f, name, more, small_tasks[i].examples[HARK_SPLIT_TRAINING]);
     assert_int_not_equal(sum_of(f, name), sum_of(f, other));
     hark_examples *e = task_open(f, name); /* a split is none of the others' */
     for (int split = 0; split < HARK_SPLIT_ALL; split++)
@@ -450,10 +477,41 @@ static void examples_depend_on_seed_split_and_number(void **state) {
     (void)read_any(f, e, HARK_SPLIT_TEST, 0, y);
     assert_memory_not_equal(x, y, sizeof x);
     hark_examples_close(f->context, &e);
-    covered++;
   }
   assert_int_equal(covered, hark_task_entry_count); /* a new generator needs a row above */
   hark_context_destroy(&threads);
+}
+
+/* The losses in task.json are those of the files' documents. */
+static void texts_have_their_optimal_loss(void **state) {
+  const task_place *const f = *state;
+  enum { TOKENS = 40, LAG = 3, SYMBOLS = 5, DOCUMENTS = 7 };
+  const made_task t = {.name = "periodic-text",
+                       .seed = 9,
+                       .examples = {DOCUMENTS, 0, 0},
+                       .options = {"tokens", "40", "lag", "3", "alphabet", "5", "noise", "0.5"}};
+  task_make(f, "text", &t);
+  char *const text = task_file(f, "text", "training.txt"), *const json = task_file(f, "text", "task.json");
+  double nats = 0;
+  assert_int_equal(strlen(text), DOCUMENTS * (TOKENS + 1));
+  for (int d = 0; d < DOCUMENTS; d++) {
+    const char *const line = text + (ptrdiff_t)d * (TOKENS + 1);
+    assert_int_equal(line[TOKENS], '\n');
+    for (int i = 0; i < TOKENS; i++) {
+      assert_true(line[i] >= 'a' && line[i] < 'a' + SYMBOLS);
+      nats -= log(i < LAG ? 0.2 : line[i] == line[i - LAG] ? 0.6 : 0.1); /* .5 + .5 / 5 and .5 / 5 */
+    }
+  }
+  const char *const loss = strstr(json, "\"optimal_loss\": "), *const rate = strstr(json, "\"entropy_rate\": ");
+  assert_true(loss != NULL && rate != NULL);
+  assert_true(fabs(strtod(loss + strlen("\"optimal_loss\": "), NULL) - nats / (DOCUMENTS * (TOKENS + 1))) < 1e-12);
+  assert_true(fabs(strtod(rate + strlen("\"entropy_rate\": "), NULL) + 0.6 * log(0.6) + 0.4 * log(0.1)) < 1e-12);
+  const char *const path = test_path(f->folder, "text");
+  const hark_examples_settings settings = {.paths = &path, .path_count = 1};
+  hark_examples *e;
+  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_CONFIGURATION, "its files are texts");
+  free(text);
+  free(json);
 }
 
 static void what_cannot_be_made(void **state) {
@@ -483,6 +541,14 @@ static void what_cannot_be_made(void **state) {
       {{.name = "needle", .examples = {25, 0, 0}, .options = {"length", "3", "chunk", "3", "plain", "2", "labels", "2"}},
        "no training example 24 was found that differs from the 24 before"},
       {{.name = "maps", .examples = {1, 0, 0}, .options = {"length", "40"}}, "--length: 40 words, expected a whole number of chunks of 9"},
+      {{.name = "periodic-text", .examples = {1, 0, 0}, .options = {"tokens", "16"}}, "--lag: 16, a document of 16 tokens has no such"},
+      {{.name = "periodic-text", .examples = {1, 0, 0}, .options = {"kind", "period", "period", "2000"}},
+       "--period: 2000, a document of 1024 tokens has no such"},
+      {{.name = "periodic-text", .examples = {1, 0, 0}, .options = {"noise", "1.5"}}, "--noise: 1.5, expected a probability"},
+      {{.name = "periodic-text", .examples = {1, 0, 0}, .options = {"kind", "content", "alphabet", "3"}},
+       "--alphabet: 3 symbols, a text of kind content has at least 4"},
+      {{.name = "periodic-text", .examples = {1, 0, 0}, .options = {"kind", "none", "alphabet", "2"}},
+       "--alphabet: 2 symbols, a text of kind none has at least 3"},
       {{.name = "runs", .examples = {1, 0, 0}, .options = {"shortest", "14"}}, "--shortest: runs of at least 14 words, --longest is 13"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -555,6 +621,7 @@ int main(void) {
       TASK_TEST(lengths_by_task),
       TASK_TEST(no_example_is_there_twice),
       TASK_TEST(examples_depend_on_seed_split_and_number),
+      TASK_TEST(texts_have_their_optimal_loss),
       TASK_TEST(what_cannot_be_made),
       TASK_TEST(folders_are_whole_or_not_there),
       TASK_TEST(numbers_are_uniform)};

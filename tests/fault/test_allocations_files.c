@@ -205,7 +205,8 @@ static hark_status make_and_read_task(hark_context *context, void *data) {
   hark_text report = hark_text_empty(context);
   hark_status status = hark_options_create(context, NULL, &group, 1, &options);
   if (status == HARK_OK) status = make_task(context, entry, values, &report);
-  if (status == HARK_OK) status = hark_examples_open(context, &settings, &examples);
+  if (status == HARK_OK && strcmp(entry->generator->format, HARK_TASK_TEXT) != 0)
+    status = hark_examples_open(context, &settings, &examples);
   hark_examples_close(context, &examples);
   hark_text_free(&report);
   hark_options_destroy(context, &options);

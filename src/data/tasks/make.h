@@ -67,7 +67,7 @@ typedef struct hark_task_sizes {
 typedef struct hark_task_generator hark_task_generator;
 struct hark_task_generator {
   const char *summary;
-  const char *format; /* of example_format.h, or HARK_TASK_TEXT */
+  const char *format;     /* of example_format.h, or HARK_TASK_TEXT */
   const char *parameters; /* names of the options of its table that it uses, separated by blanks; NULL: all of its table */
   int64_t examples[HARK_SPLIT_ALL];
   bool distinct; /* no two examples are the same, across all splits */

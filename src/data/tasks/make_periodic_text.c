@@ -11,11 +11,8 @@
 #define USUAL_TOKENS 1024
 
 static hark_periodic_text text_of(const hark_vector_values *v) {
-  return (hark_periodic_text){.kind = (hark_periodic_kind)v->kind,
-                              .alphabet = (int32_t)v->alphabet,
-                              .lag = v->lag,
-                              .period = v->period,
-                              .noise = v->noise};
+  return (hark_periodic_text){
+      .kind = (hark_periodic_kind)v->kind, .alphabet = (int32_t)v->alphabet, .lag = v->lag, .period = v->period, .noise = v->noise};
 }
 
 static hark_status settle(hark_context *context, void *values) {
@@ -28,8 +25,7 @@ static hark_status settle(hark_context *context, void *values) {
   if (v->alphabet < fewest[v->kind])
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--alphabet: %lld symbols, a text of kind %s has at least %lld",
                      (long long)v->alphabet, names[v->kind], (long long)fewest[v->kind]);
-  if (v->noise > 1)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %g, expected a probability in [0, 1]", v->noise);
+  if (v->noise > 1) return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %g, expected a probability in [0, 1]", v->noise);
   if (v->kind == HARK_PERIODIC_LAG && v->lag >= v->tokens)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--lag: %lld, a document of %lld tokens has no such distance", (long long)v->lag,
                      (long long)v->tokens);

@@ -13,7 +13,8 @@
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
     {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "0", "[0, 1048575]", NULL, NULL,
-     "latent, regression, periodic-text: tokens of an example; 0: 16, for periodic-text 1024", "$1 make, $2 latent|regression|periodic-text"},
+     "latent, regression, periodic-text: tokens of an example; 0: 16, for periodic-text 1024",
+     "$1 make, $2 latent|regression|periodic-text"},
     {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: numbers of a token",
      "$1 make, $2 latent"},
     {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL, "regression: numbers of a covariate",

@@ -21,12 +21,7 @@
 
 #define HARK_PERIODIC_TEXT_ALPHABET 62 /* the largest: a .. z, A .. Z, 0 .. 9 */
 
-typedef enum hark_periodic_kind {
-  HARK_PERIODIC_LAG,
-  HARK_PERIODIC_PERIOD,
-  HARK_PERIODIC_CONTENT,
-  HARK_PERIODIC_NONE
-} hark_periodic_kind;
+typedef enum hark_periodic_kind { HARK_PERIODIC_LAG, HARK_PERIODIC_PERIOD, HARK_PERIODIC_CONTENT, HARK_PERIODIC_NONE } hark_periodic_kind;
 
 typedef struct hark_periodic_text {
   hark_periodic_kind kind;
