@@ -354,6 +354,76 @@ static void a_stretched_kernel_is_a_longer_one(void **state) {
   assert_true(fabs(loss - loss_of("eval run --data other.txt --json --context 16")) > 10 * TOLERANCE);
 }
 
+/* Every line is the evaluation with that window, to the bit, and the last one that without. A window of the whole context cuts nothing. */
+static void windows_are_cut_in_one_call(void **state) {
+  (void)state;
+  static const int windows[] = {0, 1, 3, 7};
+  expect("train --data text.txt --out run --steps 8 --lr 1e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  const double uncut = loss_of("eval run --data other.txt --json");
+  double losses[4];
+  for (int i = 0; i < 4; i++) {
+    char words[128];
+    (void)snprintf(words, sizeof words, "eval run --data other.txt --json --structure window --window %d", windows[i]);
+    losses[i] = loss_of(words);
+  }
+  expect("eval run --data other.txt --json --window-cut 0,1 --window-cut 3,7", HARK_EXIT_DONE, "", "");
+  for (int i = 0; i < 5; i++) {
+    json_t *const line = line_at(i);
+    assert_true(command_number(line, "loss") == (i < 4 ? losses[i] : uncut));
+    const json_t *const window = json_object_get(line, "window"), *const exchanged = json_object_get(line, "exchanged");
+    assert_true(i < 4 ? json_integer_value(window) == windows[i] : json_is_null(window));
+    assert_int_equal(json_object_size(exchanged), i < 4 ? 2 : 0);
+    if (i < 4) assert_string_equal(json_string_value(json_object_get(exchanged, "model.attention.structure")), "window");
+    json_decref(line);
+  }
+  assert_near(losses[3], uncut, "a window of the whole context");
+  assert_true(losses[0] != losses[1] && losses[1] != losses[2] && losses[2] != losses[3]);
+  expect("eval run --data other.txt --json --window-cut auto --weights bf16", HARK_EXIT_DONE, "", "");
+  for (int i = 0; i < 4; i++) { /* context 8 */
+    json_t *const line = line_at(i);
+    assert_true(i < 3 ? json_integer_value(json_object_get(line, "window")) == 1 << i : json_is_null(json_object_get(line, "window")));
+    assert_int_equal(json_object_size(json_object_get(line, "exchanged")), i < 3 ? 3 : 1);
+    json_decref(line);
+  }
+  assert_int_equal(test_line_count(output.out), 4);
+  expect("eval run --data other.txt --window-cut 3,7 --context 8,16", HARK_EXIT_DONE, "another text, context 8, window 3: loss ", "");
+  assert_non_null(strstr(output.out, ", context 16, uncut: loss "));
+  char row[64];
+  (void)snprintf(row, sizeof row, "\n3           %9.4f %12.4f\n", losses[2], losses[2] - uncut);
+  const char *const first = strstr(output.out, "\nloss by window, nats per token, context 8\nwindow "),
+                    *const second = strstr(output.out, "\nloss by window, nats per token, context 16\nwindow ");
+  assert_true(first != NULL && second > first && strstr(first, row) != NULL && strstr(first, row) < second);
+  assert_null(strstr(output.out, "loss by position"));
+}
+
+static void windows_that_mean_nothing_are_refused(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 1 " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out ridge --steps 1 --normalisation cme " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out tables --steps 1 --structure hierarchical --hierarchy-block 2 --hierarchical-bias " TINY,
+         HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out lines --unit sentences --steps 1 " TINY, HARK_EXIT_DONE, "", "");
+  static const struct {
+    const char *words, *message;
+  } refused[] = {
+      {"run --window-cut 4,x", "--window-cut: \"4,x\" given, expected auto, or whole numbers in [0, 16777216]"},
+      {"run --window-cut auto,4", "--window-cut: \"auto,4\" given"},
+      {"run --window-cut 4,4", "--window-cut: 4 after 4, expected growing windows"},
+      {"run --window-cut ,", "--window-cut: no window given"},
+      {"run --window-cut 4 --structure window", "--structure: has no effect here: --window-cut sets it"},
+      {"run --window-cut 4 --window 3", "--window: has no effect here, it needs --structure window"},
+      {"ridge --window-cut 4", "--window-cut: attention in windows is not possible: model.attention.normalisation cme needs"},
+      {"tables --window-cut 4", "--window-cut: this model has learned biases of hierarchical attention"},
+      {"lines --window-cut 4", "--window-cut: has no effect here, it needs data.unit text (currently sentences)"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    char words[256];
+    (void)snprintf(words, sizeof words, "eval %s", refused[i].words);
+    expect(words, HARK_EXIT_USAGE, "", refused[i].message);
+    assert_int_equal(test_line_count(output.err), 1);
+  }
+}
+
 static void what_cannot_be_measured_is_refused(void **state) {
   (void)state;
   expect("train --data text.txt --out run --steps 1 " TINY, HARK_EXIT_DONE, "", "");
@@ -395,6 +465,8 @@ int main(void) {
       TEST(scalings_agree_where_they_should),
       TEST(yarn_of_an_older_run_stays_as_it_was),
       TEST(a_stretched_kernel_is_a_longer_one),
+      TEST(windows_are_cut_in_one_call),
+      TEST(windows_that_mean_nothing_are_refused),
       TEST(what_cannot_be_measured_is_refused),
   };
   return cmocka_run_group_tests_name("eval", tests, NULL, NULL);

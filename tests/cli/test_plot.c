@@ -295,6 +295,30 @@ static void terms_without_effect_do_not_set_the_scale(void **state) {
   free(script);
 }
 
+/* Lines of --window-cut are a curve of their own, over window + 1; the uncut one is at the context, and a point over context too. */
+static void windows_are_drawn(void **state) {
+  (void)state;
+#define WINDOW(window, loss, exchanged)                                                                                                    \
+  "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 32, \"stride\": 32, \"window\": " window ", \"loss\": " loss                  \
+  ", \"targets\": 9, \"exchanged\": {" exchanged "}}\n"
+#define EXCHANGED(window) "\"model.attention.structure\": \"window\", \"model.attention.window\": \"" window "\""
+  test_file_write_text(folder, "w.jsonl", WINDOW("7", "2.5", EXCHANGED("7")) WINDOW("3", "3", EXCHANGED("3")) WINDOW("null", "2", ""));
+  test_command_run(folder, "PATH=/nowhere", "plot --evaluation w.jsonl", &output);
+  assert_int_equal(output.code, 1);
+  char *const script = test_file_text(folder, "evaluation.svg.gp");
+  assert_non_null(strstr(script, "set multiplot layout 1,2"));
+  assert_non_null(strstr(script, "set xlabel 'tokens that attention reaches'"));
+  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title 'a step-2'"));
+  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.4 dt 1 lc rgb '#0072b2' title 'a step-2, context 32'"));
+  assert_null(strstr(script, "index 2"));
+  free(script);
+  static const double expected[] = {4, 3, 8, 2.5, 32, 2};
+  double points[8];
+  assert_int_equal(curve_points("evaluation.svg.dat", 0, points, 4), 1);
+  assert_int_equal(curve_points("evaluation.svg.dat", 1, points, 4), 3);
+  for (int p = 0; p < 6; p++) assert_true(points[p] == expected[p]);
+}
+
 /* A curve for each model over context, with its points in order and the later of two lines; a curve for each of both over position. */
 static void evaluations_are_drawn_together(void **state) {
   (void)state;
@@ -414,6 +438,7 @@ int main(void) {
                                      TEST(seeds_have_one_color),
                                      TEST(pictures_are_for_every_screen),
                                      TEST(terms_without_effect_do_not_set_the_scale),
+                                     TEST(windows_are_drawn),
                                      TEST(evaluations_are_drawn_together),
                                      TEST(evaluations_that_do_not_fit_are_told)};
 #undef TEST

@@ -1,9 +1,10 @@
-/* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
+/* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several, or with several windows. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cli/eval/eval_examples.h"
 #include "cli/eval/eval_report.h"
+#include "cli/eval/eval_windows.h"
 #include "cli/model.h"
 #include "cli/processes.h"
 #include "cli/progress.h"
@@ -23,11 +24,12 @@
 typedef struct eval_values {
   const char *checkpoint;
   int part;
-  hark_string_list contexts;
+  hark_string_list contexts, cuts;
   int64_t stride, targets, decisions;
   int weights;
   int64_t lengths[LENGTHS_LIMIT]; /* by check: the contexts, or the run's own */
   int length_count;
+  hark_eval_windows windows; /* by check */
 } eval_values;
 
 #define AT(field) offsetof(eval_values, field)
@@ -44,6 +46,10 @@ static const hark_option options[] = {
      "data.format corpus, data.unit text"},
     {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "evaluate only the first N targets of the text; 0: all",
      "data.format corpus, data.unit text"},
+    {"window-cut", "window-cut", HARK_OPTION_LIST, AT(cuts), "", NULL, NULL, "N,...|auto",
+     "cut the attention of all layers to windows of N tokens to each side, for each N, and compare the losses with that of the model as it "
+     "is; auto: 1, 2, 4, ... below the context",
+     "data.format corpus, data.unit text, model.architecture decoder|masked_encoder"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
      "architecture ahca: --json reports chunks, selected tokens and depth of the first N examples or windows",
      "model.architecture ahca, json true"},
@@ -214,6 +220,7 @@ static hark_status check_model(hark_invocation *call, const hark_config *config)
 }
 
 static hark_status check(hark_invocation *call) {
+  eval_values *const values = call->values[0];
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
@@ -228,6 +235,7 @@ static hark_status check(hark_invocation *call) {
     return HARK_OK;
   }
   HARK_TRY(check_contexts(call, config));
+  HARK_TRY(hark_eval_windows_read(call, config, &values->cuts, &values->windows));
   if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
     /* Another text than that of the run is measured as a whole. */
     config->data.validation_paths = config->data.paths;
@@ -367,6 +375,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   const eval_values *values = call->values[0];
   const hark_config *const own = call->values[1];
   hark_config config = with_context(own, report->context);
+  if (report->window != HARK_EVAL_UNCUT) hark_eval_windows_cut(&config, report->window);
   text->context = report->context;
   if (opened->checkpoint[0] == '\0') /* whose context may be much longer than the windows */
     config.train.batch = is_given(call, "train.batch") ? own->train.batch : hark_max(1, BATCH_TOKENS / report->context);
@@ -408,12 +417,42 @@ static hark_status print(hark_invocation *call, const hark_eval_report *report, 
   return hark_command_print(call, &text);
 }
 
-/* The lines about all contexts, as text. */
-static hark_status print_end(hark_invocation *call, const hark_eval_report *reports, int count, bool contexts) {
+/* The lines about all measurements, as text. */
+static hark_status print_end(hark_invocation *call, const hark_eval_report *reports, int count, const char *exchanged) {
+  const eval_values *values = call->values[0];
   hark_text text = hark_text_empty(call->context);
-  if (reports->exchanged[0] != '\0') hark_text_append(&text, "exchanged: %s\n", reports->exchanged);
-  if (contexts) hark_eval_report_print_positions(reports, count, &text);
+  if (exchanged[0] != '\0') hark_text_append(&text, "exchanged: %s\n", exchanged);
+  if (reports[0].cut)
+    hark_eval_windows_print(reports, count, &text);
+  else if (values->contexts.count > 0)
+    hark_eval_report_print_positions(reports, count, &text);
   return hark_command_print(call, &text);
+}
+
+/* Measures at the context and window of a report, and prints its line. */
+static hark_status measure_one(hark_invocation *call, const hark_opened_run *opened, measured_text *text, const char *exchanged,
+                               hark_eval_report *report) {
+  const eval_values *values = call->values[0];
+  hark_text decisions = hark_text_empty(call->context), all = hark_text_empty(call->context);
+  hark_eval_windows_exchange(exchanged, report->window, &all);
+  report->exchanged = hark_text_get(&all);
+  if (values->decisions > 0) report->statistics.list = &decisions;
+  hark_status status = all.status;
+  if (status == HARK_OK) status = evaluate(call, opened, text, report);
+  if (status == HARK_OK) status = print(call, report, values->contexts.count > 0);
+  if (status == HARK_OK) status = hark_eval_check_loss(call->context, opened->run.path, opened->checkpoint, report->result.loss);
+  hark_text_free(&decisions);
+  hark_text_free(&all);
+  report->statistics.list = NULL;
+  report->exchanged = NULL;
+  return status;
+}
+
+/* Number of measurements. */
+static int measurement_count(const eval_values *values) {
+  int count = 0;
+  for (int i = 0; i < values->length_count; i++) count += hark_eval_windows_count(&values->windows, values->lengths[i]);
+  return count;
 }
 
 /* Lines are printed as they come. */
@@ -421,30 +460,25 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     hark_eval_report *reports) {
   const eval_values *values = call->values[0];
   const hark_config *config = call->values[1];
-  const bool contexts = values->contexts.count > 0;
-  for (int i = 0; i < values->length_count; i++) {
-    reports[i] = (hark_eval_report){.run = opened->run.path,
-                                    .checkpoint = opened->checkpoint,
-                                    .context = values->lengths[i],
-                                    .stride = values->stride,
-                                    .part = is_other_text(call)                  ? NULL
-                                            : text->split == HARK_SPLIT_TRAINING ? "training"
-                                                                                 : "validation",
-                                    .exchanged = exchanged,
-                                    .counts = hark_corpus_counts(text->corpus, text->split),
-                                    .words = hark_tokenizer_kind_has_pieces(hark_tokenizer_kind_index(text->tokenizer)),
-                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_masked,
-                                    .own = hark_config_reconstructs(config)};
-    hark_text decisions = hark_text_empty(call->context);
-    if (values->decisions > 0) reports[i].statistics.list = &decisions;
-    hark_status status = evaluate(call, opened, text, &reports[i]);
-    if (status == HARK_OK) status = print(call, &reports[i], contexts);
-    if (status == HARK_OK) status = hark_eval_check_loss(call->context, opened->run.path, opened->checkpoint, reports[i].result.loss);
-    hark_text_free(&decisions);
-    reports[i].statistics.list = NULL;
-    HARK_TRY(status);
-  }
-  return call->json ? HARK_OK : print_end(call, reports, values->length_count, contexts);
+  int count = 0;
+  for (int i = 0; i < values->length_count; i++)
+    for (int w = 0; w < hark_eval_windows_count(&values->windows, values->lengths[i]); w++, count++) {
+      reports[count] = (hark_eval_report){.run = opened->run.path,
+                                          .checkpoint = opened->checkpoint,
+                                          .context = values->lengths[i],
+                                          .stride = values->stride,
+                                          .cut = values->cuts.count > 0,
+                                          .window = hark_eval_windows_at(&values->windows, values->lengths[i], w),
+                                          .part = is_other_text(call)                  ? NULL
+                                                  : text->split == HARK_SPLIT_TRAINING ? "training"
+                                                                                       : "validation",
+                                          .counts = hark_corpus_counts(text->corpus, text->split),
+                                          .words = hark_tokenizer_kind_has_pieces(hark_tokenizer_kind_index(text->tokenizer)),
+                                          .hidden = hark_architecture_of(config->model.architecture)->predicts_masked,
+                                          .own = hark_config_reconstructs(config)};
+      HARK_TRY(measure_one(call, opened, text, exchanged, &reports[count]));
+    }
+  return call->json ? HARK_OK : print_end(call, reports, count, exchanged);
 }
 
 static hark_status measure_examples(hark_invocation *call, const hark_opened_run *opened, const char *exchanged) {
@@ -455,9 +489,9 @@ static hark_status measure_examples(hark_invocation *call, const hark_opened_run
 
 static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {
   const eval_values *values = call->values[0];
-  const size_t bytes = (size_t)values->length_count * sizeof(hark_eval_report);
   measured_text text = {.progress = hark_progress_begin()};
   void *reports = NULL;
+  size_t bytes = 0;
   char stored[HARK_PATH_BYTES];
   hark_text swaps = hark_text_empty(call->context);
   if (opened->checkpoint[0] != '\0') HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
@@ -472,6 +506,7 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   }
   if (status == HARK_OK) status = open_text(call, opened, &text);
   if (status == HARK_OK) status = check_lengths(call, &text);
+  if (status == HARK_OK) bytes = (size_t)measurement_count(values) * sizeof(hark_eval_report);
   if (status == HARK_OK) status = hark_allocate(call->context, bytes, &reports);
   if (status == HARK_OK) status = measure_contexts(call, opened, &text, hark_text_get(&swaps), reports);
   hark_release(call->context, reports, bytes);
@@ -523,6 +558,7 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
         "  hark eval runs/a runs/b --data other.txt               several models on the same text\n"
         "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
+        "  hark eval runs/book --window-cut 4,16,64               and with several windows: which distances matter to it\n"
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
         "  hark eval runs/book --context 256,1024 --stride 64     every target after the first window with at least 192 previous tokens\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
@@ -539,7 +575,7 @@ const hark_command hark_command_eval = {
     .for_each = true,
     .shares_work = true,
     .common_options =
-        "checkpoint part data.paths data.validation_paths context stride targets weights model.attention.structure "
+        "checkpoint part data.paths data.validation_paths context stride targets window-cut weights model.attention.structure "
         "model.attention.window model.rotary.scaling model.rotary.scaling_factor run.threads train.batch json help help-all",
     .has_json = true,
     .tables = {&table, &hark_config_table},

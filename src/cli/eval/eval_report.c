@@ -29,6 +29,8 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
   if (report->checkpoint[0] != '\0') hark_text_append(text, ", %s", report->checkpoint);
   hark_text_append(text, report->part != NULL ? ", %s text" : ", another text", report->part);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
+  if (report->cut && report->window != HARK_EVAL_UNCUT) hark_text_append(text, ", window %" PRId64, report->window);
+  if (report->cut && report->window == HARK_EVAL_UNCUT) hark_text_append(text, ", uncut");
   if (predicts_next(report))
     print_text(report, text);
   else
@@ -80,6 +82,8 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
     hark_text_append(text, "null");
   hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
                    report->context, report->stride != 0 ? report->stride : report->context);
+  if (report->cut && report->window != HARK_EVAL_UNCUT) hark_text_append(text, ", \"window\": %" PRId64, report->window);
+  if (report->cut && report->window == HARK_EVAL_UNCUT) hark_text_append(text, ", \"window\": null");
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (!numbers[i].shown) continue;
     hark_text_append(text, ", \"%s\": ", numbers[i].name);

@@ -8,10 +8,14 @@
 #include "train/ahca_statistics.h"
 #include "train/evaluate.h"
 
+#define HARK_EVAL_UNCUT (-1) /* in place of a window */
+
 /* One model at one context. */
 typedef struct hark_eval_report {
   const char *run, *checkpoint; /* or a model's path, and "" */
   int64_t context, stride;      /* stride 0: windows that do not overlap */
+  bool cut;                     /* one of several measurements with windows (eval_windows.h), and its window */
+  int64_t window;               /* HARK_EVAL_UNCUT: the model's own attention */
   const char *part;             /* of the run's text; NULL: another text */
   const char *exchanged;        /* members of a JSON object; "": nothing was */
   hark_text_counts counts;      /* of the whole text */

@@ -18,7 +18,8 @@
 #define PANEL_HEIGHT 480 /* without its key, which is below */
 #define KEY_HEIGHT 18    /* of a curve there */
 #define DASHES 5         /* that can be distinguished, of contexts */
-#define PANELS 2
+
+enum { OVER_CONTEXT, OVER_POSITION, OVER_WINDOW, PANELS };
 
 typedef struct evaluation_panel {
   const char *x;
@@ -32,7 +33,7 @@ typedef struct evaluation_panel {
 typedef struct evaluations {
   hark_context *context;
   const char *file;
-  evaluation_panel panels[PANELS]; /* over context, over position */
+  evaluation_panel panels[PANELS];
   int64_t lines, least_targets, most_targets;
   bool logarithmic; /* losses of 0 and less cannot be drawn */
   int64_t left_out; /* curves over position beyond the limit */
@@ -57,6 +58,12 @@ static hark_status add_point(const evaluations *e, hark_series *curve, double x,
   return e->logarithmic && y <= 0 ? HARK_OK : hark_series_append(e->context, curve, x, y);
 }
 
+/* A change that is the window, which is not a part of the name. */
+static bool is_window(const json_t *line, const char *option) {
+  return json_is_integer(json_object_get(line, "window")) &&
+         (strcmp(option, "model.attention.structure") == 0 || strcmp(option, "model.attention.window") == 0);
+}
+
 /* "runs/book step-500, scaling yarn, stride 64" */
 static void name_model(const json_t *line, hark_text *label) {
   const json_t *stride = json_object_get(line, "stride"), *context = json_object_get(line, "context"), *value;
@@ -65,7 +72,8 @@ static void name_model(const json_t *line, hark_text *label) {
                    checkpoint != NULL ? checkpoint : "");
   json_object_foreach(json_object_get(line, "exchanged"), key, value) {
     const char *dot = strrchr(key, '.');
-    if (json_is_string(value)) hark_text_append(label, ", %s %s", dot != NULL ? dot + 1 : key, json_string_value(value));
+    if (json_is_string(value) && !is_window(line, key))
+      hark_text_append(label, ", %s %s", dot != NULL ? dot + 1 : key, json_string_value(value));
   }
   if (json_is_integer(stride) && json_integer_value(stride) < json_integer_value(context))
     hark_text_append(label, ", stride %" PRId64, (int64_t)json_integer_value(stride));
@@ -87,26 +95,47 @@ static hark_status take_positions(const evaluations *e, const json_t *positions,
   return HARK_OK;
 }
 
+/* A line of --window-cut: the loss over the number of tokens that attention reaches, window + 1, or the context. */
+static hark_status take_window(evaluations *e, const json_t *line, int64_t context, int model, const char *label) {
+  const json_t *const window = json_object_get(line, "window");
+  const int64_t reached = json_is_integer(window) ? (int64_t)json_integer_value(window) + 1 : context;
+  hark_text name = hark_text_empty(e->context);
+  hark_text_append(&name, "%s, context %" PRId64, label, context);
+  hark_status status = name.status;
+  hark_series *const curve = status == HARK_OK ? find_curve(&e->panels[OVER_WINDOW], hark_text_get(&name)) : NULL;
+  hark_text_free(&name);
+  HARK_TRY(status);
+  if (reached < 1 || reached > context + 1) return HARK_OK; /* one that cuts nothing is the model as it is */
+  if (curve == NULL || curve->count == POINTS)
+    return hark_fail(e->context, HARK_BAD_CONFIGURATION, "%s: more than %d models, or %d windows of one, to draw", e->file, CURVES, POINTS);
+  e->panels[OVER_WINDOW].model[curve - e->panels[OVER_WINDOW].curves] = model;
+  HARK_TRY(add_point(e, curve, (double)reached, json_object_get(line, "loss")));
+  hark_series_sort(curve);
+  return HARK_OK;
+}
+
 static hark_status take_evaluation(evaluations *e, const json_t *line, int64_t context, hark_text *label) {
   const json_t *positions = json_object_get(line, "positions");
   name_model(line, label);
   HARK_TRY(label->status);
-  hark_series *curve = find_curve(&e->panels[0], hark_text_get(label));
+  hark_series *curve = find_curve(&e->panels[OVER_CONTEXT], hark_text_get(label));
   if (curve == NULL || curve->count == POINTS)
     return hark_fail(e->context, HARK_BAD_CONFIGURATION, "%s: more than %d models, or %d contexts of one, to draw", e->file, CURVES,
                      POINTS);
-  const int model = (int)(curve - e->panels[0].curves);
-  e->panels[0].model[model] = model;
+  const int model = (int)(curve - e->panels[OVER_CONTEXT].curves);
+  e->panels[OVER_CONTEXT].model[model] = model;
+  if (json_object_get(line, "window") != NULL) HARK_TRY(take_window(e, line, context, model, hark_text_get(label)));
+  if (json_is_integer(json_object_get(line, "window"))) return HARK_OK;
   HARK_TRY(add_point(e, curve, (double)context, json_object_get(line, "loss")));
   hark_series_sort(curve);
   if (json_array_size(positions) == 0) return HARK_OK;
   hark_text_append(label, ", context %" PRId64, context);
   HARK_TRY(label->status);
-  curve = find_curve(&e->panels[1], hark_text_get(label));
+  curve = find_curve(&e->panels[OVER_POSITION], hark_text_get(label));
   e->left_out += curve == NULL;
   if (curve != NULL) {
-    e->panels[1].model[curve - e->panels[1].curves] = model;
-    e->panels[1].context[curve - e->panels[1].curves] = context;
+    e->panels[OVER_POSITION].model[curve - e->panels[OVER_POSITION].curves] = model;
+    e->panels[OVER_POSITION].context[curve - e->panels[OVER_POSITION].curves] = context;
   }
   return curve != NULL ? take_positions(e, positions, context, curve) : HARK_OK;
 }
@@ -144,7 +173,7 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
   if (e->lines == 0)
     return hark_fail(call->context, HARK_BAD_FILE, "%s: no evaluations, expected lines of hark eval --json",
                      hark_options_argument(call->options, 0));
-  if (!has_points(&e->panels[0]))
+  if (!has_points(&e->panels[OVER_CONTEXT]) && !has_points(&e->panels[OVER_WINDOW]))
     return hark_fail(call->context, HARK_BAD_FILE, "%s: no loss that can be drawn", hark_options_argument(call->options, 0));
   if (e->left_out > 0)
     hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
@@ -216,8 +245,10 @@ static void print_panel(hark_picture *picture, const evaluation_panel *panel, bo
 }
 
 static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
-  const int panels = has_points(&e->panels[1]) ? 2 : 1;
-  const int entries = (int)hark_max(e->panels[0].count, print_contexts(&e->panels[1], NULL));
+  int panels = 0;
+  for (int i = 0; i < PANELS; i++) panels += has_points(&e->panels[i]);
+  const int models = (int)hark_max(e->panels[OVER_CONTEXT].count, e->panels[OVER_WINDOW].count);
+  const int entries = (int)hark_max(models, print_contexts(&e->panels[OVER_POSITION], NULL));
   hark_picture picture;
   HARK_TRY(
       hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
@@ -225,15 +256,17 @@ static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plo
                    "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\n"
                    "set logscale x 2\nset ylabel 'loss (nats per token)'\n",
                    panels);
-  for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i], plot->logarithmic);
+  for (int i = 0; i < PANELS; i++)
+    if (has_points(&e->panels[i])) print_panel(&picture, &e->panels[i], plot->logarithmic);
   hark_text_append(&picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &picture);
 }
 
 static hark_status draw_letters(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
   hark_text text = hark_text_empty(call->context);
-  for (int i = 0; i < PANELS && has_points(&e->panels[i]); i++) {
-    if (i > 0) hark_text_append(&text, "\n");
+  for (int i = 0; i < PANELS; i++) {
+    if (!has_points(&e->panels[i])) continue;
+    if (text.length > 0) hark_text_append(&text, "\n");
     hark_series_draw(e->panels[i].curves, e->panels[i].count, e->panels[i].x, true, plot->columns, plot->rows, &text);
   }
   return hark_command_print(call, &text);
@@ -246,8 +279,9 @@ hark_status hark_plot_evaluation(hark_invocation *call, const hark_evaluation_pl
   evaluations *e = memory;
   e->context = context;
   e->logarithmic = plot->logarithmic;
-  e->panels[0].x = "context (tokens)";
-  e->panels[1].x = "tokens of the window that were read";
+  e->panels[OVER_CONTEXT].x = "context (tokens)";
+  e->panels[OVER_POSITION].x = "tokens of the window that were read";
+  e->panels[OVER_WINDOW].x = "tokens that attention reaches";
   hark_status status = read_files(call, e);
   if (status == HARK_OK) status = plot->picture != NULL ? draw_picture(call, plot, e) : draw_letters(call, plot, e);
   for (int i = 0; i < PANELS; i++)
