@@ -1,5 +1,5 @@
-/* make_vectors.h - common parts of the generators of latent and regression: records of real vectors (vector_file.h); and the options of these
- * two and of periodic-text, which shares two of them. */
+/* make_vectors.h - common parts of the generators of latent and regression: records of real vectors (vector_file.h); and the options of
+ * these two and of periodic-text, which shares two of them. */
 #ifndef HARK_DATA_TASKS_MAKE_VECTORS_H
 #define HARK_DATA_TASKS_MAKE_VECTORS_H
 

@@ -1,7 +1,7 @@
 /* periodic_text.h - sources of symbols whose dependence on distance is known: drawing a document, and what its best prediction costs.
  *
- * A document has symbols x_0 .. x_(T-1) of an alphabet of A. Let e be the noise, and c ~> y mean that y = c with probability 1 - e, and that
- * y is uniform over the alphabet otherwise: y = c with probability 1 - e + e/A, and every other symbol with e/A.
+ * A document has symbols x_0 .. x_(T-1) of an alphabet of A. Let e be the noise, and c ~> y mean that y = c with probability 1 - e, and
+ * that y is uniform over the alphabet otherwise: y = c with probability 1 - e + e/A, and every other symbol with e/A.
  *
  *     lag       x_t uniform for t < LAG; then x_(t-LAG) ~> x_t
  *     period    c_0 .. c_(PERIOD-1) uniform, drawn for every document and hidden;  c_(t mod PERIOD) ~> x_t
