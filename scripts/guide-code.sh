@@ -122,8 +122,8 @@ if ! added src/data/tasks/make_parity.c; then
   guide=adding-a-task.md
   cp src/data/tasks/make.h "$out/task/data/tasks/"
   cp tests/data/test_make.c "$out/task/tests/"
-  said $guide 'X(parity, "parity", 11, parity)'
-  row "$out/task/data/tasks/make.h" HARK_TASK_GENERATORS 'X(parity, "parity", 11, parity)'
-  block $guide '    {.name = "parity"' | after "$out/task/tests/test_make.c" '    {.name = "runs", .seed = 1,'
+  said $guide 'X(parity, "parity", 12, parity)'
+  row "$out/task/data/tasks/make.h" HARK_TASK_GENERATORS 'X(parity, "parity", 12, parity)'
+  block $guide '    {.name = "parity"' | after "$out/task/tests/test_make.c" '    {.name = "periodic-text", .seed = 1,'
   block $guide '/* make_parity.c' >"$out/task/make_parity.c"
 fi
