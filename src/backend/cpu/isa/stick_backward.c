@@ -371,8 +371,22 @@ static void take_keys(const hark_dense_call *call, const hark_attention_sequence
 
 /* ---- a range of queries ---- */
 
-static void zero_rows(float *rows, int64_t stride, int64_t count, int features) {
-  for (int64_t r = 0; r < count; r++) memset(rows + r * stride, 0, (size_t)features * sizeof *rows);
+static void zero_rows(float *rows, int64_t stride, int64_t from, int64_t to, int features) {
+  for (int64_t r = from; r < to; r++) memset(rows + r * stride, 0, (size_t)features * sizeof *rows);
+}
+
+/* The tiles of queries of a range, and the keys that any of them sees. */
+static void range_of(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t chunk, int64_t *first, int64_t *end,
+                     int64_t *from, int64_t *to) {
+  const int64_t tiles = hark_ceil_div(sequence->query_count, HARK_TILE_QUERIES);
+  *first = tiles * chunk / call->chunks;
+  *end = tiles * (chunk + 1) / call->chunks;
+  *from = *to = 0;
+  if (*first == *end) return;
+  const int64_t query = *first * HARK_TILE_QUERIES;
+  HARK_ISA(hark_dense_visible_keys)
+  (call, sequence, query, hark_min(sequence->query_count, *end * HARK_TILE_QUERIES) - query, from, to);
+  *to = hark_max(*from, *to);
 }
 
 /* A range's part of dk or dv of an item and key head: [keys][d], after all parts of dk [keys][dv]. */
@@ -383,9 +397,9 @@ static float *partial_rows(const hark_dense_call *call, bool values, int64_t chu
   return parts + plane * call->key_rows * call->head_dim;
 }
 
-/* Where a range adds to dk or dv of its sequence, set to zero first. NULL: not requested. */
+/* Where a range adds to dk or dv of its sequence, set to zero first; of a part the keys [from, to) are used. NULL: not requested. */
 static float *take_gradient(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head, int64_t chunk,
-                            bool values, int64_t *stride) {
+                            bool values, int64_t from, int64_t to, int64_t *stride) {
   const hark_tensor *gradient = values ? &call->args->dvalue : &call->args->dkey;
   const int features = values ? call->value_dim : call->head_dim;
   if (gradient->data == NULL) return NULL;
@@ -394,7 +408,7 @@ static float *take_gradient(const hark_dense_call *call, const hark_attention_se
   float *const rows = partial ? partial_rows(call, values, chunk, sequence->item, key_head) + sequence->key_row * features
                               : hark_dense_row_of(gradient, sequence->item, key_head, sequence->key_row);
   if (partial || !(call->args->accumulate & (values ? HARK_ACCUMULATE_VALUE : HARK_ACCUMULATE_KEY)))
-    zero_rows(rows, *stride, sequence->key_count, features);
+    zero_rows(rows, *stride, partial ? from : 0, partial ? to : sequence->key_count, features);
   return rows;
 }
 
@@ -403,18 +417,17 @@ void HARK_ISA(hark_stick_backward_range)(const hark_dense_call *call, int64_t se
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   const hark_attention_args *args = call->args;
   stick_state *state = open_state(call, memory);
-  const int64_t tiles = hark_ceil_div(sequence->query_count, HARK_TILE_QUERIES);
-  const int64_t end = tiles * (chunk + 1) / call->chunks;
+  int64_t first, end, from, to;
+  range_of(call, sequence, chunk, &first, &end, &from, &to);
   state->dquery_requested = args->dquery.data != NULL;
   for (int i = 0; i < call->term_count; i++)
     state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
   take_keys(call, sequence, key_head, state);
-  state->all_dkeys = take_gradient(call, sequence, key_head, chunk, false, &state->dkey_stride);
-  state->all_dvalues = take_gradient(call, sequence, key_head, chunk, true, &state->dvalue_stride);
+  state->all_dkeys = take_gradient(call, sequence, key_head, chunk, false, from, to, &state->dkey_stride);
+  state->all_dvalues = take_gradient(call, sequence, key_head, chunk, true, from, to, &state->dvalue_stride);
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .chunk = chunk, .logits = state->weights};
   for (tile.head = key_head * call->group; tile.head < (key_head + 1) * call->group; tile.head++)
-    for (int64_t index = tiles * chunk / call->chunks; index < end; index++) {
-      int64_t from, to;
+    for (int64_t index = first; index < end; index++) {
       tile.query = index * HARK_TILE_QUERIES;
       tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query);
       HARK_ISA(hark_dense_visible_keys)(call, sequence, tile.query, tile.queries, &from, &to);
@@ -431,25 +444,32 @@ void HARK_ISA(hark_stick_backward_range)(const hark_dense_call *call, int64_t se
     }
 }
 
+/* row += part */
+static void add_row(float *row, const float *part, int features) {
+  for (int c = 0; c < features; c += HARK_LANES) {
+    const int width = features - c < HARK_LANES ? features - c : HARK_LANES;
+    const vf sum = vf_load_part_or_all(row + c, width) + vf_load_part_or_all(part + c, width);
+    if (width == HARK_LANES)
+      vf_store(row + c, sum);
+    else
+      vf_store_part(row + c, sum, width);
+  }
+}
+
 static void gather_rows(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head, bool values) {
   const hark_tensor *gradient = values ? &call->args->dvalue : &call->args->dkey;
-  const bool add = (call->args->accumulate & (values ? HARK_ACCUMULATE_VALUE : HARK_ACCUMULATE_KEY)) != 0;
+  const int64_t stride = gradient->stride[2];
   const int features = values ? call->value_dim : call->head_dim;
   if (gradient->data == NULL) return;
   float *const rows = hark_dense_row_of(gradient, sequence->item, key_head, sequence->key_row);
-  for (int64_t i = 0; i < sequence->key_count; i++)
-    for (int c = 0; c < features; c += HARK_LANES) {
-      const int width = features - c < HARK_LANES ? features - c : HARK_LANES;
-      float *const to = rows + i * gradient->stride[2] + c;
-      vf sum = add ? vf_load_part_or_all(to, width) : vf_zero();
-      for (int64_t chunk = 0; chunk < call->chunks; chunk++)
-        sum = sum + vf_load_part_or_all(
-                        partial_rows(call, values, chunk, sequence->item, key_head) + (sequence->key_row + i) * features + c, width);
-      if (width == HARK_LANES)
-        vf_store(to, sum);
-      else
-        vf_store_part(to, sum, width);
-    }
+  if (!(call->args->accumulate & (values ? HARK_ACCUMULATE_VALUE : HARK_ACCUMULATE_KEY)))
+    zero_rows(rows, stride, 0, sequence->key_count, features);
+  for (int64_t chunk = 0; chunk < call->chunks; chunk++) {
+    int64_t first, end, from, to;
+    const float *const part = partial_rows(call, values, chunk, sequence->item, key_head) + sequence->key_row * features;
+    range_of(call, sequence, chunk, &first, &end, &from, &to);
+    for (int64_t i = from; i < to; i++) add_row(rows + i * stride, part + i * features, features);
+  }
 }
 
 void HARK_ISA(hark_stick_gather)(const hark_dense_call *call, int64_t sequence_index, int64_t key_head) {

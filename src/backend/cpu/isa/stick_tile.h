@@ -43,6 +43,17 @@ static inline bool hark_stick_remains(const hark_dense_tile *tile, const float *
   return false;
 }
 
+/* 1 / x for x from 1 to 2^127, to 2 roundings; exactly 1 at 1; NaN stays. An estimate and a step of Newton's method where the quotient of a
+ * vector takes longer. */
+HARK_SIMD vf hark_stick_inverse(vf x) {
+#if defined(HARK_SIMD_AVX512)
+  const vf estimate = (vf)_mm512_rcp14_ps((__m512)x);
+  return vf_fma(vf_fma(vf_zero() - x, estimate, vf_set(1.0f)), estimate, estimate);
+#else
+  return vf_set(1.0f) / x;
+#endif
+}
+
 /* Where the backward keeps a tile's b and P (1 - b), both 0 exactly where hidden. NULL: not needed. */
 typedef struct hark_stick_parts {
   float *shares, *slopes;
@@ -58,7 +69,7 @@ HARK_SIMD void hark_stick_break_vector(const hark_dense_tile *tile, int m, const
     const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES;
     const vf logit = vf_load(logits + at);
     const vf power = vf_exp2(vf_not_above(logit, most));
-    const vf keep = one / (one + power);
+    const vf keep = hark_stick_inverse(one + power);
     const vm hidden = vm_or(vf_equal(logit, none), vf_equal(rest, zero));
     vf share = vf_select(hidden, zero, power * keep);
     vf weight = vf_select(hidden, zero, share * rest);
