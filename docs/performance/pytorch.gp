@@ -1,12 +1,14 @@
-# Draws pytorch.svg from pytorch.dat, in this folder:  gnuplot pytorch.gp
-set terminal svg size 1000,460 background 'white' noenhanced font 'sans,13'
+# Draws pytorch.svg from pytorch.dat, in this folder; the second command adds the style for dark screens that hark's own pictures have:
+#   gnuplot pytorch.gp
+#   sed -i '0,/^>/s//>\n'"$(sed -n '/<style>/p' length.svg | sed 's/[&/]/\\&/g')"'/' pytorch.svg
+set terminal svg size 1000,500 background 'white' noenhanced font 'sans,13'
 set output 'pytorch.svg'
 set style data histograms
 set style histogram clustered gap 1
 set style fill solid 0.9 border -1
 set boxwidth 0.9
 set yrange [0:100]
-set ylabel 'share of the multiply-add peak, %'
+set ylabel 'fraction of the multiply-add peak (%)'
 set xtics rotate by -25 nomirror
 set grid ytics
 set key outside bottom center horizontal

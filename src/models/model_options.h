@@ -58,8 +58,8 @@ typedef enum hark_stored {
  * in the order of their places, which keeps the order of older files; keys with the same place are in the order of the table. A new option
  * has place 1. */
 #define HARK_MODEL_OPTIONS(X)                                                                                                              \
-  X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL, "family of the model: decoder with pre-norm blocks",      \
-    NULL, WEIGHTS, ALWAYS, 0)                                                                                                              \
+  X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                           \
+    "family of the model: gpt, the only one, is that of all architectures", NULL, WEIGHTS, ALWAYS, 0)                                      \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
     "decoder: causal, predicts tokens; encoder: every token sees all others, predicts the class of an example; masked_encoder: predicts "  \
     "masked tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
@@ -93,8 +93,8 @@ typedef enum hark_stored {
   X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
     "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
   X(pooling, "pooling", ENUM, "class", HARK_POOLING_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                    \
-    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, its first token, or that "        \
-    "through the pooler",                                                                                                                  \
+    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, its first token, or the "         \
+    "pooler's output for its first token",                                                                                                 \
     "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
   X(pooler, "pooler", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                                    \
     "weights of a pooler: tanh(W h + b) of a sequence's first row h, as in BERT", "model.architecture encoder", WEIGHTS, CHANGED, 1)       \
@@ -127,7 +127,8 @@ typedef enum hark_stored {
     "models; ahca has its own, 1 / sqrt(in), and refuses xavier",                                                                          \
     HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(embedding_deviation, NULL, FLOAT, "0.02", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                     \
-    "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1", HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)             \
+    "deviation of the initial embeddings of tokens; for comparison, sinusoidal positions lie between -1 and 1", HARK_NEEDS_OF_TOKENS,      \
+    NONE, NEVER, 1)                                                                                                                        \
   X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
     "recompute each block in the backward: less memory, a third more work", NULL, NONE, NEVER, 1)                                          \
   X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
@@ -156,8 +157,8 @@ typedef enum hark_stored {
     "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
     CHANGED, 1)                                                                                                                            \
   X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
-    "yarn: pairs with at most this number of turns are slowed down by the whole factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1) \
-  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "yarn: the ramp begins and ends at whole pairs",               \
+    "yarn: pairs with at most this number of turns rotate slower by the scaling factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1) \
+  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "the ramp of yarn begins and ends at whole pairs",             \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "yarn, longrope: factor of rotated queries and keys; 0: by the formula of the scaling", "model.rotary.scaling yarn|longrope", MEANING, \
@@ -168,7 +169,7 @@ typedef enum hark_stored {
   X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "yarn: see mscale", "model.rotary.scaling yarn",     \
     MEANING, CHANGED, 1)                                                                                                                   \
   X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
-    "llama3: pairs with at most this number of turns in the original context are slowed down by the whole factor",                         \
+    "llama3: pairs with at most this number of turns in the original context rotate slower by the scaling factor",                         \
     "model.rotary.scaling llama3", MEANING, CHANGED, 1)                                                                                    \
   X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "llama3: pairs with at least this number of turns keep their rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                \
@@ -190,7 +191,8 @@ typedef enum hark_stored {
     "which query of a cell attends to coarse keys of structure hierarchical; default: first if causal, otherwise mean",                    \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
-    "learned bias by distance in the tokens of each level, for structure hierarchical", HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)        \
+    "learned bias for structure hierarchical, by the distance of query and key, counted in tokens of the level where they meet",           \
+    HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)                                                                                            \
   X(attention.kernel, "kernel", ENUM, "exp", HARK_KERNEL_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                               \
     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", HARK_NEEDS_NOT_FINITE, MEANING, ALWAYS, 1)         \
   X(attention.sigma, "sigma", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "width of kernel rbf", "model.attention.kernel rbf",    \
@@ -295,7 +297,7 @@ typedef enum hark_stored {
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
-    "latent: layers of features and attention (X, C.1), or one layer of features and attention of a class query to it (X, 5.1)",           \
+    "latent: layers of features and attention (X, C.1), or one layer of features, to which a class query attends (X, 5.1)",                \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \

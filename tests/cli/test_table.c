@@ -613,6 +613,22 @@ static void a_wrong_flag_gets_the_nearest(void **state) {
   assert_true(checked > 100);
 }
 
+/* "--no-X  turns off this default: HELP" is a sentence if HELP has no other colon. */
+static void defaults_that_are_turned_off_have_one_colon(void **state) {
+  (void)state;
+  int checked = 0;
+  for (int c = 0; hark_commands[c] != NULL; c++) {
+    const option_list list = options_of(hark_commands[c]);
+    for (int i = 0; i < list.count; i++) {
+      const hark_option *const option = list.items[i];
+      if (option->type != HARK_OPTION_BOOL || option->initial == NULL || strcmp(option->initial, "true") != 0) continue;
+      if (strstr(option->help, ": ") != NULL) fail_msg("%s %s: %s", hark_commands[c]->name, option->name, option->help);
+      checked++;
+    }
+  }
+  assert_true(checked > 5);
+}
+
 static void a_wrong_subcommand_gets_the_nearest(void **state) {
   (void)state;
   for (int c = 0; hark_commands[c] != NULL; c++) {
@@ -669,6 +685,7 @@ int main(void) {
       cmocka_unit_test(all_wrong_values_are_told_at_once),
       cmocka_unit_test(wrong_values_in_a_file_are_told_with_their_lines),
       cmocka_unit_test(a_wrong_flag_gets_the_nearest),
+      cmocka_unit_test(defaults_that_are_turned_off_have_one_colon),
       cmocka_unit_test(a_wrong_subcommand_gets_the_nearest),
       cmocka_unit_test(both_spellings_are_read),
   };

@@ -38,8 +38,8 @@ static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
      "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write the results as a document, with the figures in a folder beside it; with one EXPERIMENT, only replace its section in an "
-     "existing document",
+     "write the results as a document, with the figures in a folder beside it; with one NAME, only replace its section in an existing "
+     "document",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };

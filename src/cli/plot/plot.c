@@ -26,8 +26,9 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; none: loss.svg (positional.svg) in the run's folder, or in the current folder for several runs and where the run's "
-     "folder cannot be written; evaluation.svg in the current folder",
+     "the picture; none: loss.svg, positional.svg or evaluation.svg; in the run's folder if there is one run and its folder can be "
+     "written, "
+     "otherwise in the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
      "PNG instead of SVG, if the picture's name does not end with .svg or .png", "terminal false"},

@@ -83,7 +83,7 @@ static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *ke
   return HARK_OK;
 }
 
-/* Points (pair, angle of a token). Without the sign, which only exchanges two features; a pair that is not rotated has no point. */
+/* Points (pair, angle per token). Without the sign, which only exchanges two features; a pair that is not rotated has no point. */
 static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
   for (int64_t pair = 0; pair < rates->count; pair++) {
     const double rate = fabs(rates->parameters[pair]);

@@ -31,8 +31,9 @@ static const hark_option options[] = {
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
      "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost: at their last evaluations up to X of NAME (operations, tokens, time, step); least: up to the smallest "
-     "total among the runs",
+     "compare runs at equal cost: of each run its last evaluation at which NAME (operations, tokens, time or step) is at most X; least: X "
+     "is "
+     "the smallest total of a run",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "cell that the others are compared with, by its name in the table; none: the first", "list false"},

@@ -151,7 +151,8 @@ static hark_status test(problem *p, task kind, bool learned, const double parame
 }
 
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
-  static const hark_lab_axes axes = {.title = "coverage of intervals, learned ridge and sigma", .x = "said", .y = "held - said"};
+  static const hark_lab_axes axes = {
+      .title = "coverage of intervals, learned ridge and sigma", .x = "nominal coverage", .y = "measured - nominal"};
   static const char *const names[] = {"Gaussian process", "jumps", "heavy-tailed noise", "noise that depends on c"};
   hark_lab_panel *panel;
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));

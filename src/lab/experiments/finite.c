@@ -223,8 +223,8 @@ const hark_experiment hark_experiment_finite = {
     .printed = "prior N(0, lambda I) and ridge lambda (3.7); a predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda; predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .notes =
-        "    zbar = R^T C (C^T C + rho I)^-1,   E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,   e_i the "
-        "eigenvalues of C^T C\n\n"
+        "    zbar = R^T C (C^T C + rho I)^-1,   E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,   e_i "
+        "the eigenvalues of C^T C\n\n"
         "The error is least for rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). dr = 2, dc = 8, s2 = .25, t2 = 4, c "
         "normal. The mean is updated from token to token by recursive least squares; the expected error is computed from the "
         "eigenvalues of the same C. At 16 tokens the error with the printed ridge is fourteen times as large. The slope is "
@@ -235,19 +235,19 @@ const hark_experiment hark_experiment_finite = {
         "Levenberg-Marquardt steps, on 24576 sequences of 32 tokens and sixteen masks, with the gradients of hark's operator "
         "linear_ridge. Features are identified only up to maps that keep the kernel. Therefore the predictions are compared, "
         "not the features. The baseline is the Bayes predictor, which has c and r themselves, on the same sequences.\n\n"
-        "*Choices before and after the first run.* These were fixed before the first run: training at 32 tokens, tests at 8 to "
-        "512 tokens, and, in the full experiment, an excess error of at most 1.1 times that of the Bayes predictor. The number "
-        "of training sequences was not fixed: after runs it was raised from 8192 to 16384 and then to 24576. At 8 tokens 16384 "
-        "sequences gave the ratio 1.107. With 24576 sequences it was 1.1006, so the criterion failed; at that time the "
-        "training ended with two hundred evaluations of L-BFGS. Then the ratio that is expected of the minimiser of the "
-        "empirical risk was derived. The derivation uses the sandwich of the variance of the score and the curvature at 32 "
-        "tokens, in the 36 directions of the kernel, by simulation at the true parameters. The expected ratio is 1.55 for 2048 "
-        "sequences, where continued searches reached 1.55 to 1.59, and 1.042 +- 0.017 for 24576 sequences. So the search had "
-        "not converged. It was replaced, because L-BFGS with 700 evaluations, most of them on fewer sequences, was still at "
-        "1.361. On 2048 sequences, searches that had ended early had reached 1.2 to 1.37, less than the minimiser: a search "
-        "that ends too early may give a better predictor than one that converges. The simulation is not part of the program. "
-        "The interval of --quick was chosen later than the full one, after quick runs; its bound was 1.33, then 1.4, 1.8 and "
-        "1.3.\n\n"
+        "*Choices before and after the first run.* These were fixed before the first run: training at 32 tokens, tests at 8 "
+        "to 512 tokens, and, in the full experiment, an excess error of at most 1.1 times that of the Bayes predictor. The "
+        "number of training sequences was not fixed: after runs it was raised from 8192 to 16384 and then to 24576. At 8 "
+        "tokens 16384 sequences gave the ratio 1.107. With 24576 sequences it was 1.1006, so the criterion failed; at that "
+        "time the training ended with two hundred evaluations of L-BFGS. Then the ratio that is expected of the minimiser of "
+        "the empirical risk was derived. The derivation uses the asymptotic covariance of the minimiser, H^-1 V H^-1 / N, "
+        "where H is the curvature of the risk and V the variance of its gradient at 32 tokens. Both are simulated at the true "
+        "parameters, in the 36 directions of the kernel. The expected ratio is 1.55 for 2048 sequences, where continued "
+        "searches reached 1.55 to 1.59, and 1.042 +- 0.017 for 24576 sequences. So the search had not converged. It was "
+        "replaced, because L-BFGS with 700 evaluations, most of them on fewer sequences, was still at 1.361. On 2048 "
+        "sequences, searches that had ended early had reached 1.2 to 1.37, less than the minimiser: a search that ends too "
+        "early may give a better predictor than one that converges. The simulation is not part of the program. The interval "
+        "of --quick was chosen later than the full one, after quick runs; its bound was 1.33, then 1.4, 1.8 and 1.3.\n\n"
         "*Figure.* Excess errors over L for the two ridges, and the expected errors.",
     .failure_of = "trained predictor's excess",
     .failure =

@@ -213,9 +213,9 @@ const hark_experiment hark_experiment_lipschitz = {
         "All of these are scaled to their bounds during the search. Attention is hark's. A ratio above one refutes a bound. A "
         "ratio below one is evidence but not a proof; [mathematics/latent-variables.md](mathematics/latent-variables.md) has "
         "the derivations. The weights p are softmax weights of exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has "
-        "the gradient (q - k)/sigma^2, so every use of F.1 needs the factor 1/sigma^2. The difference of two heads is the "
-        "difference of their p times |X W^v| <= R w^v. Under the paper's Assumption C.1 sigma^2 > 1, so C.14 as printed is "
-        "true there, and C.12 is true where w^v <= sigma^2.\n\n"
+        "the gradient (q - k)/sigma^2, so every use of F.1 needs the factor 1/sigma^2. The outputs of two heads with the same "
+        "values X W^v differ by (p - p^) X W^v, whose size is at most |p - p^| R w^v. Under the paper's Assumption C.1 "
+        "sigma^2 > 1, so C.14 as printed is true there, and C.12 is true where w^v <= sigma^2.\n\n"
         "*Figure.* The ratios of all instances, for the printed and the corrected bounds.",
     .measure = measure,
     .judge = judge};

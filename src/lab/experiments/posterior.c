@@ -236,7 +236,7 @@ const hark_experiment hark_experiment_posterior = {
         "space of z",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n\n"
-        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!), whose products add up to the RBF, nearly. So the latent "
+        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. So the latent "
         "variable z "
         "is a vector, and its posterior is computed and sampled in the space of z. The statement is that mean and variance "
         "agree with attention up to rounding. The means of 10,000 draws scatter about attention. The criterion that all of "
