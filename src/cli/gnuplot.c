@@ -19,6 +19,7 @@
 #include "io/temporary.h"
 
 #define FONT "Arial"
+#define MARGIN 0.04 /* of an axis, beyond the data at both ends: a curve at the end would be on the frame */
 /* For screens that are dark: light and dark are exchanged, hues stay. */
 #define DARK_STYLE "<style>@media (prefers-color-scheme: dark){svg{filter:invert(0.92) hue-rotate(180deg)}}</style>\n"
 #define DATA_MARK "\x01" /* in a script: the place of the data's name; no displayed text contains it */
@@ -73,13 +74,14 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   HARK_TRY(next_to(context, path, ".gp", out->script_path));
   out->png = png;
   if (!png)
-    hark_text_append(&out->script, "set terminal svg size %d,%d font '" FONT ",12' background 'white' noenhanced\n", width, height);
+    hark_text_append(&out->script, "set terminal svg size %d,%d font '" FONT ",%d' background 'white' noenhanced\n", width, height,
+                     HARK_FONT_POINTS);
   else /* a gnuplot without cairo has no smooth lines */
     hark_text_append(&out->script,
                      "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {\n"
-                     "  set terminal pngcairo size %d,%d font 'sans-serif,12' fontscale 2 linewidth 2 pointscale 2 noenhanced\n"
+                     "  set terminal pngcairo size %d,%d font 'sans-serif,%d' fontscale 2 linewidth 2 pointscale 2 noenhanced\n"
                      "} else {\n  set terminal png size %d,%d noenhanced\n}\n",
-                     2 * width, 2 * height, 2 * width, 2 * height);
+                     2 * width, 2 * height, HARK_FONT_POINTS, 2 * width, 2 * height);
   return HARK_OK;
 }
 
@@ -118,11 +120,21 @@ void hark_picture_append_log_axis(hark_text *script, char axis, double low, doub
   char text[2][HARK_NUMBER_BYTES];
   hark_text_append(script, "set logscale %c\nset autoscale %c\nset %ctics autofreq\n", axis, axis, axis); /* not those of another panel */
   if (!(low > 0 && high > low && isfinite(high))) return;
+  const double room = pow(high / low, MARGIN);
+  low /= room;
+  high *= room;
   hark_text_append(script, "set %crange [%s:%s]\n", axis, hark_number_print(low, text[0]), hark_number_print(high, text[1]));
   if (high > DECADES * low) return;
   hark_text_append(script, "set %ctics (", axis);
   (high > OCTAVES * low ? append_decades : append_multiples)(script, low, high);
   hark_text_append(script, ")\n");
+}
+
+void hark_picture_append_range(hark_text *script, char axis, double low, double high) {
+  char text[2][HARK_NUMBER_BYTES];
+  const double room = MARGIN * (high - low);
+  if (hark_picture_append_single(script, axis, low, high) || !(low < high && isfinite(room))) return;
+  hark_text_append(script, "set %crange [%s:%s]\n", axis, hark_number_print(low - room, text[0]), hark_number_print(high + room, text[1]));
 }
 
 bool hark_picture_append_single(hark_text *script, char axis, double low, double high) {
@@ -141,6 +153,8 @@ void hark_picture_extend(const double *points, int64_t count, char axis, double 
     *high = fmax(*high, number);
   }
 }
+
+hark_line_look hark_picture_line_look(int index) { return (hark_line_look){index % HARK_COLORS, index / HARK_COLORS % HARK_DASHES + 1}; }
 
 const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]) {
   static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3f98", "#6b6b6b"};

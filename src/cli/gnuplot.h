@@ -34,7 +34,11 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 
-/* Makes the axis ('x' or 'y') logarithmic, from `low` to `high`, with labelled ticks also where no power of ten is in between; without
+/* Sets the range of a linear axis: `low` to `high` and a margin on both sides, so that no curve is on the frame. Nothing without two finite
+ * numbers. */
+void hark_picture_append_range(hark_text *script, char axis, double low, double high);
+
+/* Makes the axis ('x' or 'y') logarithmic, from `low` to `high` with such a margin, with labelled ticks also where no power of ten is in between; without
  * numbers above zero that differ, gnuplot chooses both. Begin with infinity and minus infinity, and extend by points that are drawn. */
 void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high);
 void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high);
@@ -45,7 +49,16 @@ bool hark_picture_append_single(hark_text *script, char axis, double low, double
 /* The colour of item `index` of a comparison, "#rrggbb": first eight, most of them those of Okabe and Ito, which people of any colour
  * vision distinguish; then others. */
 #define HARK_COLOR_BYTES 8
+#define HARK_COLORS 8 /* that are easily distinguished */
+#define HARK_DASHES 5
+#define HARK_FONT_POINTS 15
 const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]);
+
+/* How line `index` of many is drawn: the eight colours, and further dashes for every further eight lines, so that no two look the same. */
+typedef struct hark_line_look {
+  int color, dashes;
+} hark_line_look;
+hark_line_look hark_picture_line_look(int index);
 
 /* Draws the picture and prints its name (not with JSON); the texts are released also after a failure. */
 HARK_MUST_CHECK hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture);

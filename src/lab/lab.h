@@ -90,7 +90,7 @@ typedef struct hark_lab_criterion {
 typedef enum hark_lab_style { HARK_LAB_LINE, HARK_LAB_DASHES, HARK_LAB_POINTS } hark_lab_style;
 
 typedef struct hark_lab_curve {
-  char label[HARK_LAB_LABEL_BYTES]; /* "": not in the key */
+  char label[HARK_LAB_LABEL_BYTES]; /* "": not in the key, in the colour of the curve before it */
   hark_lab_style style;
   hark_text points; /* doubles x0, y0, x1, y1, .. */
 } hark_lab_curve;

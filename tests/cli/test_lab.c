@@ -136,6 +136,28 @@ static void only_strict_runs_fail(void **state) {
 
 static bool is_file(const char *name) { return access(name, R_OK) == 0; }
 
+/* The script of a figure: every panel has a range of its own, beyond the data; the terms of the sum have one colour. */
+static void figures_have_margins_and_colors(void **state) {
+  (void)state;
+  char *const path = strdup(getenv("PATH") != NULL ? getenv("PATH") : "");
+  (void)setenv("PATH", "/nowhere", 1);
+  hark("hark lab nadaraya-watson --quick --figure margins.svg", 0);
+  (void)setenv("PATH", path, 1);
+  free(path);
+  char *const script = test_file_text(folder, "margins.svg.gp");
+  double low, high;
+  assert_non_null(strstr(script, "set multiplot layout 3,1"));
+  const char *const first = strstr(script, "set xrange [");
+  assert_non_null(first);
+  assert_int_equal(sscanf(first, "set xrange [%lf:%lf]", &low, &high), 2); /* nine points, 0 to 8 */
+  assert_true(low < 0 && low > -1 && high > 8 && high < 9);
+  int terms = 0;
+  const char *const end = strstr(script, "set title 'estimates of one draw'");
+  for (const char *at = script; (at = strstr(at, "lines lw 1.5 dt 2 lc rgb '#009e73'")) != NULL && at < end; at++) terms++;
+  assert_int_equal(terms, 9);
+  free(script);
+}
+
 static void files_and_figures_are_written(void **state) {
   (void)state;
   const bool gnuplot = system("command -v gnuplot >/dev/null 2>&1") == 0;
@@ -342,9 +364,10 @@ static void other_models_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
                                      cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
-                                     cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
-                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(a_section_is_renewed),
-                                     cmocka_unit_test(trained_heads_are_measured),    cmocka_unit_test(other_models_are_refused),
-                                     cmocka_unit_test(other_spellings_are_the_same),  cmocka_unit_test(a_document_goes_into_a_pipe)};
+                                     cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(figures_have_margins_and_colors),
+                                     cmocka_unit_test(wrong_words_are_refused),       cmocka_unit_test(a_document_is_written),
+                                     cmocka_unit_test(a_section_is_renewed),          cmocka_unit_test(trained_heads_are_measured),
+                                     cmocka_unit_test(other_models_are_refused),      cmocka_unit_test(other_spellings_are_the_same),
+                                     cmocka_unit_test(a_document_goes_into_a_pipe)};
   return cmocka_run_group_tests(tests, begin, end);
 }

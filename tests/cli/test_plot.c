@@ -109,7 +109,7 @@ static void kernels_are_drawn(void **state) {
   assert_int_equal(output.code, 1);
   char *script = test_file_text(folder, "kernels.svg.gp"), *data = test_file_text(folder, "kernels.svg.dat");
   assert_non_null(strstr(script, "set multiplot layout 2,2"));
-  assert_non_null(strstr(script, "set title 'layer 1, head 0'"));
+  assert_non_null(strstr(script, "set title 'positional kernel, layer 1, head 0'"));
   int curves = 0;
   for (const char *at = data; (at = strstr(at, "# ")) != NULL; at++) curves++;
   assert_int_equal(curves, 4 * (1 + 3));
@@ -175,7 +175,7 @@ static void rates_are_drawn(void **state) {
     test_command_run(folder, "PATH=/nowhere", words, &output);
     assert_int_equal(output.code, 1);
     char *const script = test_file_text(folder, "rates.svg.gp");
-    (void)snprintf(title, sizeof title, "set title '%s'", cases[i].title);
+    (void)snprintf(title, sizeof title, "set title 'rotary rates, %s'", cases[i].title);
     assert_non_null(strstr(script, title));
     assert_non_null(strstr(script, "set logscale y"));
     free(script);
@@ -202,7 +202,8 @@ static void rates_are_drawn(void **state) {
   test_command_run(folder, "PATH=/nowhere", "plot --positional both -o both.svg", &output);
   char *const script = test_file_text(folder, "both.svg.gp");
   assert_non_null(strstr(script, "set multiplot layout 2,2"));
-  assert_non_null(strstr(script, "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title 'model'"));
+  assert_non_null(
+      strstr(script, "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title 'positional kernel, model'"));
   free(script);
 }
 
@@ -215,6 +216,16 @@ static void color_of(const char *script, int index, char out[8]) {
   const char *const at = strstr(script, mark), *const color = at != NULL ? strstr(at, "lc rgb '#") : NULL;
   if (color == NULL) fail_msg("no colour of curve %d in %s", index, script);
   (void)snprintf(out, 8, "%.7s", color + strlen("lc rgb '"));
+}
+
+/* A range that contains the data, and a margin of at most a tenth of it on both sides. */
+static void expect_range(const char *script, const char *range, double low, double high) {
+  double first, last;
+  const char *const at = strstr(script, range);
+  assert_non_null(at);
+  assert_int_equal(sscanf(at + strlen(range), "%lf:%lf", &first, &last), 2);
+  const double most = (high - low) / 10;
+  if (!(first < low && first > low - most && last > high && last < high + most)) fail_msg("%g to %g for %g to %g", first, last, low, high);
 }
 
 #define LINE(step, metric, loss) "{\"step\": " step ", \"" metric "/loss\": " loss "}\n"
@@ -240,7 +251,45 @@ static void compared_runs_have_one_color_each(void **state) {
   free(script);
   test_command_run(folder, "PATH=/nowhere", "plot a.jsonl -m train/loss -o one.svg", &output);
   script = test_file_text(folder, "one.svg.gp");
-  assert_non_null(strstr(script, "dt 1 lc rgb '#0072b2' title 'a.jsonl train/loss'"));
+  assert_non_null(strstr(script, "dt 1 lc rgb '#0072b2' title 'train/loss'"));
+  free(script);
+}
+
+/* The key has the part of the names that differs, the axis is called a loss only if it is one, and no curve is on the frame. */
+static void keys_name_what_differs(void **state) {
+  (void)state;
+  (void)test_file_write_text(folder, "runs/some/a/metrics.jsonl", LINE("10", "val", "3") LINE("20", "val", "2"));
+  (void)test_file_write_text(folder, "runs/some/ab/metrics.jsonl", LINE("10", "val", "4") "{\"step\": 20, \"lr\": 2.5}\n");
+  test_command_run(folder, "PATH=/nowhere", "plot runs/some/a runs/some/ab -o differ.svg", &output);
+  char *script = test_file_text(folder, "differ.svg.gp");
+  assert_non_null(strstr(script, "title 'a'"));
+  assert_non_null(strstr(script, "title 'ab'"));
+  assert_null(strstr(script, "runs/some"));
+  assert_non_null(strstr(script, "set ylabel 'loss (nats)'"));
+  expect_range(script, "set yrange [", 2, 4);
+  free(script);
+  test_command_run(folder, "PATH=/nowhere", "plot runs/some/a runs/some/ab -m val/loss -m lr -o differ.svg", &output);
+  script = test_file_text(folder, "differ.svg.gp");
+  assert_non_null(strstr(script, "set ylabel ''"));
+  free(script);
+}
+
+/* Of ten runs no two have the same colour and dashes. */
+static void many_runs_are_distinguished(void **state) {
+  enum { RUNS = 10 };
+  (void)state;
+  char words[512] = "plot", name[32];
+  for (int i = 0; i < RUNS; i++) {
+    (void)snprintf(name, sizeof name, "many%d.jsonl", i);
+    test_file_write_text(folder, name, LINE("10", "val", "3") LINE("20", "val", "2"));
+    strcat(strcat(words, " "), name);
+  }
+  strcat(words, " -m val/loss -o many.svg");
+  test_command_run(folder, "PATH=/nowhere", words, &output);
+  char *const script = test_file_text(folder, "many.svg.gp");
+  assert_non_null(strstr(script, "index 7 with linespoints pt 7 ps 0.4 lw 2 dt 1 lc rgb '#6b6b6b'"));
+  assert_non_null(strstr(script, "index 8 with linespoints pt 7 ps 0.4 lw 2 dt 2 lc rgb '#0072b2'"));
+  assert_non_null(strstr(script, "index 9 with linespoints pt 7 ps 0.4 lw 2 dt 2 lc rgb '#d55e00'"));
   free(script);
 }
 
@@ -351,7 +400,8 @@ static void evaluations_are_drawn_together(void **state) {
   }
   test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl --log", &output);
   char *const logarithmic = test_file_text(folder, "evaluation.svg.gp");
-  assert_non_null(strstr(logarithmic, "set yrange [1.5:2.5]\nset ytics (1.6, 1.8, 2, 2.2")); /* no power of ten is in between */
+  assert_non_null(strstr(logarithmic, "\nset ytics (1.6, 1.8, 2, 2.2")); /* no power of ten is in between */
+  expect_range(logarithmic, "set yrange [", 1.5, 2.5);
   free(logarithmic);
   hark(0, "plot --evaluation --terminal a.jsonl b.jsonl");
   assert_non_null(strstr(output.out, "context (tokens)"));
@@ -436,6 +486,8 @@ int main(void) {
                                      TEST(rates_are_drawn),
                                      TEST(compared_runs_have_one_color_each),
                                      TEST(seeds_have_one_color),
+                                     TEST(keys_name_what_differs),
+                                     TEST(many_runs_are_distinguished),
                                      TEST(pictures_are_for_every_screen),
                                      TEST(terms_without_effect_do_not_set_the_scale),
                                      TEST(windows_are_drawn),

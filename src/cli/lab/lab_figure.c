@@ -7,9 +7,9 @@
 #include "cli/lab/lab_print.h"
 #include "cli/metrics.h"
 
-#define PANEL_WIDTH 760
+#define PANEL_WIDTH 720 /* one panel below the other, so that texts are legible where a page is narrow */
 #define PANEL_HEIGHT 460
-#define PANELS_ABREAST 2
+#define MOST_WHOLE 12 /* whole numbers on an axis that has a tick at each */
 #define LETTER_ROWS 22
 #define MOST_ROW_TICS 8.0
 #define FLATTEST_MAP 0.5 /* rows to columns of a map whose cells are squares */
@@ -29,22 +29,39 @@ static void set_quoted(hark_text *script, const char *what, const char *value) {
 }
 
 static void set_axes(const hark_lab_axes *axes, hark_text *script) {
-  hark_text_append(script, "reset\nset grid\nset autoscale xfix\nset key outside right top\n");
+  hark_text_append(script, "reset\nset grid\nset key below\n");
   set_quoted(script, "title", axes->title);
   set_quoted(script, "xlabel", axes->x);
   set_quoted(script, "ylabel", axes->y);
   if (axes->is_map) hark_text_append(script, "unset grid\nset size ratio -1\nset yrange [*:*] reverse\n");
 }
 
-/* Logarithmic axes for the points that are drawn. */
+/* The least and the largest coordinate of the points on axis `a`, and whether all are whole numbers. */
+static void find_range(const hark_lab_panel *panel, int a, double *low, double *high, bool *whole) {
+  for (int i = 0; i < panel->curve_count; i++) {
+    const double *const points = hark_lab_points(&panel->curves[i]);
+    for (int64_t p = 0; p < hark_lab_point_count(&panel->curves[i]); p++) {
+      const double at = points[2 * p + a];
+      *low = fmin(*low, at);
+      *high = fmax(*high, at);
+      *whole = *whole && at == floor(at);
+    }
+  }
+}
+
+/* Ranges with a margin for the points that are drawn; few whole numbers, such as seeds, have a tick each and no others. */
 static void set_scales(const hark_lab_panel *panel, hark_text *script) {
   static const char names[] = {'x', 'y'};
   for (int a = 0; a < 2; a++) {
     double low = INFINITY, high = -INFINITY;
-    if (!(a == 0 ? panel->axes.log_x : panel->axes.log_y)) continue;
-    for (int i = 0; i < panel->curve_count; i++)
-      hark_picture_extend(hark_lab_points(&panel->curves[i]), hark_lab_point_count(&panel->curves[i]), names[a], &low, &high);
-    hark_picture_append_log_axis(script, names[a], low, high);
+    bool whole = true;
+    find_range(panel, a, &low, &high, &whole);
+    if (a == 0 ? panel->axes.log_x : panel->axes.log_y)
+      hark_picture_append_log_axis(script, names[a], low, high);
+    else if (low <= high && !panel->axes.is_map) {
+      hark_picture_append_range(script, names[a], low, high);
+      if (whole && high - low <= MOST_WHOLE) hark_text_append(script, "set %ctics 1\n", names[a]);
+    }
   }
 }
 
@@ -70,29 +87,30 @@ static void draw_cells(const hark_lab_panel *panel, hark_text *script) {
 
 /* The panel's curves, of which the first is curve number `first` of the picture; without any, its axes alone. */
 static void draw_panel(const hark_lab_panel *panel, int first, hark_picture *picture) {
-  static const char *const styles[] = {"lines lw 2", "lines lw 1.5 dt 2", "points pt 7 ps 0.6"};
-  char style[64], color[HARK_COLOR_BYTES];
+  static const char *const styles[] = {"lines lw 2", "lines lw 1.5", "points pt 7 ps 0.6"};
+  char style[96], color[HARK_COLOR_BYTES];
   set_axes(&panel->axes, &picture->script);
   set_scales(panel, &picture->script);
   draw_cells(panel, &picture->script);
   hark_text_append(&picture->script, "plot ");
-  int drawn = 0;
+  int drawn = 0, item = -1;
   for (int i = 0; i < panel->curve_count; i++) {
     const hark_lab_curve *const curve = &panel->curves[i];
+    item += curve->label[0] != 0 || item < 0; /* a curve without a label belongs to the one before it, and has its colour */
     if (hark_lab_point_count(curve) == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    (void)snprintf(style, sizeof style, "%s lc rgb '%s'", styles[curve->style], hark_picture_color(i, color));
+    const hark_line_look look = hark_picture_line_look(item);
+    (void)snprintf(style, sizeof style, "%s dt %d lc rgb '%s'", styles[curve->style], look.dashes + (curve->style == HARK_LAB_DASHES),
+                   hark_picture_color(look.color, color));
     hark_picture_append_curve(picture, first + drawn++, style, curve->label);
   }
   hark_text_append(&picture->script, drawn > 0 ? "\n" : "NaN notitle\n");
 }
 
 hark_status hark_lab_draw(hark_invocation *call, const hark_lab *lab, const char *path) {
-  const int across = lab->panel_count < PANELS_ABREAST ? lab->panel_count : PANELS_ABREAST;
-  const int down = (lab->panel_count + across - 1) / across;
   int first[HARK_LAB_PANELS];
   hark_picture picture;
-  HARK_TRY(hark_picture_begin(call->context, path, has_ending(path, ".png"), across * PANEL_WIDTH, down * PANEL_HEIGHT, &picture));
+  HARK_TRY(hark_picture_begin(call->context, path, has_ending(path, ".png"), PANEL_WIDTH, lab->panel_count * PANEL_HEIGHT, &picture));
   picture.optional = true; /* the numbers are the main result of an experiment */
   for (int i = 0; i < lab->panel_count; i++) {
     const hark_lab_panel *const panel = &lab->panels[i];
@@ -103,7 +121,7 @@ hark_status hark_lab_draw(hark_invocation *call, const hark_lab *lab, const char
         hark_picture_add_curve(&picture, curve->label, hark_lab_points(curve), hark_lab_point_count(curve));
     }
   }
-  hark_text_append(&picture.script, "set multiplot layout %d,%d\n", down, across);
+  hark_text_append(&picture.script, "set multiplot layout %d,1\n", lab->panel_count);
   for (int i = 0; i < lab->panel_count; i++) draw_panel(&lab->panels[i], first[i], &picture);
   hark_text_append(&picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &picture);

@@ -110,16 +110,44 @@ static int group_of(const hark_invocation *call, int run, char name[HARK_PATH_BY
 /* Curves of one run, and of its seeds, have one colour; of several metrics the last one is solid, the others have dashes. */
 static void print_curve(int run, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture, int index) {
   char style[96], color[HARK_COLOR_BYTES];
-  const int dashes = metrics - metric;
+  const hark_line_look look = metrics == 1 ? hark_picture_line_look(run) : (hark_line_look){run, metrics - metric};
+  const int dashes = look.dashes;
   (void)snprintf(style, sizeof style, "%s lw %s dt %d lc rgb '%s'", one->count > 50 ? "lines" : "linespoints pt 7 ps 0.4",
-                 dashes == 1 ? "2" : "1.2", dashes, hark_picture_color(run, color));
+                 metrics - metric == 1 ? "2" : "1.2", dashes, hark_picture_color(look.color, color));
   hark_picture_append_curve(picture, index, style, title);
 }
 
-static void print_axes(const plot_values *values, int metrics, const hark_series *series, int count, hark_text *script) {
+/* The unit of losses, if all metrics are losses; the name of a single metric; nothing for several quantities, which the key names. */
+static const char *vertical_label(const plot_values *values) {
+  const char *const *const metrics = metrics_of(values);
+  bool losses_only = true;
+  for (int m = 0; m < metric_count(values); m++) {
+    const char *const slash = strrchr(metrics[m], '/');
+    losses_only = losses_only && strcmp(slash != NULL ? slash + 1 : metrics[m], "loss") == 0;
+  }
+  return metric_count(values) == 1 ? metrics[0] : losses_only ? "loss (nats)" : "";
+}
+
+/* Length of the folders that all runs have in common at the beginning of their names: the key leaves them out. */
+static size_t common_folders(const hark_invocation *call) {
+  const char *const first = hark_options_argument(call->options, 0);
+  size_t common = 0;
+  for (size_t i = 0; first[i] != '\0'; i++) {
+    bool ends = first[i + 1] == '\0';
+    for (int run = 1; run < hark_options_argument_count(call->options); run++) {
+      const char *const other = hark_options_argument(call->options, run);
+      if (other[i] != first[i]) return common;
+      ends = ends || other[i + 1] == '\0';
+    }
+    if (first[i] == '/' && !ends) common = i + 1;
+  }
+  return common;
+}
+
+static void print_axes(const plot_values *values, const hark_series *series, int count, hark_text *script) {
   hark_text_append(script, "set grid\nset autoscale xfix\nset key below vertical maxcols 1 left Left reverse\nset xlabel '%s'\nset ylabel ",
                    x_words[values->x]);
-  hark_picture_append_quoted(script, metrics == 1 ? values->metrics.items[0] : "loss (nats)");
+  hark_picture_append_quoted(script, vertical_label(values));
   hark_text_append(script, "\n%s", values->x == OVER_TOKENS ? "set format x '%.1s%c'\n" : ""); /* 2.0M */
   if (values->logarithmic) {
     double low = INFINITY, high = -INFINITY;
@@ -129,7 +157,10 @@ static void print_axes(const plot_values *values, int metrics, const hark_series
   double x[2], y[2];
   hark_series_ranges(series, count, x, y);
   (void)hark_picture_append_single(script, 'x', x[0], x[1]);
-  (void)hark_picture_append_single(script, 'y', y[0], y[1]);
+  if (values->logarithmic)
+    (void)hark_picture_append_single(script, 'y', y[0], y[1]);
+  else
+    hark_picture_append_range(script, 'y', y[0], y[1]);
   hark_text_append(script, "plot ");
 }
 
@@ -154,15 +185,20 @@ static int named_curve(const hark_series *series, int metrics) {
 static void print_script(const hark_invocation *call, const plot_values *values, const hark_series *series, hark_picture *picture) {
   const int runs = hark_options_argument_count(call->options), metrics = metric_count(values);
   const bool apart = runs > 1 && metrics > 1;
+  const size_t common = runs > 1 ? common_folders(call) : 0;
   int drawn = 0;
-  print_axes(values, metrics, series, runs * metrics, &picture->script);
+  print_axes(values, series, runs * metrics, &picture->script);
   for (int i = 0; i < runs * metrics; i++) {
     char name[HARK_PATH_BYTES];
     const int run = i / metrics, metric = i % metrics, group = group_of(call, run, name);
     const bool named = metric == named_curve(&series[i - metric], metrics);
     if (series[i].count == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    print_curve(group, metric, metrics, &series[i], runs == 1 ? series[i].label : named ? name : "", picture, drawn++);
+    print_curve(group, metric, metrics, &series[i],
+                runs == 1                  ? metrics_of(values)[metric]
+                : named && name[0] != '\0' ? name + common
+                                           : "",
+                picture, drawn++);
   }
   if (apart) print_dashes(metrics_of(values), metrics, &picture->script);
   hark_text_append(&picture->script, "\n");

@@ -20,11 +20,12 @@
 #define MANY 64
 #define DISTANCES_UNDESCRIBED 256 /* for a file without its model's context */
 #define PANELS 1024               /* kernels and rows of rates that are drawn */
+#define NAMED_TERMS 8             /* of a kernel, in the key */
 #define TERMS 32                  /* of a kernel, drawn separately */
 #define NEGLIGIBLE 6.9            /* log 1000: a term that is smaller than the kernel by this does not matter */
 #define MARGIN 0.04               /* of the range of log G, above and below */
 #define PANEL_WIDTH 420
-#define PANEL_HEIGHT 300
+#define PANEL_HEIGHT 360 /* with its key, which is below */
 
 typedef struct panel {
   char title[96];
@@ -218,7 +219,9 @@ static void print_panel(hark_picture *picture, const panel *p) {
   char style[64], color[HARK_COLOR_BYTES];
   hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle per token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
-  hark_picture_append_quoted(script, p->title);
+  char title[sizeof p->title + 32];
+  (void)snprintf(title, sizeof title, "%s, %s", p->rates ? "rotary rates" : "positional kernel", p->title);
+  hark_picture_append_quoted(script, title);
   if (p->first == p->last) { /* gnuplot has no range for an empty panel */
     hark_text_append(script, "\nunset logscale x\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
     return;
@@ -227,11 +230,17 @@ static void print_panel(hark_picture *picture, const panel *p) {
   print_range(p, script);
   hark_text_append(script, "plot ");
   for (int curve = p->first + 1; curve < p->last; curve++) {
-    (void)snprintf(style, sizeof style, "lines lw 1 lc rgb '%s'", hark_picture_color(curve - p->first - 1, color));
-    hark_picture_append_curve(picture, curve, style, "");
+    const hark_line_look look = hark_picture_line_look(curve - p->first - 1);
+    (void)snprintf(style, sizeof style, "lines lw 1 dt %d lc rgb '%s'", look.dashes, hark_picture_color(look.color, color));
+    if (p->rates)
+      (void)snprintf(title, sizeof title, "initial");
+    else
+      (void)snprintf(title, sizeof title, curve - p->first <= NAMED_TERMS ? "term %d" : "", curve - p->first);
+    hark_picture_append_curve(picture, curve, style, title);
     hark_text_append(script, ", \\\n    ");
   }
-  hark_picture_append_curve(picture, p->first, p->rates ? "linespoints lw 3 lc rgb 'black'" : "lines lw 3 lc rgb 'black'", "");
+  hark_picture_append_curve(picture, p->first, p->rates ? "linespoints lw 3 lc rgb 'black'" : "lines lw 3 lc rgb 'black'",
+                            p->rates ? "learned" : "kernel");
   hark_text_append(script, "\n");
 }
 
@@ -252,7 +261,7 @@ static hark_status draw_picture(hark_invocation *call, const hark_positional_plo
     hark_picture_free(&d->picture);
     return status;
   }
-  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key off\n", rows, columns);
+  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key below\n", rows, columns);
   for (int i = 0; i < d->count; i++) print_panel(&d->picture, &d->panels[i]);
   hark_text_append(&d->picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &d->picture);

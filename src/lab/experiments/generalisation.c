@@ -238,7 +238,8 @@ static hark_status draw(hark_lab *lab, int sweep, hark_lab_axes axes, double pow
   for (int i = 0; i < 2; i++) {
     double first[2] = {0};
     HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "%s", names[i]));
-    HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &expected, "%s", i > 0 ? "" : sweep == OVER_COUNT ? "n^-1/2" : "constant"));
+    HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &expected, "%s, %s", names[i],
+                                sweep == OVER_COUNT ? "like n^-1/2" : "if constant"));
     for (int64_t r = 0; r < hark_lab_row_count(&lab->tables[0]); r++) {
       const double *const row = hark_lab_row(&lab->tables[0], r);
       if (row[SWEEP] != sweep || !(row[drawn[i]] > 0)) continue;

@@ -163,12 +163,14 @@ static hark_status draw_band(hark_lab *lab, const hark_lab_table *table, int64_t
       .title = "posterior of W psi(z, q): attention, twice its deviation, means of draws", .x = "query", .y = "f_W"};
   hark_lab_panel *panel;
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (int side = -1; side <= 1; side++) {
+  static const int sides[] = {0, -1, 1}; /* the second deviation has no label, and so the colour of the first */
+  for (int s = 0; s < 3; s++) {
+    const int side = sides[s];
     hark_lab_curve *curve;
     HARK_TRY(hark_lab_add_curve(lab, panel, side == 0 ? HARK_LAB_LINE : HARK_LAB_DASHES, &curve, "%s",
-                                side == 0   ? "attention"
-                                : side == 1 ? "two deviations"
-                                            : ""));
+                                side == 0    ? "attention"
+                                : side == -1 ? "two deviations"
+                                             : ""));
     for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
       const double *const row = hark_lab_row(table, i);
       if (row[TOKENS] == (double)length) HARK_TRY(hark_lab_add_point(curve, row[QUERY], row[ATTENTION] + 2 * side * sqrt(row[VARIANCE])));
