@@ -142,8 +142,12 @@ static void figures_have_margins_and_colors(void **state) {
   char *const path = strdup(getenv("PATH") != NULL ? getenv("PATH") : "");
   (void)setenv("PATH", "/nowhere", 1);
   hark("hark lab nadaraya-watson --quick --figure margins.svg", 0);
+  hark("hark lab sufficiency --quick --figure whole.svg", 0);
   (void)setenv("PATH", path, 1);
   free(path);
+  char *const whole = test_file_text(folder, "whole.svg.gp");
+  assert_non_null(strstr(whole, "tics 1\n")); /* few whole numbers have a tick each */
+  free(whole);
   char *const script = test_file_text(folder, "margins.svg.gp");
   double low, high;
   assert_non_null(strstr(script, "set multiplot layout 3,1"));
