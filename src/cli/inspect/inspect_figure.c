@@ -8,11 +8,11 @@
 #include "cli/inspect/inspect.h"
 
 #define PANELS 4
-#define CELL_WIDTH 48
-#define CELL_HEIGHT 26
-#define MARGIN_WIDTH 90 /* around the cells of a panel */
-#define MARGIN_HEIGHT 100
-#define LEAST_WIDTH 360 /* of a panel: its title */
+#define CELL_WIDTH 60
+#define CELL_HEIGHT 32
+#define MARGIN_WIDTH 110 /* around the cells of a panel */
+#define MARGIN_HEIGHT 125
+#define LEAST_WIDTH 420 /* of a panel: its title */
 #define MANY 64         /* heads or layers: no numbers in small cells */
 #define MOST 3000       /* of the cells of a panel, across or down */
 

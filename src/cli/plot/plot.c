@@ -14,7 +14,7 @@
 
 #define TERMINAL_ROWS 22
 #define SERIES_LIMIT 64
-#define KEY_HEIGHT 20 /* of an entry of the key, below the curves */
+#define KEY_HEIGHT 24 /* of an entry of the key, below the curves */
 
 typedef struct plot_values {
   const char *output, *checkpoint;

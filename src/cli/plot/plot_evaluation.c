@@ -16,7 +16,7 @@
 #define POINTS 4096 /* of a curve, at most */
 #define PANEL_WIDTH 700
 #define PANEL_HEIGHT 480 /* without its key, which is below */
-#define KEY_HEIGHT 18    /* of a curve there */
+#define KEY_HEIGHT 23    /* of a curve there */
 #define DASHES 5         /* that can be distinguished, of contexts */
 
 enum { OVER_CONTEXT, OVER_POSITION, OVER_WINDOW, PANELS };

@@ -8,7 +8,7 @@
 #include "cli/sweep/sweep.h"
 
 #define PICTURE_HEIGHT 560 /* without its key, which is below */
-#define KEY_HEIGHT 20      /* of a cell there */
+#define KEY_HEIGHT 24      /* of a cell there */
 
 static int find_run(const sweep *s, const char *name) {
   char own[HARK_SWEEP_VALUE_BYTES];
