@@ -38,8 +38,9 @@ void hark_picture_append_curve(hark_picture *picture, int index, const char *sty
  * numbers. */
 void hark_picture_append_range(hark_text *script, char axis, double low, double high);
 
-/* Makes the axis ('x' or 'y') logarithmic, from `low` to `high` with such a margin, with labelled ticks also where no power of ten is in between; without
- * numbers above zero that differ, gnuplot chooses both. Begin with infinity and minus infinity, and extend by points that are drawn. */
+/* Makes the axis ('x' or 'y') logarithmic, from `low` to `high` with such a margin, with labelled ticks also where no power of ten is in
+ * between; without numbers above zero that differ, gnuplot chooses both. Begin with infinity and minus infinity, and extend by points that
+ * are drawn. */
 void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high);
 void hark_picture_extend(const double *points, int64_t count, char axis, double *low, double *high);
 
