@@ -23,7 +23,8 @@ HARK_MUST_CHECK hark_status hark_fit_divergence(hark_context *context, const har
                                                 const double *parameters, double *divergence);
 
 /* Improves the learned parameters from a start by the method of Levenberg and Marquardt until D does not decrease any more. Natural values
- * stay where whole distances distinguish them (fit.c: l from 0.25, tau from 0.6, ...). Errors: HARK_OUT_OF_MEMORY, HARK_NOT_FINITE for a start outside the range of parameters. */
+ * stay in ranges in which they differ on whole distances (fit.c: l from 0.25, tau from 0.6, ...). Errors: HARK_OUT_OF_MEMORY,
+ * HARK_NOT_FINITE for a start outside the range of parameters. */
 HARK_MUST_CHECK hark_status hark_fit_improve(hark_context *context, const hark_positional *expression, const hark_fit_target *target,
                                              double *parameters, double *divergence);
 

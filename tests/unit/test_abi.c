@@ -47,7 +47,7 @@ static const layout_row layout[] = {
     SIZE(hark_prediction_input, 64),
     SIZE(hark_positional_parameter, 40),
     SIZE(hark_positional_kernel, 104),
-    SIZE(hark_positional_attributes, 32),
+    SIZE(hark_positional_attributes, 40),
     SIZE(hark_matmul_attributes, 2),
     SIZE(hark_position_embedding_attributes, 8),
     SIZE(hark_sinusoidal_positions_attributes, 16),

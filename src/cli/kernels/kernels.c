@@ -24,7 +24,7 @@ static const hark_option options[] = {
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
     {"data", "data", HARK_OPTION_LIST, AT(data), "", NULL, NULL, "PATH", "search: text file or folder, may be repeated", "$1 search"},
     {"base", "base", HARK_OPTION_STRING, AT(base), "", NULL, NULL, "FILE",
-     "search: configuration of the models that are trained, as hark train --config takes it; none: two layers of four heads, width 128, "
+     "search: configuration of the models that are trained (hark config prints one); none: two layers of four heads, width 128, "
      "context 256, one million tokens",
      "$1 search"},
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "search: the folder of its runs and its report", "$1 search"},
