@@ -1,5 +1,6 @@
-/* fit.c - see fit.h. The method of Levenberg and Marquardt: with the weighted residuals r and their derivatives J by the parameters as they
- * are trained, a step solves (J'J + damping diag(J'J)) step = -J'r. */
+/* fit.c - see fit.h. The method of Levenberg and Marquardt: with the gradient g of D by the parameters as they are trained, and the covariance
+ * C of the derivatives of log G under the mean of both distributions, which is about the curvature of D, a step solves (C + damping diag(C))
+ * step = -g. */
 #include "positional/fit.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@ typedef struct fitting {
   double *natural, *candidate, *step, *gradient; /* [size] */
   double *matrix;                                /* [size, size] */
   double *factor;                                /* [size, size] */
-  double *distances, *residual;                  /* [count] */
+  double *mean;                                  /* [size] */
+  double *distances, *share;                     /* [count] */
   double *rows;                                  /* [count, size]: J */
   void *scratch;
 } fitting;
@@ -30,7 +32,7 @@ typedef struct fitting {
 static hark_status open_fitting(hark_context *context, const hark_positional *expression, const hark_fit_target *target, fitting *out) {
   const int64_t size = hark_positional_parameter_count(expression), count = target->count;
   const size_t line = HARK_ALIGNMENT / sizeof(double), scratch = hark_positional_scratch_bytes(expression);
-  const size_t numbers = (size_t)(4 * size + 2 * size * size + 2 * count + count * size) / line * line + line;
+  const size_t numbers = (size_t)(5 * size + 2 * size * size + 2 * count + count * size) / line * line + line;
   void *memory = NULL;
   *out = (fitting){.context = context, .expression = expression, .target = target, .size = size};
   HARK_TRY(hark_allocate_zero(context, numbers * sizeof(double) + scratch, &memory));
@@ -41,9 +43,10 @@ static hark_status open_fitting(hark_context *context, const hark_positional *ex
   out->gradient = out->step + size;
   out->matrix = out->gradient + size;
   out->factor = out->matrix + size * size;
-  out->distances = out->factor + size * size;
-  out->residual = out->distances + count;
-  out->rows = out->residual + count;
+  out->mean = out->factor + size * size;
+  out->distances = out->mean + size;
+  out->share = out->distances + count;
+  out->rows = out->share + count;
   out->scratch = out->memory + numbers;
   for (int64_t d = 0; d < count; d++) out->distances[d] = (double)d;
   return HARK_OK;
@@ -77,50 +80,46 @@ static bool set_natural(fitting *f, const double *parameters) {
   return true;
 }
 
-static double weighted_mean(const fitting *f, const double *numbers, int64_t stride) {
-  double sum = 0;
-  for (int64_t d = 0; d < f->target->count; d++) sum += f->target->weights[d] * numbers[d * stride];
-  return sum;
-}
-
-/* Fills the residuals for the natural values; +infinity where log G is not finite at a distance that counts. */
+/* With the weights p of the target and e = log G - table: share <- q, proportional to p exp(e), and D = log sum p exp(e) - sum p e.
+ * +infinity where log G is not finite at a distance that counts. */
 static double evaluate(fitting *f) {
-  double sum = 0;
-  hark_positional_log_block(f->expression, f->natural, f->distances, f->target->count, f->residual, f->scratch);
+  const double *p = f->target->weights;
+  double most = -INFINITY, sum = 0, mean = 0;
+  hark_positional_log_block(f->expression, f->natural, f->distances, f->target->count, f->share, f->scratch);
   for (int64_t d = 0; d < f->target->count; d++) {
-    if (!isfinite(f->residual[d]) && f->target->weights[d] > 0) return INFINITY;
-    f->residual[d] = isfinite(f->residual[d]) ? f->residual[d] - f->target->log_table[d] : 0;
+    if (!isfinite(f->share[d]) && p[d] > 0) return INFINITY;
+    f->share[d] = p[d] > 0 ? f->share[d] - f->target->log_table[d] : 0;
+    most = p[d] > 0 ? fmax(most, f->share[d]) : most;
+    mean += p[d] * f->share[d];
   }
-  const double mean = weighted_mean(f, f->residual, 1);
   for (int64_t d = 0; d < f->target->count; d++) {
-    f->residual[d] -= mean;
-    sum += f->target->weights[d] * f->residual[d] * f->residual[d];
+    f->share[d] = p[d] * exp(f->share[d] - most);
+    sum += f->share[d];
   }
-  return sum / 2;
+  for (int64_t d = 0; d < f->target->count; d++) f->share[d] /= sum;
+  return hark_larger(most + log(sum) - mean, 0); /* rounding could make it negative */
 }
 
-/* matrix <- J'J, gradient <- J'r, for the residuals of `parameters`. */
+/* matrix <- the curvature of D by the parameters, gradient <- its gradient sum (q - p) d log G, for the shares of `parameters`. */
 static void differentiate(fitting *f, const double *parameters) {
-  const double one = 1;
+  const double one = 1, *p = f->target->weights;
+  const int64_t n = f->size;
+  memset(f->matrix, 0, (size_t)(n * n) * sizeof *f->matrix);
+  memset(f->gradient, 0, (size_t)n * sizeof *f->gradient);
+  memset(f->mean, 0, (size_t)n * sizeof *f->mean);
   for (int64_t d = 0; d < f->target->count; d++) {
-    double *row = f->rows + d * f->size;
-    memset(row, 0, (size_t)f->size * sizeof *row);
-    if (f->target->weights[d] == 0) continue;
+    double *const row = f->rows + d * n, both = (p[d] + f->share[d]) / 2;
+    memset(row, 0, (size_t)n * sizeof *row);
+    if (both == 0) continue;
     hark_positional_gradient_block(f->expression, f->natural, f->distances + d, &one, 1, row, f->scratch);
     hark_positional_gradient_to_raw(f->expression, parameters, row);
+    for (int64_t i = 0; i < n; i++) f->gradient[i] += (f->share[d] - p[d]) * row[i];
+    for (int64_t i = 0; i < n; i++) f->mean[i] += both * row[i];
   }
-  for (int64_t p = 0; p < f->size; p++) {
-    const double mean = weighted_mean(f, f->rows + p, f->size);
-    for (int64_t d = 0; d < f->target->count; d++) f->rows[d * f->size + p] -= mean;
-  }
-  memset(f->matrix, 0, (size_t)(f->size * f->size) * sizeof *f->matrix);
-  memset(f->gradient, 0, (size_t)f->size * sizeof *f->gradient);
   for (int64_t d = 0; d < f->target->count; d++) {
-    const double *row = f->rows + d * f->size, weight = f->target->weights[d];
-    for (int64_t p = 0; p < f->size && weight > 0; p++) {
-      f->gradient[p] += weight * row[p] * f->residual[d];
-      for (int64_t q = 0; q <= p; q++) f->matrix[p * f->size + q] += weight * row[p] * row[q];
-    }
+    const double *const row = f->rows + d * n, both = (p[d] + f->share[d]) / 2;
+    for (int64_t i = 0; i < n && both > 0; i++)
+      for (int64_t j = 0; j <= i; j++) f->matrix[i * n + j] += both * (row[i] - f->mean[i]) * (row[j] - f->mean[j]);
   }
 }
 

@@ -1,11 +1,12 @@
 /* fit.h - positional kernels fitted to a table of log G, for instance one that a head has learned.
  *
- * Attention weights do not depend on a common factor of G. With the fraction w[d] of a head's attention that falls on distance d, and the
- * difference e = log G - table, what a kernel loses against the table is about
+ * Attention weights do not depend on a common factor of G. With the fraction p[d] of a head's attention that falls on distance d, and the
+ * difference e = log G - table, a kernel turns p into q, proportional to p exp(e). What it loses against the table is
  *
- *     D = 1/2 sum over d of w[d] (e[d] - mean)^2,     mean = sum over d of w[d] e[d],
+ *     D = sum over d of p[d] log(p[d] / q[d]) = log(sum over d of p[d] exp(e[d])) - sum over d of p[d] e[d]
  *
- * nats: the second-order term of the Kullback-Leibler divergence of the two attention distributions, if every query sees all distances.
+ * nats: the Kullback-Leibler divergence of the two distributions, if every query sees all distances. To second order it is half the
+ * variance of e under p.
  */
 #ifndef HARK_POSITIONAL_FIT_H
 #define HARK_POSITIONAL_FIT_H

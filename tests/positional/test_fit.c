@@ -39,17 +39,17 @@ static void make(hark_context *context, const char *expression, double noise, ta
   out->of = (hark_fit_target){COUNT, out->table, out->weights};
 }
 
-/* D by its definition: half the weighted variance of the difference. */
+/* D by its definition: sum of p log(p / q). */
 static double divergence_of(hark_context *context, const target *t, const char *expression) {
   double values[COUNT];
-  long double mean = 0, square = 0;
+  long double sum = 0, divergence = 0;
   evaluate(context, expression, values);
+  for (int d = 0; d < COUNT; d++) sum += (long double)t->weights[d] * expl((long double)values[d] - (long double)t->table[d]);
   for (int d = 0; d < COUNT; d++) {
-    const long double e = (long double)values[d] - (long double)t->table[d];
-    mean += (long double)t->weights[d] * e;
-    square += (long double)t->weights[d] * e * e;
+    const long double p = t->weights[d], q = p * expl((long double)values[d] - (long double)t->table[d]) / sum;
+    divergence += p * logl(p / q);
   }
-  return (double)((square - mean * mean) / 2);
+  return (double)divergence;
 }
 
 static hark_grow_options usual = {.terms = 4, .price = 1e-3, .periods = 3};

@@ -194,8 +194,8 @@ static void append_report(const search *s, hark_text *text) {
   append_losses(s, text);
   hark_text_append(text,
                    "\n## The kernels\n\nFitted to the tables of seed %" PRId64 ", in %" PRId64
-                   " windows of the text. Lost: nats of the divergence between a head's attention with the table and with the expression "
-                   "(half the variance of the difference of their logarithms over its attention).\n\n",
+                   " windows of the text. Lost: the divergence of a head's attention with the expression from that with the table, in "
+                   "nats, with the attention that falls on each distance.\n\n",
                    s->values->seed, s->kernels.windows);
   hark_kernels_append_table(&s->kernels, text);
   hark_text_append(text, "\n## Lags and periods\n\n");
