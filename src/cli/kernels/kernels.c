@@ -36,7 +36,7 @@ static const hark_option options[] = {
     {"table", "table", HARK_OPTION_INT, AT(table), "0", "[0, 4096]", NULL, "K",
      "search: distances of the free table that every head learns; 0: the context, at most 256", "$1 search"},
     {"proof", "proof", HARK_OPTION_BOOL, AT(proof), "true", NULL, NULL, NULL,
-     "search: train again with the expressions, to measure what they are worth", "$1 search"},
+     "train again with the expressions that a search has found, to measure what they are worth", "$1 search"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL, "search: trainings at once, as in hark sweep", "$1 search"},
     {"output", "output", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE",
      "export: NAME.py, a score_mod for PyTorch's FlexAttention; NAME.csv or NAME.safetensors, a table of log G", "$1 export"},
