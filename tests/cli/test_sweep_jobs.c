@@ -230,6 +230,22 @@ static void an_interrupted_run_ends_the_sweep(void **state) {
   expect_saved();
 }
 
+/* Waits until a stopped process has been sent a signal (Linux: the masks of pending signals), or for some seconds. */
+static void wait_until_pending(pid_t process, int number) {
+  char path[64], line[256];
+  unsigned long long own = 0, shared = 0;
+  (void)snprintf(path, sizeof path, "/proc/%d/status", (int)process);
+  for (int i = 0; i < 1000 && ((own | shared) >> (number - 1) & 1) == 0; i++) {
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+      (void)sscanf(line, "SigPnd: %llx", &own);
+      (void)sscanf(line, "ShdPnd: %llx", &shared);
+    }
+    if (file != NULL) (void)fclose(file);
+    sweep_place_pause();
+  }
+}
+
 /* The second signal reaches the runs too, which then end at once: nothing is saved. */
 static void a_second_signal_kills(void **state) {
   (void)state;
@@ -240,9 +256,9 @@ static void a_second_signal_kills(void **state) {
     assert_int_equal(kill(runs[i], SIGSTOP), 0);
   }
   assert_int_equal(kill(process, SIGINT), 0);
-  for (int i = 0; i < 20; i++) sweep_place_pause();
+  for (int i = 0; i < 2; i++) wait_until_pending(runs[i], SIGINT);
   assert_int_equal(kill(process, SIGTERM), 0);
-  for (int i = 0; i < 20; i++) sweep_place_pause();
+  for (int i = 0; i < 2; i++) wait_until_pending(runs[i], SIGTERM);
   for (int i = 0; i < 2; i++) assert_int_equal(kill(runs[i], SIGCONT), 0); /* both signals reach it now */
   sweep_place_expect_end(process, 128 + SIGTERM);
   for (int seed = 1; seed <= 2; seed++) assert_int_not_equal(access(test_path(folder, run_path(seed, "last")), F_OK), 0);
