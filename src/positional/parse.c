@@ -9,8 +9,8 @@
  *
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
  * (times the values of one component); a single number is the value of all. "!" fixes them. Parameters with one letter have the same
- * values, which may be given at the first one. A number as a factor is a fixed constant. Nested sums and nested products are joined:
- * a+(b+c) is a+b+c.
+ * values, which may be given at the first one; a letter that occurs once is refused. A number as a factor is a fixed constant. Nested sums
+ * and nested products are joined: a+(b+c) is a+b+c.
  *
  * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
  * used ones into a separate block.
@@ -30,6 +30,7 @@
 enum { PARTS_LIMIT = 4 * HARK_POSITIONAL_KERNELS };
 #define PLACE_PARTS 16 /* that fit into HARK_POSITIONAL_PLACE_BYTES */
 #define WORD_BYTES 32  /* of a word in a message */
+#define LETTERS 26     /* from a to z */
 
 typedef struct parser_state {
   hark_context *context;
@@ -37,6 +38,8 @@ typedef struct parser_state {
   int32_t length, at;
   int depth, kernels;
   int32_t part_limit, given_limit; /* capacity of the memory */
+  int32_t letter_at[LETTERS];      /* where a letter was read first */
+  int32_t letter_count[LETTERS];
   hark_positional *tree;
 } parser_state;
 
@@ -279,6 +282,18 @@ static void move_to_first(hark_positional *tree, hark_positional_part *part, int
   }
 }
 
+static void note_letter(parser_state *parser, char letter, int32_t place) {
+  if (parser->letter_count[letter - 'a']++ == 0) parser->letter_at[letter - 'a'] = place;
+}
+
+/* A letter that occurs once is a mistake in writing. */
+static hark_status check_letters(const parser_state *parser) {
+  for (int i = 0; i < LETTERS; i++)
+    if (parser->letter_count[i] == 1)
+      return COMPLAIN(parser, parser->letter_at[i], "@%c occurs once and shares its value with nothing: expected two or more", 'a' + i);
+  return HARK_OK;
+}
+
 /* The values of a parameter: "3", "3!", "3@a", "@a". */
 static hark_status read_values_or_label(parser_state *parser, hark_positional_part *part, int p, double factor) {
   skip_blanks(parser);
@@ -297,6 +312,7 @@ static hark_status read_values_or_label(parser_state *parser, hark_positional_pa
     return COMPLAIN(parser, place, "@%c shares values of %s, expected %s=", letter, part->leaf->parameters[p].name,
                     part->leaf->parameters[p].name);
   part->label[p] = letter;
+  note_letter(parser, letter, place);
   HARK_TRY(check_label(parser, part, p, place, given));
   if (!given) move_to_first(parser->tree, part, p);
   return HARK_OK;
@@ -540,6 +556,7 @@ static hark_status parse(hark_context *context, text_range range, void *memory, 
   if (parser.at < parser.length && range.text[parser.at] == HARK_POSITIONAL_SEPARATOR)
     return complain(context, parser.at + 1, "'|' separates the expressions of a model's heads or layers, expected one expression");
   if (parser.at < parser.length) return expected(&parser, "'+', '*' or the end");
+  HARK_TRY(check_letters(&parser));
   HARK_TRY(count_values(&parser));
   *out = tree;
   return HARK_OK;
