@@ -42,6 +42,7 @@ static hark_status check(hark_invocation *call) {
   if (values->output[0] == '\0') values->output = values->format == FORMAT_TOKENIZER_JSON ? "tokenizer.json" : "model.safetensors";
   if (values->format == FORMAT_TOKENIZER_JSON) return HARK_OK;
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
   if (values->checkpoint[0] != '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint", "has no effect here, it needs a run: %s is none",

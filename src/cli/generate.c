@@ -91,9 +91,12 @@ static int64_t count_of(const generation *g) { return g->values->sequences; }
 static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   const generate_values *const values = call->values[0];
+  if (values->stop[0] == '\0' && hark_options_source(call->options, "stop") == HARK_SOURCE_COMMAND)
+    HARK_TRY(hark_options_complain(call->context, call->options, "stop", "is empty, expected a text"));
   if (values->temperature == 0 && hark_options_source(call->options, "train.seed") == HARK_SOURCE_COMMAND)
     HARK_TRY(hark_options_complain(call->context, call->options, "train.seed",
                                    "has no effect here, it needs --temperature above 0 (currently 0)"));
+  HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
   if (values->checkpoint[0] != '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",

@@ -28,6 +28,14 @@ bool hark_command_names_model(hark_invocation *call) {
   return hark_options_argument_count(call->options) > 0 && hark_model_source_is(call->context, hark_options_argument(call->options, 0));
 }
 
+hark_status hark_command_check_checkpoint(hark_invocation *call, const char *path, const char *checkpoint) {
+  char named[HARK_NAME_BYTES];
+  hark_run run;
+  if (checkpoint[0] == '\0' || hark_run_open_reading(call->context, path, &run, named) != HARK_OK || named[0] == '\0') return HARK_OK;
+  return hark_options_complain(call->context, call->options, "checkpoint",
+                               "has no effect here, it needs a run: %s is the checkpoint %s of one", path, named);
+}
+
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];

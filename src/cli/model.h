@@ -31,6 +31,9 @@ typedef struct hark_opened_run {
  * options that were set. */
 HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_config *config);
 
+/* For check: refuses --checkpoint, whose value is `checkpoint` ("": not given), where `path` is a checkpoint, which it would not change. */
+HARK_MUST_CHECK hark_status hark_command_check_checkpoint(hark_invocation *call, const char *path, const char *checkpoint);
+
 /* The first argument is a model that is no run (train/model_source.h). */
 bool hark_command_names_model(hark_invocation *call);
 

@@ -178,6 +178,22 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
   return false;
 }
 
+/* True for an option that names a file, a folder or a run, by the word for its value, or a checkpoint. */
+static bool names_something(const hark_option *option) {
+  static const char *const words[] = {"FILE", "FOLDER", "PATH", "RUN"};
+  bool any = strcmp(option->name, "checkpoint") == 0;
+  for (size_t i = 0; i < sizeof words / sizeof *words && option->argument != NULL; i++)
+    any = any || strstr(option->argument, words[i]) != NULL;
+  return any && (option->type == HARK_OPTION_STRING || option->type == HARK_OPTION_LIST);
+}
+
+/* A variable of the shell that is not set must not choose the usual file. */
+static hark_status refuse_empty(hark_context *context, hark_options *options, hark_option_entry *entry, const char *where) {
+  entry->bad = true;
+  return hark_options_problem_add(context, options, "%s: is empty, expected %s; without the option its usual value is used", where,
+                                  entry->option->argument);
+}
+
 /* Checks a value and stores it unless a higher source has set one. `afresh`: the first value of a list in this place. */
 hark_status hark_options_take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
                                     const char *where, hark_option_source source, bool afresh) {
@@ -185,6 +201,7 @@ hark_status hark_options_take_value(hark_context *context, hark_options *options
   const bool store = source >= entry->source;
   const size_t length = strlen(value);
   hark_option_value read = {0};
+  if (source == HARK_SOURCE_COMMAND && length == 0 && names_something(option)) return refuse_empty(context, options, entry, where);
   if (!hark_option_read_value(option, value, &read)) return hark_options_refuse_value(context, options, entry, value, where);
   if (!store) return HARK_OK;
   hark_option_put_value(option, &read, entry->field);

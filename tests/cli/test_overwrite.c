@@ -159,12 +159,53 @@ static void other_files_are_replaced(void **state) {
   expect("report run -o plain/config.yaml", HARK_EXIT_DONE, "", "");
 }
 
+/* A variable of the shell that is not set would choose the usual file or checkpoint. */
+static void empty_names_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *option;
+  } cases[] = {{"export run -o ''", "-o"},
+               {"export run --output=", "--output"},
+               {"plot run -o ''", "-o"},
+               {"plot run --checkpoint ''", "--checkpoint"},
+               {"report run -o ''", "-o"},
+               {"report run --file ''", "--file"},
+               {"train --data text.txt --out '' --steps 1", "--out"},
+               {"train --data '' --out new --steps 1", "--data"},
+               {"train --data text.txt --out new --init-from '' --steps 1", "--init-from"},
+               {"inspect run --text t.txt --figure ''", "--figure"},
+               {"eval run --checkpoint ''", "--checkpoint"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].option, "is empty, expected ");
+  expect_refused("generate run --prompt the --stop ''", "--stop", "is empty, expected a text");
+  expect("generate run --prompt '' --max-new-tokens 1 --threads 1", HARK_EXIT_DONE, "", "");
+}
+
+/* The path of a checkpoint has chosen it. */
+static void a_checkpoint_has_no_other(void **state) {
+  (void)state;
+  static const char *const words[] = {"eval kernels/checkpoints/step-3",
+                                      "generate kernels/checkpoints/step-3/ --prompt the",
+                                      "export kernels/checkpoints/step-3 -o new.safetensors",
+                                      "embed kernels/checkpoints/step-3 t.txt -o new.jsonl",
+                                      "inspect kernels/checkpoints/step-3 --text t.txt",
+                                      "kernels fit kernels/checkpoints/step-3",
+                                      "kernels export kernels/checkpoints/step-3 --output new.py"};
+  char line[256];
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    (void)snprintf(line, sizeof line, "%s --checkpoint last", words[i]);
+    expect_refused(line, "--checkpoint: has no effect here, it needs a run", "is the checkpoint step-3 of one");
+  }
+  expect("eval kernels/checkpoints/step-3 --threads 1", HARK_EXIT_DONE, "nats per token", "");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(inputs_stay),
       cmocka_unit_test(files_of_runs_stay),
       cmocka_unit_test(a_run_replaces_no_file_of_others),
       cmocka_unit_test(other_files_are_replaced),
+      cmocka_unit_test(empty_names_are_refused),
+      cmocka_unit_test(a_checkpoint_has_no_other),
   };
   return cmocka_run_group_tests_name("overwrite", tests, begin, end);
 }

@@ -110,7 +110,9 @@ static void copy_value(const hark_model_option *row, const hark_network_config *
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   hark_description description;
+  const embed_values *const values = call->values[0];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   HARK_TRY(
       hark_model_read_description(call->context, hark_options_argument(call->options, 0), checkpoint_of(call->values[0]), &description));
   const hark_model_option *row;

@@ -224,6 +224,7 @@ static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   if (hark_command_names_model(call)) HARK_TRY(check_model(call, config));
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));

@@ -143,6 +143,12 @@ static hark_status inspect(hark_invocation *call, hark_inspection *out) {
   return status;
 }
 
+static hark_status check(hark_invocation *call) {
+  const inspect_values *const values = call->values[0];
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  return hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint);
+}
+
 static hark_status run(hark_invocation *call) {
   const inspect_values *const values = call->values[0];
   const hark_config *const config = call->values[1];
@@ -175,5 +181,6 @@ const hark_command hark_command_inspect = {
     .argument_maximum = 1,
     .has_json = true,
     .tables = {&table, &hark_config_table},
+    .check = check,
     .run = run,
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/model.h"
 #include "cli/threads.h"
 #include "data/inputs.h"
 #include "train/config.h"
@@ -95,6 +96,7 @@ static hark_status check(hark_invocation *call) {
   if (count < verb->arguments)
     return hark_options_complain(call->context, call->options, verb->name, "needs a run or a file of a model: hark kernels %s RUN",
                                  verb->name);
+  if (count == 2) HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 1), values->checkpoint));
   if (verb->run == hark_kernels_search && values->data.count == 0)
     HARK_TRY(hark_options_complain(call->context, call->options, "data", "missing, expected a text"));
   if (verb->run == hark_kernels_search && values->out[0] == '\0')
