@@ -92,7 +92,24 @@ static void refuse_path(verify_view *view, const char *path, const char *message
   end_path(view, 1);
 }
 
-/* A path of the command line: a run, a checkpoint, a model, or a folder of runs. */
+/* The runs in a folder that also has a file of a model, which is verified already. */
+typedef struct beside_model {
+  verify_view *view;
+  const char *folder;
+} beside_model;
+
+static hark_status verify_beside(void *user, const char *path) {
+  const beside_model *const beside = user;
+  return strcmp(path, beside->folder) == 0 ? HARK_OK : verify_one(beside->view, path);
+}
+
+static hark_status verify_model_and_runs(verify_view *view, const char *path) {
+  beside_model beside = {.view = view, .folder = path};
+  HARK_TRY(verify_one(view, path));
+  return hark_run_folders_visit(view->context, path, verify_beside, &beside);
+}
+
+/* A path of the command line: a run, a checkpoint, a model, or a folder of runs, which may have a model beside them. */
 static hark_status verify_path(verify_view *view, const char *path) {
   hark_run opened;
   char checkpoint[HARK_NAME_BYTES], message[HARK_MESSAGE_BYTES];
@@ -104,7 +121,7 @@ static hark_status verify_path(verify_view *view, const char *path) {
   if (status == HARK_OK || kind == HARK_PATH_FILE) return verify_one(view, path);
   (void)snprintf(message, sizeof message, "%s", hark_context_message(view->context));
   if (kind == HARK_PATH_FOLDER) HARK_TRY(hark_is_model_folder(view->context, path, &model));
-  if (model) return verify_one(view, path);
+  if (model) return verify_model_and_runs(view, path);
   if (kind == HARK_PATH_FOLDER) HARK_TRY(hark_run_folders_visit(view->context, path, verify_one, view));
   if (view->paths == before) refuse_path(view, path, message);
   return HARK_OK;
@@ -132,7 +149,7 @@ const hark_command hark_command_verify = {
     .arguments = "RUN|CHECKPOINT|FOLDER|FILE...",
     .summary = "check that runs, checkpoints and files of models are complete and undamaged",
     .notes =
-        "  hark verify runs                            every run in the folder, every checkpoint in it\n"
+        "  hark verify runs                            every run in the folder, every checkpoint in it, and a model beside them\n"
         "  hark verify runs/book/checkpoints/step-500  one checkpoint\n"
         "  hark verify book.safetensors                a file of hark export or hark import, or a model of another program\n"
         "\n"

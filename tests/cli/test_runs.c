@@ -119,6 +119,18 @@ static void verify_finds_what_is_damaged(void **state) {
   expect("verify whole", HARK_EXIT_DONE, "interrupted save", "");
 }
 
+/* hark export writes model.safetensors beside the runs of the folder that it is called in. */
+static void verify_finds_runs_beside_a_model(void **state) {
+  (void)state;
+  assert_int_equal(command_place_shell(folder, "mkdir all"), 0);
+  expect("train --data text.txt --out all/run --steps 2 " TINY, HARK_EXIT_DONE, "", "");
+  expect("export all/run --output all/model.safetensors", HARK_EXIT_DONE, "", "");
+  expect("verify all", HARK_EXIT_DONE, "good  checkpoints/step-2", "");
+  assert_non_null(strstr(output.out, "good  model "));
+  test_file_write_text(folder, "all/run/vocabulary.json", "{}");
+  expect("verify all", HARK_EXIT_BAD_INPUT, "BAD   vocabulary.json", "in what was verified");
+}
+
 /* A manifest that fits and numbers that are not: written as a program would, with NaN in a weight. */
 static void verify_finds_numbers_that_are_not_finite(void **state) {
   (void)state;
@@ -502,6 +514,7 @@ static void five_errors_are_five_lines(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(verify_finds_what_is_damaged),
+      TEST(verify_finds_runs_beside_a_model),
       TEST(verify_finds_numbers_that_are_not_finite),
       TEST(verify_checks_files_of_models),
       TEST(verify_finds_the_runs_of_a_folder),
