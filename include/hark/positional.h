@@ -4,7 +4,7 @@
  *
  * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every number of its
  * kernels, learned or not, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the
- * natural value, a positive number. Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a
+ * natural value, a positive number (the weights of mlp are their own natural values, and may be negative or 0). Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a
  * bank, then all its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
  * docs/mathematics/positional.md.
  */
@@ -30,6 +30,8 @@ extern "C" {
 #define HARK_POSITIONAL_COMPONENTS 4096      /* kernels with every bank written out */
 #define HARK_POSITIONAL_SMALLEST_VALUE 1e-60 /* natural values: between these two every logarithm is finite, or -infinity where G is 0 */
 #define HARK_POSITIONAL_LARGEST_VALUE 1e60
+#define HARK_POSITIONAL_LARGEST_SIGNED                                                                                                     \
+  1e30 /* of the weights of mlp, which are from minus this to this, and stored as they are, in f32 too */
 #define HARK_POSITIONAL_LARGEST_DISTANCE 9007199254740992.0 /* 2^53 */
 
 /* Made by hark_positional_create() or _place(). */
@@ -86,7 +88,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_initial(hark_context *conte
 
 /* Between parameters as trained and natural values (sigma2, l, tau, ...); both [parameter_count], and may be the same memory. Here and
  * below, vectors that overlap otherwise are HARK_INVALID_ARGUMENT.
- * Errors: HARK_NOT_FINITE where a natural value is not a number from SMALLEST_VALUE to LARGEST_VALUE, with its name and place. */
+ * Errors: HARK_NOT_FINITE where a natural value is not a number from SMALLEST_VALUE to LARGEST_VALUE (a weight of mlp: from
+ * -LARGEST_SIGNED to LARGEST_SIGNED), with its name and place. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_natural(hark_context *context, const hark_positional *positional,
                                                              const double *parameters, double *natural);
 HARK_API HARK_MUST_CHECK hark_status hark_positional_raw(hark_context *context, const hark_positional *positional, const double *natural,

@@ -229,6 +229,9 @@ static const hark_positional_attributes bank = {.text = "bank[3](decay*periodic)
                                         kernels = {.text = "rbf+matern32*rational_quadratic+matern52+constant", .distances = 17},
                                         penalties = {.text = "alibi+bank[2](kerple_log)+kerple_power", .distances = 17, .stretch = 2.5},
                                         buckets = {.text = "t5*decay+window(3)", .distances = 140},
+                                        network = {.text = "mlp[3]*sandwich", .distances = 19},
+                                        mixtures = {.text = "bank[2](xpos)+spectral*bump", .distances = 15},
+                                        lags = {.text = "lagged_periodic+table[4]", .distances = 11},
                                         single = {.text = "decay", .distances = 1}, pieces = {.text = "alibi+constant", .distances = 700};
 
 #define PARAMETERS(rows, count)                                                                                                            \
@@ -242,6 +245,9 @@ static const hark_sample samples[] = {
     {"smooth_kernels", &kernels, PARAMETERS(2, 10)},
     {"penalties_stretched", &penalties, PARAMETERS(3, 7)},
     {"buckets_and_a_window", &buckets, PARAMETERS(2, 34)},
+    {"network_with_signed_weights", &network, PARAMETERS(2, 9)},
+    {"mixtures_and_lags", &mixtures, PARAMETERS(2, 12)},
+    {"lags_and_a_table", &lags, PARAMETERS(1, 7)},
     {"one_distance", &single, PARAMETERS(1, 2)},
     {"several_pieces", &pieces, PARAMETERS(3, 2)},
 };

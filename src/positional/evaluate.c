@@ -126,7 +126,7 @@ static void collect(const hark_positional_part *part, const value_blocks *blocks
   const double *of_value = sums, *weights = block_of(blocks, blocks->adjoints, index, copy);
   if (part->leaf->gradient == NULL) return;
   const double *const own_values = hark_part_gather(part, natural, copy, values);
-  if (part->leaf->sized) { /* any number of values: added where they are needed */
+  if (part->leaf->parameter_count == 1) { /* any number of values, one after another: added where they are needed */
     double *to = gradient + part->parameter_first + (ptrdiff_t)copy * hark_part_own_values(part, 0);
     part->leaf->gradient(own_values, part->constant, distances, weights, count, to);
     return;

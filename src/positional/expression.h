@@ -51,7 +51,7 @@ HARK_MUST_CHECK hark_status hark_positional_create_between(hark_context *context
 
 /* Values of parameter p of a leaf in each of its components. */
 static inline int32_t hark_part_own_values(const hark_positional_part *part, int p) {
-  if (part->leaf->sized) return (int32_t)part->constant;
+  if (part->leaf->parameters[p].sized) return (int32_t)part->constant;
   return part->leaf->parameters[p].count > 0 ? part->leaf->parameters[p].count : 1;
 }
 
@@ -70,10 +70,13 @@ static inline int32_t hark_part_first(const hark_positional_part *part, int p) {
 /* The natural values of one component of a leaf, in the leaf's order: where they are, or in `values`. */
 const double *hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]);
 
-/* A trained number to its natural value and back, and d log(natural) / d trained. */
+/* A trained number to its natural value and back. */
 double hark_transform_natural(hark_transform transform, double raw);
 double hark_transform_raw(hark_transform transform, double natural);
+
+/* A leaf differentiates by u: the logarithm of a natural value, or the value where it has a sign. d u / d trained, and d natural / d u. */
 double hark_transform_slope(hark_transform transform, double raw);
+double hark_transform_scale(hark_transform transform, double natural);
 
 /* The part and the parameter that the values of parameter p of a leaf belong to: the first with its label, or itself. */
 typedef struct hark_part_owner {
@@ -86,8 +89,11 @@ hark_part_owner hark_part_owner_of(const hark_positional *positional, const hark
  * one always. */
 double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw);
 
-/* The smallest natural value that a transform reaches, within the limits. */
-double hark_transform_smallest(hark_transform transform);
+/* The natural values of a transform, within the limits; signed ones are stored as they are, in f32 too. */
+typedef struct hark_value_range {
+  double low, high;
+} hark_value_range;
+hark_value_range hark_transform_range(hark_transform transform);
 
 /* --- evaluation without allocation, for the operator ------------------------------------------------------------------------------- */
 

@@ -15,17 +15,20 @@
 #define SHORTEST_LAG 1.0 /* tokens: preferred distances start from here to LONGEST_LAGS contexts */
 #define LONGEST_LAGS 0.5
 #define SHORTEST_PERIOD 3.0 /* tokens: periods start from here to one context */
+#define SHORTEST_KNOT 0.5   /* tokens: the first of several knots */
 #define JITTER 0.1          /* largest distance of a jittered start from 1, as a logarithm */
 #define SLOPE_EXPONENT 8.0  /* ALiBi's slopes go down to 2^-8 */
 
 /* --- transforms ----------------------------------------------------------------------------------------------------------------------- */
 
 double hark_transform_natural(hark_transform transform, double raw) {
+  if (transform == HARK_TRANSFORM_SIGNED) return raw;
   if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return (1 + exp(-raw)) / (PI / 2); /* tau = 2 / (pi sigmoid(rho)) */
   return exp(raw);
 }
 
 double hark_transform_raw(hark_transform transform, double natural) {
+  if (transform == HARK_TRANSFORM_SIGNED) return natural;
   if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return -log(fmax(natural * (PI / 2) - 1, 2.220446049250313e-16));
   return log(natural);
 }
@@ -35,8 +38,12 @@ double hark_transform_slope(hark_transform transform, double raw) {
   return 1;
 }
 
-double hark_transform_smallest(hark_transform transform) {
-  return transform == HARK_TRANSFORM_CANONICAL_PERIOD ? 1 / (PI / 2) : HARK_POSITIONAL_SMALLEST_VALUE;
+double hark_transform_scale(hark_transform transform, double natural) { return transform == HARK_TRANSFORM_SIGNED ? 1 : natural; }
+
+hark_value_range hark_transform_range(hark_transform transform) {
+  if (transform == HARK_TRANSFORM_SIGNED) return (hark_value_range){-HARK_POSITIONAL_LARGEST_SIGNED, HARK_POSITIONAL_LARGEST_SIGNED};
+  const double low = transform == HARK_TRANSFORM_CANONICAL_PERIOD ? 1 / (PI / 2) : HARK_POSITIONAL_SMALLEST_VALUE;
+  return (hark_value_range){low, HARK_POSITIONAL_LARGEST_VALUE};
 }
 
 double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw) {
@@ -155,7 +162,14 @@ static double slope(double slot, double slots) {
   return exp2(-SLOPE_EXPONENT * (slot < power ? slot + 1 : slot - power + 0.5) / power);
 }
 
-static double start_value(hark_leaf_start start, double slot, double slots, double length) {
+/* What an initial value depends on. */
+typedef struct start_place {
+  double slot, slots, length;
+  double unit, units; /* value k of K */
+} start_place;
+
+static double start_value(hark_leaf_start start, const start_place *at) {
+  const double slot = at->slot, slots = at->slots, length = at->length;
   switch (start) {
     case HARK_START_ONE: return 1;
     case HARK_START_JITTERED: return jitter(slot);
@@ -163,6 +177,9 @@ static double start_value(hark_leaf_start start, double slot, double slots, doub
     case HARK_START_INVERSE_LENGTH: return 1 / geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
     case HARK_START_LAG: return geometric(SHORTEST_LAG, LONGEST_LAGS * length, slot, slots);
     case HARK_START_PERIOD: return geometric(SHORTEST_PERIOD, length, slot, slots) / PI;
+    case HARK_START_KNOT: return SHORTEST_KNOT * pow(fmax(length, 2), at->unit / at->units);
+    case HARK_START_FALL: return -jitter(slot) / at->units;
+    case HARK_START_HARMONIC: return slots / (slot + 1);
     case HARK_START_SLOPE: return slope(slot, slots);
   }
   return 1;
@@ -181,9 +198,14 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     const int32_t count = hark_part_own_values(walk.part, walk.index), components = walk.part->components;
     for (int32_t i = 0; i < walk.count; i++) {
-      const double slot = (double)(i / count) * (double)heads + (double)start.head, slots = (double)components * (double)heads;
+      const start_place at = {.slot = (double)(i / count) * (double)heads + (double)start.head,
+                              .slots = (double)components * (double)heads,
+                              .length = (double)length,
+                              .unit = i % count,
+                              .units = count};
       const double literal = positional->given[walk.first + i];
-      const double natural = isnan(literal) ? start_value(walk.parameter->start, slot, slots, (double)length) : literal;
+      const double factor = walk.parameter->start_factor != 0 ? walk.parameter->start_factor : 1;
+      const double natural = isnan(literal) ? factor * start_value(walk.parameter->start, &at) : literal;
       parameters[walk.first + i] = owns(&walk) ? hark_transform_raw(walk.parameter->transform, natural) : parameters[walk.owned + i];
     }
   }
@@ -193,26 +215,27 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
 /* --- natural values ------------------------------------------------------------------------------------------------------------------- */
 
 static bool in_range(const hark_leaf_parameter *parameter, double natural) {
-  return natural >= hark_transform_smallest(parameter->transform) && natural <= HARK_POSITIONAL_LARGEST_VALUE;
+  const hark_value_range range = hark_transform_range(parameter->transform);
+  return natural >= range.low && natural <= range.high;
 }
 
-/* A logarithm of an end of the range, rounded to f32, is beyond it by up to 2^-17 (the logarithm of 1e60 has 8 digits before the point):
- * the value is then that end. */
+/* A logarithm of an end of the range, rounded to f32, is beyond it by up to 2^-17 (the logarithm of 1e60 has 8 digits before the point),
+ * and an end itself by less: the value is then that end. */
 #define ROUNDED 0x1p-16
 
 static double rounded_into_range(const hark_leaf_parameter *parameter, double natural) {
-  const double low = hark_transform_smallest(parameter->transform), high = HARK_POSITIONAL_LARGEST_VALUE;
-  if (natural < low && natural >= low * (1 - ROUNDED)) return low;
-  if (natural > high && natural <= high * (1 + ROUNDED)) return high;
+  const hark_value_range range = hark_transform_range(parameter->transform);
+  if (natural < range.low && natural >= range.low - ROUNDED * fabs(range.low)) return range.low;
+  if (natural > range.high && natural <= range.high * (1 + ROUNDED)) return range.high;
   return natural;
 }
 
 static hark_status refuse(hark_context *context, const parameter_walk *walk, int32_t place, double natural) {
+  const hark_value_range range = hark_transform_range(walk->parameter->transform);
   char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
-  return hark_fail(
-      context, HARK_NOT_FINITE, "positional kernel, column %d: value %d of %s of %s is %s, expected a positive number from %s to %s",
-      (int)walk->part->column, (int)place, walk->parameter->name, walk->part->leaf->name, hark_number_print(natural, given),
-      hark_number_print(hark_transform_smallest(walk->parameter->transform), low), hark_number_print(HARK_POSITIONAL_LARGEST_VALUE, high));
+  return hark_fail(context, HARK_NOT_FINITE, "positional kernel, column %d: value %d of %s of %s is %s, expected a %snumber from %s to %s",
+                   (int)walk->part->column, (int)place, walk->parameter->name, walk->part->leaf->name, hark_number_print(natural, given),
+                   range.low > 0 ? "positive " : "", hark_number_print(range.low, low), hark_number_print(range.high, high));
 }
 
 static size_t vector_bytes(const hark_positional *positional) { return (size_t)positional->parameter_count * sizeof(double); }
@@ -249,7 +272,7 @@ hark_status hark_positional_raw(hark_context *context, const hark_positional *po
   return HARK_OK;
 }
 
-/* d / d raw = d / d log(natural) * d log(natural) / d raw */
+/* d / d raw = d / d u * d u / d raw; u: see hark_transform_slope() */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     const bool fixed = hark_part_is_fixed(walk.owner.part, walk.owner.p);
@@ -262,7 +285,7 @@ void hark_positional_gradient_to_raw(const hark_positional *positional, const do
   }
 }
 
-/* d / d natural = d / d raw / (natural * d log(natural) / d raw) */
+/* d / d natural = d / d raw / (d natural / d u * d u / d raw) */
 hark_status hark_positional_natural_gradient(hark_context *context, const hark_positional *positional, const double *parameters,
                                              const double *raw_gradient, double *gradient) {
   const size_t bytes = vector_bytes(positional);
@@ -277,8 +300,9 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
       const double raw = parameters[walk.first + i];
       const double value = rounded_into_range(walk.parameter, hark_transform_natural(walk.parameter->transform, raw));
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
-      const double slope = hark_transform_slope(walk.parameter->transform, raw);
-      gradient[walk.first + i] = slope != 0 ? raw_gradient[walk.first + i] / (value * slope) : 0;
+      const hark_transform transform = walk.parameter->transform;
+      const double slope = hark_transform_slope(transform, raw);
+      gradient[walk.first + i] = slope != 0 ? raw_gradient[walk.first + i] / (hark_transform_scale(transform, value) * slope) : 0;
     }
   }
   return HARK_OK;
@@ -298,7 +322,7 @@ static bool component_is_definite(const hark_positional *positional, const hark_
     for (int32_t i = first; i < first + count; i++) {
       const double value = rounded_into_range(parameter, hark_positional_value(positional, owner.part, owner.p, i, parameters[i]));
       inside = inside && in_range(parameter, value);
-      if (!part->leaf->sized) values[v++] = value; /* which is never positive definite */
+      if (v < HARK_LEAF_VALUES) values[v++] = value; /* a leaf with more is never positive definite */
     }
   }
   if (inside && part->leaf->definite(values, part->constant)) return true;

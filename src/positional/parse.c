@@ -165,11 +165,13 @@ static hark_status read_value(parser_state *parser, const hark_leaf_parameter *p
   double value;
   int32_t place;
   HARK_TRY(read_number(parser, &value, &place));
-  const double natural = value * factor, least = hark_transform_smallest(parameter->transform);
+  const double natural = value * factor;
+  const hark_value_range range = hark_transform_range(parameter->transform);
   char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
-  if (!(natural >= least && natural <= HARK_POSITIONAL_LARGEST_VALUE))
-    return COMPLAIN(parser, place, "%s is %s, expected a positive number from %s to %s", parameter->name, hark_number_print(value, given),
-                    hark_number_print(least / factor, low), hark_number_print(HARK_POSITIONAL_LARGEST_VALUE / factor, high));
+  if (!(natural >= range.low && natural <= range.high))
+    return COMPLAIN(parser, place, "%s is %s, expected a %snumber from %s to %s", parameter->name, hark_number_print(value, given),
+                    range.low > 0 ? "positive " : "", hark_number_print(range.low / factor, low),
+                    hark_number_print(range.high / factor, high));
   *out = natural;
   return HARK_OK;
 }
@@ -365,7 +367,7 @@ static hark_status find_leaf(parser_state *parser, int32_t length, const hark_le
   return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sor bank[M](...)", word, list);
 }
 
-/* A part for a leaf, with numbers that are not given. `size`: of a sized leaf. */
+/* A part for a leaf, with numbers that are not given. `size`: K of a leaf that is written name[K]. */
 static hark_status open_leaf(parser_state *parser, int32_t place, int32_t components, const hark_leaf *leaf, int64_t size,
                              hark_positional_part *out) {
   hark_positional *tree = parser->tree;
@@ -410,9 +412,9 @@ static hark_status read_leaf(parser_state *parser, int32_t components) {
   HARK_TRY(find_leaf(parser, length, &leaf));
   parser->at += length;
   int64_t size = 0;
-  if (leaf->sized && !take(parser, '[')) return COMPLAIN(parser, place, "%s needs its size: %s[64]", leaf->name, leaf->name);
-  if (leaf->sized) {
-    HARK_TRY(read_whole(parser, "the size", 1, HARK_POSITIONAL_PARAMETERS, &size));
+  if (leaf->size_limit > 0 && !take(parser, '[')) return COMPLAIN(parser, place, "%s needs its size: %s[64]", leaf->name, leaf->name);
+  if (leaf->size_limit > 0) {
+    HARK_TRY(read_whole(parser, "the size", 1, leaf->size_limit, &size));
     HARK_TRY(need(parser, ']', "']'"));
   }
   HARK_TRY(open_leaf(parser, place, components, leaf, size, &part));

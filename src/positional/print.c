@@ -28,7 +28,7 @@ static double value_at(const printer_state *printer, const hark_positional_part 
   if (printer->parameters == NULL) return printer->positional->given[place];
   const double natural = hark_positional_value(printer->positional, part, p, place, printer->parameters[place]);
   /* a canonical period ends at the smallest value, which rounding may miss */
-  const double least = hark_transform_smallest(part->leaf->parameters[p].transform);
+  const double least = hark_transform_range(part->leaf->parameters[p].transform).low;
   return natural < least && natural > least * (1 - 1e-15) ? least : natural;
 }
 
@@ -73,7 +73,7 @@ static void put_leaf(printer_state *printer, const hark_positional_part *part) {
     return;
   }
   put(printer, part->leaf->name);
-  if (part->leaf->sized) {
+  if (part->leaf->size_limit > 0) {
     put(printer, "[");
     put_number(printer, part->constant);
     put(printer, "]");

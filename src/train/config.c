@@ -122,7 +122,8 @@ static const hark_option options[] = {
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
      "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", "positional-rate", HARK_OPTION_FLOAT, AT(train.positional_rate), "30", "[0, inf)", TRAIN, NULL,
-     "factor of the learning rate for the parameters of the positional kernel, which are logarithms, and for learned ridges and sigmas; 0: "
+     "factor of the learning rate for the parameters of the positional kernel, most of which are logarithms, and for learned ridges and "
+     "sigmas; 0: "
      "they keep their initial values",
      "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,

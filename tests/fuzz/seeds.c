@@ -439,6 +439,7 @@ static void make_positional(void) {
       "(constant(3)+window(w=16))*bank[3](t5+alibi(m=1e-3))",
       "rbf*(rational_quadratic(alpha=.5)+matern32(length_scale=7.25e1))*kerple_power",
       "bank[2](bank[3](canonical_periodic(tau=[1,2,3,4,5,6])*kerple_log(r1=1e60,r2=1e-60)))",
+      "mlp[3](c=0.1,t=[0.5,4,32],w=[-1,0.25,-1e30])*sandwich(a=8,base=10000!)+xpos(gamma=0.4)",
       "decay(l=0)",
       "bank[0](",
       "t5([1,2])",

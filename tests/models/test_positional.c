@@ -90,8 +90,8 @@ static void they_start_as_the_expression_says(void **state) {
   test_setup_close(context);
 }
 
-/* The gradient of the loss by the parameters of one kernel, for a text of LENGTH tokens. */
-static void gradient_of(hark_context *context, hark_network *decoder, double *gradient) {
+/* The gradient of the loss by the parameters of one kernel, for a text of LENGTH tokens. Returns the loss. */
+static double gradient_of(hark_context *context, hark_network *decoder, double *gradient) {
   hark_tape *tape = NULL;
   hark_attention_plan **plans = NULL;
   const int64_t shape[] = {1, LENGTH};
@@ -116,10 +116,13 @@ static void gradient_of(hark_context *context, hark_network *decoder, double *gr
   assert_fine(context,
               hark_tensor_read(context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient,
                                gradient));
+  double value = 0;
+  assert_fine(context, hark_tensor_read(context, hark_tape_tensor(tape, loss), &value));
   hark_network_plans_destroy(context, decoder, &plans);
   hark_tape_destroy(&tape);
   hark_tensor_destroy(context, &token_rows);
   hark_tensor_destroy(context, &target_rows);
+  return value;
 }
 
 /* A factor common to all distances changes nothing: its derivative, the sum of dlogG over all distances, is zero; that of a length is
@@ -129,7 +132,7 @@ static void a_common_factor_has_no_gradient(void **state) {
   hark_context *context = test_reference_open();
   hark_network *decoder = make(context, "constant*decay(sigma2=3)", HARK_SCOPE_MODEL);
   double gradient[3] = {0};
-  gradient_of(context, decoder, gradient);
+  (void)gradient_of(context, decoder, gradient);
   assert_true(fabs(gradient[2]) > 1e-9);
   assert_true(fabs(gradient[0]) < 1e-10 * fabs(gradient[2]) + 1e-16 && fabs(gradient[1]) < 1e-10 * fabs(gradient[2]) + 1e-16);
   hark_network_destroy(context, &decoder);
@@ -251,17 +254,20 @@ static void memory_may_run_out(void **state) {
 #define TOKENS 261     /* of the vocabulary of bytes */
 #define TOLERANCE 2e-5 /* logits are below 4; their sums have some dozen terms */
 
-static const char *description(const char *expression, const char *scope) {
+static const char *description_of(const char *expression, const char *scope, const char *structure) {
   static char text[1024];
   snprintf(text, sizeof text,
            "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 2, \"key_heads\": 2, \"width\": 16, \"feed_forward_width\": 16, "
            "\"context\": 64, \"activation\": \"gelu\", \"norm\": \"layer_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"none\", "
            "\"positional\": \"%s\", \"positional_scope\": \"%s\", \"tie_embeddings\": true, \"bias\": false, "
            "\"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, "
-           "\"attention\": {\"structure\": \"dense\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": false}}}",
-           expression, scope);
+           "\"attention\": {\"structure\": \"%s\", \"window\": 5, \"hierarchy_block\": 4, \"kernel\": \"exp\", \"sigma\": 1, "
+           "\"forget_gate\": false}}}",
+           expression, scope, structure);
   return text;
 }
+
+static const char *description(const char *expression, const char *scope) { return description_of(expression, scope, "dense"); }
 
 /* Weights far from the initial ones, so that attention decides about the logits, and those of kernels differ in every layer and head. */
 static void disturb(hark_context *context, hark_network *decoder) {
@@ -364,6 +370,68 @@ static void a_kernel_survives_its_file(void **state) {
   test_folder_remove(folder);
 }
 
+/* The kernel of that number, with what must be given. */
+static void name_kernel(int leaf, char text[64]) {
+  const hark_positional_kernel what = hark_positional_kernel_at(leaf);
+  bool sized = false;
+  for (int p = 0; p < HARK_POSITIONAL_NAMES; p++) sized = sized || (what.parameters[p] != NULL && what.values[p] == 0);
+  (void)snprintf(text, 64, "%s%s%s", what.name, sized ? "[5]" : "", what.constant != NULL ? "(9)" : "");
+}
+
+/* Every kernel in every structure: decoding is the parallel pass. */
+static void every_kernel_decodes(void **state) {
+  (void)state;
+  static const char *const structures[] = {"dense", "window", "hierarchical"};
+  static float expected[TEXT * TOKENS];
+  int32_t text[TEXT];
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 2);
+  for (int i = 0; i < TEXT; i++) text[i] = 5 + (i * 37 + i * i * 11) % 256;
+  for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
+    for (int s = 0; s < 3; s++) {
+      char expression[64];
+      name_kernel(leaf, expression);
+      const char *const words = description_of(expression, leaf % 2 == 0 ? "head" : "model", structures[s]);
+      const hark_model_options options = {.struct_size = sizeof options, .description = words, .description_bytes = strlen(words)};
+      hark_model *model = NULL;
+      assert_fine(context, hark_model_create(context, &options, 3, &model));
+      disturb(context, model->network);
+      parallel_logits(context, model->network, text, expected);
+      decode(context, model, text, expected);
+      hark_model_destroy(context, &model);
+    }
+  }
+  test_setup_close(context);
+}
+
+/* A step down the gradient of a kernel's parameters alone lowers the loss, by about the step times the square of the gradient. */
+static void every_kernel_trains(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
+    enum { MOST = 64 };
+    char expression[64], text[96];
+    double gradient[MOST] = {0}, numbers[MOST], square = 0;
+    name_kernel(leaf, expression);
+    (void)snprintf(text, sizeof text, "decay(sigma2=1!,l=4!)+%s", expression); /* so that a factor matters too */
+    hark_network *decoder = make(context, text, HARK_SCOPE_MODEL);
+    hark_tensor *const weight = &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->weight;
+    const int64_t count = hark_tensor_count(weight);
+    assert_in_range(count, 2, MOST);
+    const double before = gradient_of(context, decoder, gradient);
+    for (int64_t p = 0; p < count; p++) square += gradient[p] * gradient[p];
+    assert_true(count == 2 ? square == 0 : square > 0);
+    assert_fine(context, hark_tensor_read(context, weight, numbers));
+    const double step = square > 0 ? 1e-3 / sqrt(square) : 0;
+    for (int64_t p = 0; p < count; p++) numbers[p] -= step * gradient[p];
+    assert_fine(context, hark_tensor_write(context, weight, numbers));
+    const double change = gradient_of(context, decoder, gradient) - before;
+    if (!(fabs(change + step * square) <= 0.02 * step * square))
+      fail_msg("%s: the loss changes by %g, expected %g", text, change, -step * square);
+    hark_network_destroy(context, &decoder);
+  }
+  test_setup_close(context);
+}
+
 /* More numbers than are made at once start as the expression says, too. */
 static void large_banks_start_as_they_should(void **state) {
   (void)state;
@@ -417,6 +485,8 @@ int main(void) {
       cmocka_unit_test(mistakes_are_told),
       cmocka_unit_test(memory_may_run_out),
       cmocka_unit_test(a_kernel_survives_its_file),
+      cmocka_unit_test(every_kernel_decodes),
+      cmocka_unit_test(every_kernel_trains),
       cmocka_unit_test(large_banks_start_as_they_should),
       cmocka_unit_test(descriptions_with_mistakes_are_refused),
   };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "positional/leaf.h"
 #include "support/cmocka_all.h"
 #include "support/eigenvalues.h"
 #include "support/kernel_expression.h"
@@ -165,6 +166,34 @@ static void gradients_by_natural_values(void **state) {
   close_subject(&subject);
 }
 
+/* Those of a weight that may be negative are by its value, at every value. */
+static void gradients_by_signed_values(void **state) {
+  (void)state;
+  test_subject subject;
+  open_text(&subject, "decay(l=9)*mlp[3](c=0.5,t=[0.5,4.5,20.5],w=[-0.75,0,2.5])");
+  enum { COUNT = 9, WEIGHTS = 6 };
+  const double natural[] = {-0.75, 0, 2.5}, distances[] = {0, 1, 7, 30, 100}, weights[] = {1, -2, 0.5, 3, -1};
+  double raw[COUNT], values[COUNT], gradient[COUNT], by_value[COUNT], back[COUNT];
+  assert_int_equal(subject.count, COUNT);
+  for (int k = 0; k < 3; k++) assert_true(subject.parameters[WEIGHTS + k] == natural[k]);
+  assert_fine(subject.context, hark_positional_natural(subject.context, subject.kernel, subject.parameters, values));
+  for (int k = 0; k < 3; k++) assert_true(values[WEIGHTS + k] == natural[k]);
+  assert_fine(subject.context, hark_positional_raw(subject.context, subject.kernel, values, back));
+  for (int p = 0; p < COUNT; p++) assert_true(fabs(back[p] - subject.parameters[p]) < 1e-14);
+  assert_fine(subject.context, hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, 5, raw));
+  assert_fine(subject.context, hark_positional_natural_gradient(subject.context, subject.kernel, subject.parameters, raw, gradient));
+  for (int k = 0; k < 3; k++) {
+    double expected = 0; /* the sum over distances beyond the knot of weight log((1 + d / 2) / (1 + t / 2)) */
+    const double knot = values[WEIGHTS - 3 + k];
+    for (int i = 0; i < 5; i++) expected += distances[i] > knot ? weights[i] * log((1 + distances[i] / 2) / (1 + knot / 2)) : 0;
+    assert_true(fabs(gradient[WEIGHTS + k] - expected) < 1e-13 && gradient[WEIGHTS + k] == raw[WEIGHTS + k]);
+  }
+  memcpy(by_value, raw, sizeof raw);
+  assert_fine(subject.context, hark_positional_natural_gradient(subject.context, subject.kernel, subject.parameters, by_value, by_value));
+  assert_memory_equal(by_value, gradient, sizeof gradient);
+  close_subject(&subject);
+}
+
 /* --- Gram matrices
  * --------------------------------------------------------------------------------------------------------------------- */
 
@@ -195,7 +224,7 @@ static void definite_ones_have_no_negative_eigenvalue(void **state) {
     }
     close_subject(&subject);
   }
-  assert_true(tried >= RANDOM_EXPRESSIONS - 6); /* all but bump, lagged_periodic, t5, table, window and perhaps kerple_power */
+  assert_true(tried >= RANDOM_EXPRESSIONS - 7); /* all but bump, lagged_periodic, t5, table, mlp, window and perhaps kerple_power */
 }
 
 static void others_have_one(void **state) {
@@ -205,6 +234,8 @@ static void others_have_one(void **state) {
     int column;
   } cases[] = {{"window(1)", 1},
                {"table[4](factor=[1,1,0.01,0.01])", 1},
+               {"mlp[1](c=1,t=0.5,w=0.2)", 1},
+               {"decay+mlp[2](c=0.1,t=[0.1,9],w=[0.5,-3])", 7},
                {"2*bump(mu=4,l=2)", 3},
                {"lagged_periodic(alpha=1,tau=3,mu=2)", 1},
                {"decay*window(3)+constant", 7},
@@ -262,11 +293,17 @@ static void far_distances_are_exact(void **state) {
       "lagged_periodic(alpha=1.3,tau=5.1,mu=100)",
       "spectral(a=0.8,l=1e6,tau=5.1)",
       "table[3](factor=[1,2,0.3])",
+      "mlp[3](c=0.25,t=[1e-60,20,1e7],w=[-0.5,0.75,3])",
+      "sandwich(a=3,base=1e6)",
+      "xpos(sigma2=3,gamma=0.4,base=200000)",
       "window(1048576)",
       "window(1048577)*constant(sigma2=2)+window(1048575)",
       "bank[2](decay(sigma2=[3,2],l=[50000,90000])*periodic(alpha=1.3,tau=[5.1,7.7]))+kerple_log(r1=2,r2=0.3)"};
   const double x32 = sqrt(3) * far / 70, x52 = sqrt(5) * far / 70, sine = (double)sinl(1048576 / 5.1L);
   const double other = (double)sinl(1048576 / 7.7L), late = (double)sinl((1048576 - 100) / 5.1L);
+  double pairs = 0, fading = 0;
+  for (int i = 0; i < 64; i++) pairs += (double)cosl(1048576 * powl(1e6L, -(i + 1) / 64.0L)) / 64;
+  for (int i = 0; i < 32; i++) fading += pow((i + 12.8) / 44.8, far / 200000) / 32;
   const double expected[] = {
       log(3) - far / 50,
       -2 * 1.69 * sine * sine,
@@ -284,6 +321,9 @@ static void far_distances_are_exact(void **state) {
       -2 * 1.69 * late * late,
       0.8 * exp(-far * far / 2e12) * (double)cosl(1048576 / 5.1L),
       log(0.3),
+      0.25 * log(1 + 0.25 * far) - 0.75 * log(6),
+      3 * (pairs - 1),
+      log(3 * fading),
       0,
       log(2),
       log(3 * exp(-far / 50000 - 3.38 * sine * sine) + 2 * exp(-far / 90000 - 3.38 * other * other) + pow(1 + 0.3 * far, -2))};
@@ -296,6 +336,15 @@ static void far_distances_are_exact(void **state) {
   }
 }
 
+/* The trained number of an end of the range of parameter p of a kernel. */
+static double limit_of(int leaf, int p, bool low) {
+  int count = 0;
+  const hark_transform transform = hark_leaves(&count)[leaf]->parameters[p].transform;
+  if (transform == HARK_TRANSFORM_SIGNED) return low ? -HARK_POSITIONAL_LARGEST_SIGNED : HARK_POSITIONAL_LARGEST_SIGNED;
+  if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return low ? 40 : -138;
+  return low ? -138.155 : 138.155; /* log 1e60 = 138.1551 */
+}
+
 /* Every kernel with all its parameters at their limits: logarithms are numbers or -infinity, gradients are finite. */
 static void limits_give_numbers(void **state) {
   (void)state;
@@ -305,16 +354,16 @@ static void limits_give_numbers(void **state) {
   for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
     for (int corner = 0; corner < 8; corner++) {
       test_subject subject;
-      double gradient[32], values[COUNT];
+      double gradient[3 * HARK_LEAF_SIZE], values[COUNT];
       char text[64];
       const hark_positional_kernel what = hark_positional_kernel_at(leaf);
-      const bool sized = what.parameters[0] != NULL && what.values[0] == 0;
-      snprintf(text, sizeof text, "%s%s", what.name, what.constant != NULL ? "(7)" : sized ? "[20]" : "");
+      snprintf(text, sizeof text, "%s%s", what.name, what.constant != NULL ? "(7)" : test_kernel_is_sized(leaf) ? "[20]" : "");
       open_text(&subject, text);
-      for (int64_t p = 0; p < subject.count; p++) {
-        const bool low = (corner >> p % 3 & 1) != 0;
-        const bool period = leaf > 0 && p == 1 && strcmp(hark_positional_kernel_at(leaf).name, "canonical_periodic") == 0;
-        subject.parameters[p] = period ? (low ? 40 : -138) : low ? -138.155 : 138.155; /* log 1e60 = 138.1551 */
+      assert_in_range(subject.count, 0, sizeof gradient / sizeof *gradient);
+      for (int q = 0; q < hark_positional_named_count(subject.kernel); q++) {
+        const hark_positional_parameter named = hark_positional_named(subject.kernel, q);
+        for (int64_t p = named.first; p < named.first + named.count; p++)
+          subject.parameters[p] = limit_of(leaf, q, (corner >> (subject.count == named.count ? p : q) % 3 & 1) != 0);
       }
       assert_fine(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, distances, COUNT, values));
       for (int i = 0; i < COUNT; i++)
@@ -424,6 +473,7 @@ int main(void) {
       cmocka_unit_test(gradients_are_those_of_differences),
       cmocka_unit_test(gradients_of_compositions_too),
       cmocka_unit_test(gradients_by_natural_values),
+      cmocka_unit_test(gradients_by_signed_values),
       cmocka_unit_test(definite_ones_have_no_negative_eigenvalue),
       cmocka_unit_test(others_have_one),
       cmocka_unit_test(definiteness_depends_on_values),

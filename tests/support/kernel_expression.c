@@ -21,6 +21,27 @@ static int t5_bucket(long double distance) {
   return bucket;
 }
 
+/* A power of 1 + c d that changes at every knot. */
+static long double mlp(long double c, const double *knots, const double *weights, int units, long double d) {
+  long double product = 1;
+  for (int k = 0; k < units; k++)
+    if (d > knots[k]) product *= powl((1 + c * d) / (1 + c * knots[k]), weights[k]);
+  return product;
+}
+
+/* The inner product of the sinusoidal embeddings of positions 0 and d, of width 128, less that of two equal ones. */
+static long double sandwich(long double a, long double base, long double d) {
+  long double product = 0;
+  for (int i = 1; i <= 64; i++) product += sinl(0) * sinl(d / powl(base, i / 64.0L)) + cosl(0) * cosl(d / powl(base, i / 64.0L));
+  return expl(a * (product - 64) / 64);
+}
+
+static long double xpos(long double gamma, long double base, long double d) {
+  long double sum = 0;
+  for (int i = 0; i < 32; i++) sum += powl((i / 32.0L + gamma) / (1 + gamma), d / base);
+  return sum / 32;
+}
+
 long double test_kernel_definition(const char *name, const double *v, int constant, long double d) {
   if (strcmp(name, "constant") == 0) return v[0];
   if (strcmp(name, "decay") == 0) return v[0] * expl(-d / v[1]);
@@ -40,6 +61,9 @@ long double test_kernel_definition(const char *name, const double *v, int consta
   if (strcmp(name, "t5") == 0) return v[t5_bucket(d)];
   if (strcmp(name, "table") == 0) return v[d < constant ? (int)d : constant - 1];
   if (strcmp(name, "window") == 0) return d <= constant ? 1 : 0;
+  if (strcmp(name, "mlp") == 0) return mlp(v[0], v + 1, v + 1 + constant, constant, d);
+  if (strcmp(name, "sandwich") == 0) return sandwich(v[0], v[1], d);
+  if (strcmp(name, "xpos") == 0) return v[0] * xpos(v[1], v[2], d);
   fail_msg("the tests have no definition of kernel %s: write one", name);
   return 0;
 }
@@ -90,7 +114,10 @@ static double draw_value(kernel_maker *maker, const char *name) {
   const double u = draw(maker);
   if (strcmp(name, "l") == 0) return 2 * pow(100, u);
   if (strcmp(name, "tau") == 0 || strcmp(name, "mu") == 0) return pow(30, u);
-  if (strcmp(name, "m") == 0 || strcmp(name, "r2") == 0) return 0.01 * pow(150, u);
+  if (strcmp(name, "m") == 0 || strcmp(name, "r2") == 0 || strcmp(name, "c") == 0) return 0.01 * pow(150, u);
+  if (strcmp(name, "t") == 0) return floor(pow(60, u)) - 0.5; /* the kernel has a knot there: not at a whole distance */
+  if (strcmp(name, "w") == 0) return 2 * u - 1;
+  if (strcmp(name, "base") == 0) return 30 * pow(300, u);
   return 0.3 * pow(7, u);
 }
 
@@ -103,6 +130,16 @@ static void put_factor(kernel_maker *maker, int components) {
   put(maker, "%s", hark_number_print(value, number));
 }
 
+bool test_kernel_is_sized(int leaf) {
+  const hark_positional_kernel what = hark_positional_kernel_at(leaf);
+  bool sized = false;
+  for (int p = 0; p < HARK_POSITIONAL_NAMES; p++) sized = sized || (what.parameters[p] != NULL && what.values[p] == 0);
+  return sized;
+}
+
+/* Values of parameter p in one component of a kernel, which is of size K or of none. */
+static int own_values(const hark_positional_kernel *what, int p, int size) { return what->values[p] > 0 ? what->values[p] : size; }
+
 static int make_leaf(kernel_maker *maker, int leaf, int components) {
   test_kernel *kernel = maker->kernel;
   const hark_positional_kernel what = hark_positional_kernel_at(leaf);
@@ -111,18 +148,17 @@ static int make_leaf(kernel_maker *maker, int leaf, int components) {
   kernel->nodes[node].first = kernel->value_count;
   if (strcmp(what.name, "constant") == 0 && draw(maker) < 0.3) {
     put_factor(maker, components);
-    kernel->nodes[node].own = 1;
     return node;
   }
   put(maker, "%s", what.name);
-  const int own[HARK_POSITIONAL_NAMES] = {what.values[0] > 0 ? what.values[0] : 1 + draw_below(maker, 20), what.values[1], what.values[2]};
-  if (what.values[0] == 0 && what.parameters[0] != NULL) {
-    kernel->nodes[node].constant = own[0];
-    put(maker, "[%d]", own[0]);
+  const bool sized = test_kernel_is_sized(leaf);
+  const int size = sized ? 1 + draw_below(maker, 20) : 0;
+  if (sized) {
+    kernel->nodes[node].constant = size;
+    put(maker, "[%d]", size);
   }
-  kernel->nodes[node].own = own[0];
   for (int p = 0; p < HARK_POSITIONAL_NAMES && what.parameters[p] != NULL; p++) {
-    const int count = own[p] * components;
+    const int count = own_values(&what, p, size) * components;
     const bool other = what.other_names[p] != NULL && strcmp(what.other_names[p], "length_scale") == 0 && draw(maker) < 0.5;
     assert_true(kernel->value_count + count <= TEST_KERNEL_VALUES);
     put(maker, "%s", p == 0 ? "(" : ",");
@@ -148,11 +184,17 @@ static int make_leaf(kernel_maker *maker, int leaf, int components) {
   return node;
 }
 
+static bool has_many(int leaf, int components) {
+  const hark_positional_kernel what = hark_positional_kernel_at(leaf);
+  const int most = what.values[0] > 1 ? what.values[0] : test_kernel_is_sized(leaf) ? 20 : 1;
+  return most * components > 100;
+}
+
 /* A kernel of many values is not taken into a large bank. */
 static int pick_leaf(kernel_maker *maker, int components) {
   for (;;) {
     const int leaf = draw_below(maker, hark_positional_kernel_count());
-    if (hark_positional_kernel_at(leaf).values[0] * components > 100) continue;
+    if (has_many(leaf, components)) continue;
     if (!maker->definite || strcmp(hark_positional_kernel_at(leaf).definite, "yes") == 0) return leaf;
   }
 }
@@ -217,7 +259,7 @@ static long double value_of(const test_kernel *kernel, int index, int copy, long
     double values[64];
     int used = 0, first = node->first;
     for (int p = 0; p < HARK_POSITIONAL_NAMES && what.parameters[p] != NULL; p++) {
-      const int own = p == 0 ? node->own : what.values[p];
+      const int own = own_values(&what, p, node->constant);
       for (int i = 0; i < own; i++) values[used++] = kernel->values[first + copy * own + i];
       first += own * node->components;
     }

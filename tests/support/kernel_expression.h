@@ -17,8 +17,7 @@ typedef struct test_kernel_node {
   int bank;       /* components that a bank adds up */
   int components; /* copies of this node */
   int first;      /* of its values, parameter by parameter, component by component */
-  int constant;   /* w of a window, K of a table */
-  int own;        /* values of its first parameter in one component */
+  int constant;   /* w of a window, K of what is written name[K] */
   int children[4], child_count;
 } test_kernel_node;
 
@@ -30,6 +29,9 @@ typedef struct test_kernel {
   char text[TEST_KERNEL_TEXT]; /* a spelling with all values, blanks and needless parentheses */
   size_t text_length;
 } test_kernel;
+
+/* Whether the library's kernel of that number is written name[K]. */
+bool test_kernel_is_sized(int leaf);
 
 /* The value of one component of the kernel called `name`. */
 long double test_kernel_definition(const char *name, const double *values, int constant, long double distance);

@@ -21,9 +21,9 @@ const hark_leaf hark_leaf_table = {
     .definite_text = "no",
     .text = "A learned factor for each of K distances, written table[K]; the last one is also that of all larger distances.",
     .definite = hark_leaf_never,
-    .sized = true,
+    .size_limit = HARK_POSITIONAL_PARAMETERS,
     .parameter_count = 1,
-    .parameters = {{.name = "factor", .start = HARK_START_JITTERED}},
+    .parameters = {{.name = "factor", .start = HARK_START_JITTERED, .sized = true}},
     .log_value = log_value,
     .gradient = gradient,
 };
