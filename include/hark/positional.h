@@ -4,9 +4,9 @@
  *
  * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every number of its
  * kernels, learned or not, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the
- * natural value, a positive number (the weights of mlp are their own natural values, and may be negative or 0). Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a
- * bank, then all its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
- * docs/mathematics/positional.md.
+ * natural value, a positive number (the weights of mlp are their own natural values, and may be negative or 0). Order: as the parameters
+ * occur in the expression, all values of one before the next (all sigma2 of a bank, then all its l). G enters as its logarithm, which is
+ * evaluated in double with sums as log-sum-exp. Grammar and mathematics: docs/mathematics/positional.md.
  */
 #ifndef HARK_POSITIONAL_H
 #define HARK_POSITIONAL_H

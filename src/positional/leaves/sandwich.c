@@ -1,5 +1,5 @@
-/* sandwich.c - log G(d) = a (mean over i = 1 .. 64 of cos(d / base^(i / 64)) - 1): Sandwich (Chi, Fan, Rudnicky, Ramadge, arXiv 2212.10356),
- * the inner product of the sinusoidal embeddings of two positions as a term of the logit.
+/* sandwich.c - log G(d) = a (mean over i = 1 .. 64 of cos(d / base^(i / 64)) - 1): Sandwich (Chi, Fan, Rudnicky, Ramadge,
+ * arXiv 2212.10356), the inner product of the sinusoidal embeddings of two positions as a term of the logit.
  *
  * Embeddings of width 128 have 64 pairs (sin, cos) of the angles n base^(-i / 64), base = 10000. The inner product of those of n and n - d
  * is the sum of cos(d base^(-i / 64)); Sandwich adds (this sum - 64) H / (8 h) to the logits of head h = 1 .. H. So a = 8 H / h, with which
@@ -34,7 +34,8 @@ static void log_value(const double *values, double constant, const double *dista
   }
 }
 
-/* d log G / d log a = log G; d theta[i] / d log base = -(i / 64) theta[i], so d log G / d log base = a mean of (i / 64) d theta sin(d theta) */
+/* d log G / d log a = log G; d theta[i] / d log base = -(i / 64) theta[i], so
+ * d log G / d log base = a mean of (i / 64) d theta[i] sin(d theta[i]) */
 static void gradient(const double *values, double constant, const double *distance, const double *weight, int count, double *sums) {
   (void)constant;
   double theta[PAIRS];

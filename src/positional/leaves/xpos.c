@@ -1,5 +1,5 @@
-/* xpos.c - G(d) = sigma2 mean over i = 0 .. 31 of zeta[i]^(d / base), zeta[i] = (i / 32 + gamma) / (1 + gamma): the decay of xPos (Sun et al.,
- * arXiv 2212.10554).
+/* xpos.c - G(d) = sigma2 mean over i = 0 .. 31 of zeta[i]^(d / base), zeta[i] = (i / 32 + gamma) / (1 + gamma): the decay of xPos
+ * (Sun et al., arXiv 2212.10554).
  *
  * xPos multiplies the product of query and key in feature pair i by zeta[i]^(d / base), gamma = 0.4 and base = 512, so that pairs with fast
  * rotation decay faster. A factor of the attention weight cannot depend on the pair: this is the mean of the factors over the 32 pairs of a
@@ -29,7 +29,8 @@ static void log_value(const double *values, double constant, const double *dista
   }
 }
 
-/* With p[i] = zeta[i]^(d / base) / (the sum of all): d log G / d log sigma2 = 1; d log G / d log base = -sum of p[i] (d / base) log zeta[i];
+/* With p[i] = zeta[i]^(d / base) / (the sum of all): d log G / d log sigma2 = 1;
+ * d log G / d log base = -sum of p[i] (d / base) log zeta[i];
  * d log zeta / d log gamma = gamma (1 - r) / ((r + gamma) (1 + gamma)), r = i / 32 */
 static void gradient(const double *values, double constant, const double *distance, const double *weight, int count, double *sums) {
   (void)constant;
