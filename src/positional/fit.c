@@ -1,6 +1,6 @@
-/* fit.c - see fit.h. The method of Levenberg and Marquardt: with the gradient g of D by the parameters as they are trained, and the covariance
- * C of the derivatives of log G under the mean of both distributions, which is about the curvature of D, a step solves (C + damping diag(C))
- * step = -g. */
+/* fit.c - see fit.h. The method of Levenberg and Marquardt: with the gradient g of D by the parameters as they are trained, and the
+ * covariance C of the derivatives of log G under the mean of both distributions, which is about the curvature of D, a step solves (C +
+ * damping diag(C)) step = -g. */
 #include "positional/fit.h"
 
 #include <math.h>
@@ -64,7 +64,8 @@ static bool is_in_range(const fitting *f, const hark_positional_parameter *named
   size_t of = 0;
   while (ranges[of].name[0] != '\0' && strcmp(ranges[of].name, named->name) != 0) of++;
   for (int64_t p = named->first; p < named->first + named->count; p++) {
-    const bool inside = f->natural[p] >= ranges[of].least && f->natural[p] <= ranges[of].most;
+    const double size = fabs(f->natural[p]); /* weights of networks may be negative */
+    const bool inside = size >= ranges[of].least && size <= ranges[of].most;
     if (!inside && hark_positional_is_learned(f->expression, p)) return false;
   }
   return true;

@@ -50,8 +50,8 @@ static const hark_option options[] = {
      "text: files, or folders of files; or files of examples; compressed or not; may be repeated; eval: - is standard input", NULL},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
      "text or examples for validation; none: a part of those for training", NULL},
-    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end",
-     EXAMPLES},
+    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH",
+     "examples for the test, which hark eval --part test measures; training does not use them", EXAMPLES},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
      "longer sequences of examples are cut after N tokens; 0: never", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
@@ -357,14 +357,14 @@ static hark_status check_definite(hark_context *context, const hark_positional *
   return status;
 }
 
-/* Parses the expression of the positional kernel only to find its mistakes. */
+/* Parses the expressions of positional kernels only to find their mistakes. */
 static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
-  hark_positional *expression = NULL;
-  if (config->model.positional[0] == '\0') return HARK_OK;
-  hark_status status = hark_positional_create(context, config->model.positional, &expression);
-  if (status == HARK_OK && hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME))
-    status = check_definite(context, expression, config->model.context);
-  hark_positional_destroy(context, &expression);
+  hark_positional_list list;
+  hark_status status = hark_positional_list_open(context, config->model.positional, &list);
+  const bool definite = hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME);
+  for (int64_t i = 0; definite && status == HARK_OK && i < list.count; i++)
+    status = check_definite(context, list.items[i], config->model.context);
+  hark_positional_list_close(context, &list);
   if (status != HARK_INVALID_ARGUMENT) return status;
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", hark_context_message(context));

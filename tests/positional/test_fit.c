@@ -192,6 +192,29 @@ static void fits_end_where_the_gradient_is_zero(void **state) {
   test_setup_close(context);
 }
 
+/* Weights that are negative are fitted too: a network of the log distance to one with other weights, to the bit of the table. */
+static void signed_values_are_fitted(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = NULL;
+  target t;
+  enum { SIZE = 7, WEIGHTS = 4 };
+  double parameters[SIZE], divergence = 0;
+  const double expected[] = {-1.5, 2, -3};
+  const hark_positional_start start = {.struct_size = sizeof start, .length = COUNT};
+  make(context, "mlp[3](c=0.5,t=[0.5,6.5,20.5],w=[-1.5,2,-3])", 0, &t);
+  assert_fine(context, hark_positional_create(context, "mlp[3](c=0.5!,t=[0.5,6.5,20.5]!)", &kernel));
+  assert_int_equal(hark_positional_parameter_count(kernel), SIZE);
+  assert_fine(context, hark_positional_initial(context, kernel, &start, parameters));
+  assert_fine(context, hark_fit_improve(context, kernel, &t.of, parameters, &divergence));
+  assert_true(divergence < 1e-9);
+  for (int k = 0; k < 3; k++)
+    if (!(fabs(parameters[WEIGHTS + k] - expected[k]) < 1e-3))
+      fail_msg("weight %d is %g, expected %g", k, parameters[WEIGHTS + k], expected[k]);
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
 static void memory_may_run_out(void **state) {
   (void)state;
   hark_status status = HARK_OUT_OF_MEMORY;
@@ -217,9 +240,9 @@ static void memory_may_run_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(truths_are_found),      cmocka_unit_test(nothing_is_grown_where_nothing_pays),
-      cmocka_unit_test(options_are_respected), cmocka_unit_test(fits_end_where_the_gradient_is_zero),
-      cmocka_unit_test(memory_may_run_out),
+      cmocka_unit_test(truths_are_found),         cmocka_unit_test(nothing_is_grown_where_nothing_pays),
+      cmocka_unit_test(options_are_respected),    cmocka_unit_test(fits_end_where_the_gradient_is_zero),
+      cmocka_unit_test(signed_values_are_fitted), cmocka_unit_test(memory_may_run_out),
   };
   return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
