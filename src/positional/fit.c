@@ -9,6 +9,7 @@
 #include "positional/expression.h"
 
 #define STEPS 200
+#define TRIES 24   /* of a step, with 4^24 times its damping at the end */
 #define LEAST 1e-6 /* natural values without a range of their own */
 #define MOST 1e6
 #define ENOUGH 1e-10 /* a smaller decrease of D ends the search */
@@ -150,18 +151,26 @@ static bool solve(fitting *f, double damping) {
   return true;
 }
 
+/* Takes a step if it decreases D. */
+static bool attempt(fitting *f, double damping, double *parameters, double *divergence) {
+  if (!solve(f, damping)) return false;
+  for (int64_t p = 0; p < f->size; p++) f->candidate[p] = parameters[p] + hark_positional_is_learned(f->expression, p) * f->step[p];
+  if (!set_natural(f, f->candidate)) return false;
+  const double now = evaluate(f);
+  if (!(now < *divergence)) return false;
+  memcpy(parameters, f->candidate, (size_t)f->size * sizeof *parameters);
+  *divergence = now;
+  return true;
+}
+
 /* Tries steps with more and more damping; true if one of them decreased D, which is then at *parameters. */
 static bool advance(fitting *f, double *parameters, double *divergence, double *damping) {
-  for (; *damping < 1e12; *damping *= 4) {
-    if (!solve(f, *damping)) continue;
-    for (int64_t p = 0; p < f->size; p++) f->candidate[p] = parameters[p] + hark_positional_is_learned(f->expression, p) * f->step[p];
-    if (!set_natural(f, f->candidate)) continue;
-    const double now = evaluate(f);
-    if (!(now < *divergence)) continue;
-    memcpy(parameters, f->candidate, (size_t)f->size * sizeof *parameters);
-    *divergence = now;
-    *damping = fmax(*damping / 10, 1e-9);
-    return true;
+  for (int tries = 0; tries < TRIES; tries++) {
+    if (attempt(f, *damping, parameters, divergence)) {
+      *damping = fmax(*damping / 10, 1e-9);
+      return true;
+    }
+    *damping *= 4;
   }
   return false;
 }

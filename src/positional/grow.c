@@ -202,7 +202,8 @@ static hark_status join_printed(growth *g, const char *format, ...) {
 }
 
 static hark_status try_lengths(growth *g) {
-  for (double l = 1; l < 2 * (double)g->target->count; l *= 4) {
+  for (int64_t length = 1; length < 2 * g->target->count; length *= 4) {
+    const double l = (double)length;
     HARK_TRY(join_printed(g, "decay(%%s,l=%.4g)", l));
     HARK_TRY(join_printed(g, "rbf(%%s,l=%.4g)", l));
     HARK_TRY(join_printed(g, "rational_quadratic(%%s,alpha=0.5,l=%.4g)", l));
