@@ -74,7 +74,7 @@ HARK_SIMD void hark_stick_break_vector(const hark_dense_tile *tile, int m, const
     vf share = vf_select(hidden, zero, power * keep);
     vf weight = vf_select(hidden, zero, share * rest);
     const vf slope = vf_select(hidden, zero, weight * keep);
-    if (marked) {
+    if (marked && marks != NULL) {
       vm seen = vm_not(hidden);
       if (!marks->key[key]) seen = vm_and(seen, vm_not(vf_equal(vf_load(marks->lane + m * HARK_LANES), zero)));
       const vf least = vf_set(1.17549435e-38f);
