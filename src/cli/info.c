@@ -261,25 +261,18 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
 static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
   const hark_ahca_statistics none = {0};
-  *s = (run_summary){NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     NAN,
-                     "",
-                     "",
-                     0,
-                     hark_text_empty(context),
-                     NULL,
-                     NAN,
-                     NAN,
-                     NAN,
-                     "",
-                     hark_ahca_report_of(&none)};
+  *s = (run_summary){.step = NAN,
+                     .tokens = NAN,
+                     .train_loss = NAN,
+                     .validation_loss = NAN,
+                     .best_loss = NAN,
+                     .best_step = NAN,
+                     .time = NAN,
+                     .accuracy = NAN,
+                     .best_accuracy = NAN,
+                     .farthest = NAN,
+                     .positional = hark_text_empty(context),
+                     .chunks = hark_ahca_report_of(&none)};
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
   HARK_TRY(read_pointer(context, run, "last", s->last));

@@ -7,7 +7,7 @@
 #define NUMBERS_LIMIT (1 << 22) /* maximum number of parameters of a layer: an expression from a file is multiplied by the heads */
 
 const hark_positional *hark_positional_source_at(const hark_positional_source *source, int64_t layer, int64_t row) {
-  return source->list.items[(layer * source->rows + row) % source->list.count];
+  return hark_positional_list_at(&source->list, layer, source->rows, row);
 }
 
 int64_t hark_positional_source_columns(const hark_positional_source *source, int64_t layer) {

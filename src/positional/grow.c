@@ -174,6 +174,7 @@ static hark_status join(growth *g, const char *kernel) {
   (void)snprintf(added, sizeof added, "%.*s%s%s", (int)(at - kernel), kernel, scaled ? factor : "", at + (scaled ? 2 : 0));
   if (g->now.terms == 0) {
     HARK_TRY(fit_candidate(g, added, 1));
+    if (g->options->terms < 2) return HARK_OK;
     (void)snprintf(text, sizeof text, "%s+%.*s%s%s", g->now.text, (int)(at - kernel), kernel, scaled ? terms[0] : "",
                    at + (scaled ? 2 : 0));
     return fit_candidate(g, text, 2);

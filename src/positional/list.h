@@ -19,6 +19,13 @@ int64_t hark_positional_list_length(const char *text);
 HARK_MUST_CHECK hark_status hark_positional_list_open(hark_context *context, const char *text, hark_positional_list *out);
 void hark_positional_list_close(hark_context *context, hark_positional_list *list);
 
+/* The expression of a row of a layer, where a layer has `rows` of them: there is one for all, one for each row, or one for each row of each
+ * layer. */
+static inline hark_positional *hark_positional_list_at(const hark_positional_list *list, int64_t layer, int64_t rows, int64_t row) {
+  const int64_t period = list->count / rows > 0 ? list->count / rows : 1; /* layers after which they repeat */
+  return list->items[(layer % period * rows + row) % list->count];
+}
+
 /* The canonical text, with the given values: as hark_positional_print(). */
 size_t hark_positional_list_print(const hark_positional_list *list, char *text, size_t size);
 

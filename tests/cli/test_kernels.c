@@ -260,6 +260,7 @@ static void what_has_no_kernels_is_refused(void **state) {
   expect("kernels search run --data text.txt --out x", HARK_EXIT_USAGE, "", "run: is one argument too many");
   expect("kernels search", HARK_EXIT_USAGE, "", "--data: missing, expected a text");
   expect("kernels export plain", HARK_EXIT_USAGE, "", "--output: missing, expected a file");
+  expect("kernels export plain --output k.txt", HARK_EXIT_USAGE, "", "--output: expected a name that ends in .py, .csv or .safetensors");
   expect("kernels fit plain --text text.txt --seeds 2", HARK_EXIT_USAGE, "", "--seeds: has no effect here, it needs kernels search");
   expect("train " TINY "--positional decay --normalisation cme --ridge 1 --out ridge", 0, "", "");
   expect("kernels fit ridge --text text.txt", HARK_EXIT_USAGE, "", "expected layers with model.attention.normalisation softmax alone");

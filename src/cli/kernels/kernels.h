@@ -29,6 +29,23 @@ typedef struct hark_fitted_kernels {
   size_t bytes;
 } hark_fitted_kernels;
 
+/* The beginning of a text as tokens of a model. */
+typedef struct hark_kernels_text {
+  int32_t *ids;
+  size_t count, bytes; /* bytes: of the memory */
+} hark_kernels_text;
+
+/* Reads up to `most` bytes of a text; what the vocabulary lacks is its unknown token. The caller frees *out, also after a failure. */
+HARK_MUST_CHECK hark_status hark_kernels_read_text(hark_context *context, const hark_model *model, const char *path, size_t most,
+                                                   hark_kernels_text *out);
+void hark_kernels_free_text(hark_context *context, hark_kernels_text *text);
+
+/* Whether the layers have positional kernels of the distance of tokens. */
+bool hark_kernels_given(const hark_network *network);
+/* out[rows, distances] <- log G of the rows of a layer, which are its heads or one for all. */
+HARK_MUST_CHECK hark_status hark_kernels_table(hark_context *context, const hark_network *network, int64_t layer, int64_t distances,
+                                               float *out);
+
 /* Fits an expression to every positional kernel that a model has learned, weighted by its attention on the beginning of a text. The caller
  * frees *out, also after a failure. Errors: HARK_UNSUPPORTED for a model without positional kernels or without softmax attention, those of
  * models, texts and memory. */
@@ -44,6 +61,15 @@ void hark_kernels_append_json(const hark_fitted_kernels *kernels, hark_text *tex
 
 /* Number of the kernels' learned parameters, together. */
 int64_t hark_kernels_parameters(const hark_fitted_kernels *kernels);
+
+/* What a file of an export is, by the ending of its name. */
+typedef enum hark_kernels_format {
+  HARK_KERNELS_PYTHON,
+  HARK_KERNELS_CSV,
+  HARK_KERNELS_SAFETENSORS,
+  HARK_KERNELS_UNKNOWN
+} hark_kernels_format;
+hark_kernels_format hark_kernels_format_of(const char *path);
 
 /* The verbs. */
 HARK_MUST_CHECK hark_status hark_kernels_search(hark_invocation *call);

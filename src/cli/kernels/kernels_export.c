@@ -7,7 +7,6 @@
 #include "cli/kernels/kernels.h"
 #include "io/json_write.h"
 #include "io/safetensors.h"
-#include "models/stack.h"
 
 #define NUMBERS_MOST ((int64_t)1 << 28)
 #define NAME_BYTES 64
@@ -25,20 +24,11 @@ static float *table_of(const kernel_tables *t, int64_t layer) { return t->number
 
 /* numbers of a layer <- its table; a row that all heads share is repeated. */
 static hark_status fill_layer(kernel_tables *t, const hark_network *network, int64_t layer) {
-  const int64_t rows = network->positional_source.rows;
-  const size_t row_bytes = (size_t)t->distances * sizeof(float);
   float *const out = table_of(t, layer);
-  hark_tape *tape = NULL;
-  hark_value value = 0;
-  HARK_TRY(hark_tape_create(t->context, &tape));
-  hark_tape_set_recording(tape, false);
-  const hark_forward forward = {.tape = tape, .parameters = &network->parameters};
-  hark_status status = hark_positional_apply(&forward, hark_stack_positional(network, layer), t->distances, &value);
-  if (status == HARK_OK) status = hark_tensor_read(t->context, hark_tape_tensor(tape, value), out);
-  for (int64_t head = rows; head < t->heads && status == HARK_OK; head++)
-    memcpy(out + head * t->distances, out, row_bytes); /* rows is 1 or heads */
-  hark_tape_destroy(&tape);
-  return status;
+  HARK_TRY(hark_kernels_table(t->context, network, layer, t->distances, out));
+  for (int64_t head = network->positional_source.rows; head < t->heads; head++) /* there is one row, or one for each head */
+    memcpy(out + head * t->distances, out, (size_t)t->distances * sizeof *out);
+  return HARK_OK;
 }
 
 static hark_status fill(kernel_tables *t, const hark_network *network) {
@@ -120,15 +110,21 @@ static hark_status write_safetensors(const kernel_tables *t, const char *path) {
   return status;
 }
 
-static bool ends_with(const char *path, const char *ending) {
-  const size_t length = strlen(path), end = strlen(ending);
-  return length > end && strcmp(path + length - end, ending) == 0;
+hark_kernels_format hark_kernels_format_of(const char *path) {
+  static const char *const endings[] = {".py", ".csv", ".safetensors"};
+  const size_t length = strlen(path);
+  int format = 0;
+  for (; format < HARK_KERNELS_UNKNOWN; format++) {
+    const size_t end = strlen(endings[format]);
+    if (length > end && strcmp(path + length - end, endings[format]) == 0) break;
+  }
+  return (hark_kernels_format)format;
 }
 
 static hark_status write_tables(const kernel_tables *t, const char *path) {
   hark_text text = hark_text_empty(t->context);
-  if (ends_with(path, ".safetensors")) return write_safetensors(t, path);
-  if (ends_with(path, ".py"))
+  if (hark_kernels_format_of(path) == HARK_KERNELS_SAFETENSORS) return write_safetensors(t, path);
+  if (hark_kernels_format_of(path) == HARK_KERNELS_PYTHON)
     append_python(t, &text);
   else
     append_csv(t, &text);
@@ -147,7 +143,7 @@ static hark_status export_model(hark_invocation *call, const hark_model *model, 
                      .heads = config->heads,
                      .distances = values->distances > 0 ? values->distances : config->context,
                      .expression = config->positional};
-  if (network->blocks == NULL || !hark_positional_source_given(&network->positional_source))
+  if (!hark_kernels_given(network))
     return hark_fail(call->context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
   hark_status status = fill(&t, network);
   if (status == HARK_OK) status = write_tables(&t, values->output);

@@ -8,7 +8,6 @@
 #include "data/inputs.h"
 #include "io/json_write.h"
 #include "models/observe.h"
-#include "models/stack.h"
 
 #define FLOOR 1e-4 /* fraction of the weight that all distances share equally, so that none is without */
 
@@ -21,7 +20,7 @@ typedef struct kernels_fit {
   double *attention; /* [layers, heads, length] */
   double *table;     /* [length] */
   double *weights;   /* [length] */
-  double *distances; /* [length] */
+  float *rows;       /* [rows of a layer, length] */
   double *memory;
   size_t bytes;
   hark_fitted_kernels *out;
@@ -43,20 +42,12 @@ static hark_status add_windows(kernels_fit *f, const int32_t *tokens, size_t cou
 }
 
 static hark_status read_text(kernels_fit *f, const hark_model *model, const char *path) {
-  hark_text text = hark_text_empty(f->context);
-  bool cut = false;
-  void *tokens = NULL;
-  size_t count = 0;
-  const size_t most = hark_input_beginning_bytes(f->length * f->values->windows);
-  hark_status status = hark_input_read_beginning(f->context, path, most, &text, &cut);
-  const size_t bytes = (text.length + 1) * sizeof(int32_t);
-  if (status == HARK_OK) status = hark_allocate(f->context, bytes, &tokens);
-  if (status == HARK_OK) status = hark_model_encode(f->context, model, hark_text_get(&text), text.length, true, tokens, &count);
-  if (status == HARK_OK && count < 2)
-    status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu token%s, expected at least 2", path, count, count == 1 ? "" : "s");
-  if (status == HARK_OK) status = add_windows(f, tokens, count);
-  hark_release(f->context, tokens, tokens != NULL ? bytes : 0);
-  hark_text_free(&text);
+  hark_kernels_text text;
+  hark_status status = hark_kernels_read_text(f->context, model, path, hark_input_beginning_bytes(f->length * f->values->windows), &text);
+  if (status == HARK_OK && text.count < 2)
+    status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu token%s, expected at least 2", path, text.count, text.count == 1 ? "" : "s");
+  if (status == HARK_OK) status = add_windows(f, text.ids, text.count);
+  hark_kernels_free_text(f->context, &text);
   return status;
 }
 
@@ -79,51 +70,33 @@ static void collect_weights(kernels_fit *f, int64_t layer, int64_t row) {
 
 /* ---- the kernels ---- */
 
-/* table <- log G of a row of a layer; distances without attention have no weight. */
-static hark_status read_table(kernels_fit *f, int64_t layer, int64_t row) {
-  const hark_positional_source *source = &f->network->positional_source;
-  const hark_tensor *weight = &hark_parameters_at(&f->network->parameters, hark_stack_positional(f->network, layer)->parameters)->weight;
-  const hark_positional *expression = hark_positional_source_at(source, layer, row);
-  const int64_t columns = weight->shape[1];
-  const size_t bytes = (size_t)hark_max(1, hark_tensor_count(weight)) * sizeof(double);
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(f->context, bytes, &memory));
-  double *const parameters = memory;
-  hark_status status = hark_tensor_read(f->context, weight, memory);
-  for (int64_t i = hark_tensor_count(weight) - 1; i >= 0 && weight->type == HARK_F32; i--) { /* from the end: a double is two floats */
-    float number;
-    memcpy(&number, (const char *)memory + (size_t)i * sizeof number, sizeof number);
-    parameters[i] = number;
+/* table <- log G of a row of a layer. Distances at which it is 0 have no attention; their weight becomes 0. */
+static void take_table(kernels_fit *f, int64_t row) {
+  double sum = 0;
+  for (int64_t d = 0; d < f->length; d++) {
+    const double value = (double)f->rows[row * f->length + d];
+    f->table[d] = isfinite(value) ? value : 0;
+    if (!isfinite(value)) f->weights[d] = 0;
+    sum += f->weights[d];
   }
-  for (int64_t d = 0; d < f->length; d++) f->distances[d] = (double)d / (source->stretch != 0 ? source->stretch : 1);
-  if (status == HARK_OK)
-    status = hark_positional_log(f->context, expression, parameters + row * columns, f->distances, f->length, f->table);
-  hark_release(f->context, memory, bytes);
-  for (int64_t d = 0; d < f->length && status == HARK_OK; d++) {
-    if (isfinite(f->table[d])) continue;
-    f->table[d] = 0;
-    f->weights[d] = 0;
-  }
-  return status;
+  for (int64_t d = 0; d < f->length; d++) f->weights[d] /= sum;
 }
 
 static hark_status fit_kernel(kernels_fit *f, hark_fitted_kernel *kernel) {
   const hark_grow_options options = {
       .terms = (int)f->values->terms, .price = f->values->price, .periods = 3, .definite = f->values->definite};
   const hark_fit_target target = {.count = f->length, .log_table = f->table, .weights = f->weights};
-  double sum = 0;
+  if (kernel->row == 0) HARK_TRY(hark_kernels_table(f->context, f->network, kernel->layer, f->length, f->rows));
   collect_weights(f, kernel->layer, kernel->row);
-  HARK_TRY(read_table(f, kernel->layer, kernel->row));
-  for (int64_t d = 0; d < f->length; d++) sum += f->weights[d];
-  for (int64_t d = 0; d < f->length; d++) f->weights[d] /= sum;
+  take_table(f, kernel->row);
   return hark_fit_grow(f->context, &target, &options, &kernel->grown);
 }
 
 /* ---- from beginning to end ---- */
 
 static hark_status check_model(hark_context *context, const char *path, const hark_network *network) {
-  const bool blocks = network->blocks != NULL && hark_positional_source_given(&network->positional_source);
-  if (!blocks) return hark_fail(context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
+  if (!hark_kernels_given(network))
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
   if (!hark_layer_choice_is(&network->config.attention.normalisation, HARK_NORMALISATION_SOFTMAX))
     return hark_fail(context, HARK_UNSUPPORTED, "%s: expected layers with model.attention.normalisation softmax alone", path);
   return HARK_OK;
@@ -132,7 +105,7 @@ static hark_status check_model(hark_context *context, const char *path, const ha
 static hark_status make_room(kernels_fit *f) {
   const hark_network_config *config = &f->network->config;
   const int64_t rows = f->network->positional_source.rows, owners = config->positional_scope == HARK_SCOPE_MODEL ? 1 : config->layers;
-  const size_t numbers = (size_t)(f->length * (config->layers * config->heads + 3));
+  const size_t numbers = (size_t)(f->length * (config->layers * config->heads + 2 + rows)); /* floats have room for doubles */
   hark_fitted_kernels *const out = f->out;
   out->scope = config->positional_scope;
   out->of_heads = rows > 1;
@@ -149,7 +122,7 @@ static hark_status make_room(kernels_fit *f) {
   f->attention = f->memory;
   f->table = f->attention + config->layers * config->heads * f->length;
   f->weights = f->table + f->length;
-  f->distances = f->weights + f->length;
+  f->rows = (float *)(f->weights + f->length);
   return HARK_OK;
 }
 

@@ -15,13 +15,14 @@
 
 #include "cli/kernels/kernels.h"
 #include "cli/kernels/repetitions.h"
-#include "cli/sweep/sweep_measure.h"
 #include "cli/sweep/sweep_process.h"
+#include "cli/sweep/sweep_table.h"
 #include "io/json_write.h"
 #include "io/number.h"
 #include "train/config.h"
 
 #define TABLE_MOST 256
+#define SEEDS 64  /* the most of --seeds */
 #define SLOWER 30 /* fitted kernels learn slower by this factor: at the rate of those that have to find their place they lose it */
 
 /* Two layers of four heads: the small comparison of docs/results/positions.md. */
@@ -43,7 +44,8 @@ typedef struct search {
   int64_t table; /* distances */
   hark_fitted_kernels kernels;
   hark_repetitions repetitions;
-  double mean[STAGES], deviation[STAGES], losses[STAGES][64];
+  double losses[STAGES][SEEDS];
+  hark_spread spread[STAGES]; /* of the losses */
 } search;
 
 static hark_status path_of(const search *s, const char *name, const char *ending, char *out) {
@@ -154,19 +156,13 @@ static hark_status run_path(const search *s, stage number, int64_t seed, char *p
 
 static hark_status measure(search *s, stage number) {
   static const hark_sweep_choice best = {.metric = "val/loss", .choose = HARK_SWEEP_BEST};
-  const int64_t seeds = s->values->seeds;
   char path[HARK_PATH_BYTES];
-  double sum = 0, squares = 0;
-  for (int64_t i = 0; i < seeds; i++) {
-    double *loss = &s->losses[number][i];
-    *loss = NAN;
+  for (int64_t i = 0; i < s->values->seeds; i++) {
+    s->losses[number][i] = NAN;
     HARK_TRY(run_path(s, number, s->values->seed + i, path));
-    HARK_TRY(hark_sweep_value_of(s->context, path, &best, &hark_sweep_whole, loss));
-    sum += *loss;
+    HARK_TRY(hark_sweep_value_of(s->context, path, &best, &hark_sweep_whole, &s->losses[number][i]));
   }
-  s->mean[number] = sum / (double)seeds;
-  for (int64_t i = 0; i < seeds; i++) squares += pow(s->losses[number][i] - s->mean[number], 2);
-  s->deviation[number] = seeds > 1 ? sqrt(squares / (double)(seeds - 1)) : NAN;
+  s->spread[number] = hark_spread_of(s->losses[number], (int)s->values->seeds);
   return HARK_OK;
 }
 
@@ -183,9 +179,10 @@ static void append_losses(const search *s, hark_text *text) {
                    " seeds | above the table | below rotary |\n|---|---|---|---|---|---|\n",
                    s->values->seeds);
   for (int i = 0; i < stages_of(s); i++) {
-    hark_text_append(text, "| %s | %" PRId64 " | %.4f | ", stage_texts[i], parameters_of(s, (stage)i), s->mean[i]);
-    if (isfinite(s->deviation[i])) hark_text_append(text, "%.4f", s->deviation[i]);
-    hark_text_append(text, " | %.4f | %.4f |\n", s->mean[i] - s->mean[STAGE_TABLE], s->mean[STAGE_ROTARY] - s->mean[i]);
+    hark_text_append(text, "| %s | %" PRId64 " | %.4f | ", stage_texts[i], parameters_of(s, (stage)i), s->spread[i].mean);
+    if (isfinite(s->spread[i].deviation)) hark_text_append(text, "%.4f", s->spread[i].deviation);
+    hark_text_append(text, " | %.4f | %.4f |\n", s->spread[i].mean - s->spread[STAGE_TABLE].mean,
+                     s->spread[STAGE_ROTARY].mean - s->spread[i].mean);
   }
 }
 
@@ -210,8 +207,8 @@ static void append_json(const search *s, hark_text *text) {
   for (int i = 0; i < stages_of(s); i++) {
     hark_text_append(text, "%s{\"positions\": \"%s\", \"parameters\": %" PRId64, i > 0 ? ", " : "", stage_names[i],
                      parameters_of(s, (stage)i));
-    hark_json_append_member(text, "loss", s->mean[i]);
-    hark_json_append_member(text, "deviation", s->deviation[i]);
+    hark_json_append_member(text, "loss", s->spread[i].mean);
+    hark_json_append_member(text, "deviation", s->spread[i].deviation);
     hark_text_append(text, ", \"losses\": [");
     for (int64_t seed = 0; seed < s->values->seeds; seed++) {
       if (seed > 0) hark_text_append(text, ", ");

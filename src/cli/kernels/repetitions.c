@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/inputs.h"
 #include "io/json_write.h"
 
 #define TEXT_BYTES ((size_t)1 << 20)
@@ -15,7 +14,6 @@
 
 /* Rates of repetition by distance, and what is usual among them. */
 typedef struct rates {
-  hark_context *context;
   double *of;     /* [distances + 1]; of[d]: of distance d, from 1 on */
   double *sorted; /* [distances] */
   int64_t distances, tokens;
@@ -115,7 +113,7 @@ static hark_status add_kernels(hark_context *context, const rates *r, const hark
 
 static hark_status compare(hark_context *context, const int32_t *tokens, size_t count, const hark_fitted_kernels *kernels,
                            hark_repetitions *out) {
-  rates r = {.context = context, .tokens = (int64_t)count, .distances = hark_min(kernels->length, (int64_t)count / 2)};
+  rates r = {.tokens = (int64_t)count, .distances = hark_min(kernels->length, (int64_t)count / 2)};
   const size_t bytes = (size_t)(2 * r.distances + 1) * sizeof(double);
   void *memory = NULL;
   if (r.distances < 2) return HARK_OK;
@@ -130,20 +128,13 @@ static hark_status compare(hark_context *context, const int32_t *tokens, size_t 
 
 hark_status hark_repetitions_find(hark_context *context, const char *model, const char *text, const hark_fitted_kernels *kernels,
                                   hark_repetitions *out) {
-  hark_text bytes = hark_text_empty(context);
   hark_model *loaded = NULL;
-  void *tokens = NULL;
-  size_t count = 0, room = 0;
-  bool cut = false;
+  hark_kernels_text tokens;
   *out = (hark_repetitions){0};
   HARK_TRY(hark_model_load(context, model, NULL, &loaded));
-  hark_status status = hark_input_read_beginning(context, text, TEXT_BYTES, &bytes, &cut);
-  room = (bytes.length + 1) * sizeof(int32_t);
-  if (status == HARK_OK) status = hark_allocate(context, room, &tokens);
-  if (status == HARK_OK) status = hark_model_encode(context, loaded, hark_text_get(&bytes), bytes.length, true, tokens, &count);
-  if (status == HARK_OK) status = compare(context, tokens, count, kernels, out);
-  hark_release(context, tokens, tokens != NULL ? room : 0);
-  hark_text_free(&bytes);
+  hark_status status = hark_kernels_read_text(context, loaded, text, TEXT_BYTES, &tokens);
+  if (status == HARK_OK) status = compare(context, tokens.ids, tokens.count, kernels, out);
+  hark_kernels_free_text(context, &tokens);
   hark_model_destroy(context, &loaded);
   return status;
 }

@@ -27,7 +27,7 @@ static int64_t layer_of(const char *name) {
 
 /* The expression of a row of a tensor, and the most parameters of its rows. */
 static const hark_positional *expression_at(const hark_positional_list *list, const hark_stored_tensor *stored, int64_t row) {
-  return list->items[(layer_of(stored->name) % list->count * (stored->shape[0] % list->count) + row) % list->count];
+  return hark_positional_list_at(list, layer_of(stored->name), stored->shape[0], row);
 }
 
 static int64_t columns_of(const hark_positional_list *list, const hark_stored_tensor *stored) {

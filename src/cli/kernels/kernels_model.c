@@ -1,0 +1,44 @@
+/* kernels_model.c - what fits, exports and searches read of a model: the tokens of a text, and tables of log G. See kernels.h. */
+#include <string.h>
+
+#include "cli/kernels/kernels.h"
+#include "data/inputs.h"
+#include "models/stack.h"
+
+hark_status hark_kernels_read_text(hark_context *context, const hark_model *model, const char *path, size_t most, hark_kernels_text *out) {
+  hark_text text = hark_text_empty(context);
+  bool cut = false;
+  void *memory = NULL;
+  *out = (hark_kernels_text){0};
+  hark_status status = hark_input_read_beginning(context, path, most, &text, &cut);
+  const size_t bytes = (text.length + 1) * sizeof *out->ids;
+  if (status == HARK_OK) status = hark_allocate(context, bytes, &memory);
+  if (status == HARK_OK) {
+    out->ids = memory;
+    out->bytes = bytes;
+    status = hark_model_encode(context, model, hark_text_get(&text), text.length, true, out->ids, &out->count);
+  }
+  hark_text_free(&text);
+  return status;
+}
+
+void hark_kernels_free_text(hark_context *context, hark_kernels_text *text) {
+  hark_release(context, text->ids, text->bytes);
+  *text = (hark_kernels_text){0};
+}
+
+bool hark_kernels_given(const hark_network *network) {
+  return network->blocks != NULL && hark_positional_source_given(&network->positional_source);
+}
+
+hark_status hark_kernels_table(hark_context *context, const hark_network *network, int64_t layer, int64_t distances, float *out) {
+  hark_tape *tape = NULL;
+  hark_value value = 0;
+  HARK_TRY(hark_tape_create(context, &tape));
+  hark_tape_set_recording(tape, false);
+  const hark_forward forward = {.tape = tape, .parameters = &network->parameters};
+  hark_status status = hark_positional_apply(&forward, hark_stack_positional(network, layer), distances, &value);
+  if (status == HARK_OK) status = hark_tensor_read(context, hark_tape_tensor(tape, value), out);
+  hark_tape_destroy(&tape);
+  return status;
+}
