@@ -59,7 +59,7 @@ static void close_fitting(fitting *f) { hark_release(f->context, f->memory, f->b
 static const struct {
   const char *name;
   double least, most;
-} ranges[] = {{"l", 0.25, 1e4}, {"mu", 1e-2, 1e4}, {"tau", 0.6, 1e4}, {"alpha", 1e-2, 20}, {"", LEAST, MOST}};
+} ranges[] = {{"sigma2", 1e-12, 1e12}, {"l", 0.25, 1e4}, {"mu", 1e-2, 1e4}, {"tau", 0.6, 1e4}, {"alpha", 1e-2, 20}, {"", LEAST, MOST}};
 
 static bool is_in_range(const fitting *f, const hark_positional_parameter *named) {
   size_t of = 0;

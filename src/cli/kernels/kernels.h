@@ -14,10 +14,14 @@ typedef struct hark_kernels_values {
   bool definite, proof;
 } hark_kernels_values;
 
+#define HARK_KERNELS_LAGS 8
+
 /* The kernel of one row of a layer, and what was fitted to it. */
 typedef struct hark_fitted_kernel {
   int64_t layer, row;
   hark_grown grown;
+  int lag_count;
+  int64_t lags[HARK_KERNELS_LAGS]; /* distances with at least a tenth of the attention, and more than their neighbours */
 } hark_fitted_kernel;
 
 /* Kernels in the order of the model's list of expressions: those of model scope have layer 0. */

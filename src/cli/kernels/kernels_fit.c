@@ -9,7 +9,8 @@
 #include "io/json_write.h"
 #include "models/observe.h"
 
-#define FLOOR 1e-4 /* fraction of the weight that all distances share equally, so that none is without */
+#define LAG_SHARE 0.1 /* of the attention */
+#define FLOOR 1e-4    /* fraction of the weight that all distances share equally, so that none is without */
 
 /* A model that is being fitted. */
 typedef struct kernels_fit {
@@ -82,6 +83,14 @@ static void take_table(kernels_fit *f, int64_t row) {
   for (int64_t d = 0; d < f->length; d++) f->weights[d] /= sum;
 }
 
+static void find_lags(const kernels_fit *f, hark_fitted_kernel *kernel) {
+  const double *const p = f->weights;
+  for (int64_t d = 0; d < f->length && kernel->lag_count < HARK_KERNELS_LAGS; d++) {
+    const bool left = d == 0 || p[d] > p[d - 1], right = d == f->length - 1 || p[d] > p[d + 1];
+    if (p[d] >= LAG_SHARE && left && right) kernel->lags[kernel->lag_count++] = d;
+  }
+}
+
 static hark_status fit_kernel(kernels_fit *f, hark_fitted_kernel *kernel) {
   const hark_grow_options options = {
       .terms = (int)f->values->terms, .price = f->values->price, .periods = 3, .definite = f->values->definite};
@@ -89,6 +98,7 @@ static hark_status fit_kernel(kernels_fit *f, hark_fitted_kernel *kernel) {
   if (kernel->row == 0) HARK_TRY(hark_kernels_table(f->context, f->network, kernel->layer, f->length, f->rows));
   collect_weights(f, kernel->layer, kernel->row);
   take_table(f, kernel->row);
+  find_lags(f, kernel);
   return hark_fit_grow(f->context, &target, &options, &kernel->grown);
 }
 

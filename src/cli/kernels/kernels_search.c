@@ -270,8 +270,8 @@ static hark_status fit(search *s, const char *run) {
   hark_kernels_append_list(&s->kernels, false, &found);
   hark_kernels_append_list(&s->kernels, true, &fixed);
   hark_status status = found.status != HARK_OK ? found.status : fixed.status;
-  if (status == HARK_OK) status = write_configuration(s, STAGE_FOUND, hark_text_get(&found));
-  if (status == HARK_OK) status = write_configuration(s, STAGE_FIXED, hark_text_get(&fixed));
+  if (status == HARK_OK && s->values->proof) status = write_configuration(s, STAGE_FOUND, hark_text_get(&found));
+  if (status == HARK_OK && s->values->proof) status = write_configuration(s, STAGE_FIXED, hark_text_get(&fixed));
   hark_text_free(&found);
   hark_text_free(&fixed);
   return status;

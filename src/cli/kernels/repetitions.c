@@ -80,7 +80,8 @@ static void add(hark_repetitions *out, const rates *r, const char *kernel, bool 
   out->items[out->count++] = item;
 }
 
-static hark_status add_kernel(hark_context *context, const rates *r, const char *text, hark_repetitions *out) {
+/* The periods of an expression. */
+static hark_status add_periods(hark_context *context, const rates *r, const char *text, hark_repetitions *out) {
   static const double pi = 3.14159265358979323846;
   hark_positional *expression = NULL;
   HARK_TRY(hark_positional_create(context, text, &expression));
@@ -93,7 +94,6 @@ static hark_status add_kernel(hark_context *context, const rates *r, const char 
   if (status == HARK_OK) status = hark_positional_natural(context, expression, values, values);
   for (int i = 0; i < hark_positional_named_count(expression) && status == HARK_OK; i++) {
     const hark_positional_parameter named = hark_positional_named(expression, i);
-    if (strcmp(named.name, "mu") == 0) add(out, r, named.kernel, false, round(values[named.first]) + 1);
     if (strcmp(named.name, "tau") == 0)
       add(out, r, named.kernel, true,
           (strcmp(named.kernel, "spectral") == 0 ? 2 : 1) * pi * hark_positional_canonical_tau(values[named.first]));
@@ -104,7 +104,11 @@ static hark_status add_kernel(hark_context *context, const rates *r, const char 
 }
 
 static hark_status add_kernels(hark_context *context, const rates *r, const hark_fitted_kernels *kernels, hark_repetitions *out) {
-  for (int64_t i = 0; i < kernels->count; i++) HARK_TRY(add_kernel(context, r, kernels->items[i].grown.text, out));
+  for (int64_t i = 0; i < kernels->count; i++) {
+    const hark_fitted_kernel *kernel = &kernels->items[i];
+    for (int lag = 0; lag < kernel->lag_count; lag++) add(out, r, "attention", false, (double)(kernel->lags[lag] + 1));
+    HARK_TRY(add_periods(context, r, kernel->grown.text, out));
+  }
   out->tokens = r->tokens;
   out->distances = r->distances;
   out->median = r->median;
@@ -147,9 +151,10 @@ void hark_repetitions_append_table(const hark_repetitions *repetitions, hark_tex
                    "%" PRId64 " tokens, with a median of %.4f over the lags 1 to %" PRId64
                    ". Confirmed: above the neighbours, and %d robust standard deviations above the median.\n\n",
                    repetitions->tokens, repetitions->median, repetitions->distances, HARK_REPETITIONS_CONFIRMED);
-  if (repetitions->count == 0) hark_text_append(text, "The kernels contain no lags and no periods.\n");
+  if (repetitions->count == 0)
+    hark_text_append(text, "No distance has a tenth of the attention of a head, and the kernels contain no periods.\n");
   if (repetitions->count > 0)
-    hark_text_append(text, "| kernel | | tokens | repeated | deviations | in the text |\n|---|---|---|---|---|---|\n");
+    hark_text_append(text, "| of | | tokens | repeated | deviations | in the text |\n|---|---|---|---|---|---|\n");
   for (int i = 0; i < repetitions->count; i++) {
     const hark_repetition *item = &repetitions->items[i];
     hark_text_append(text, "| %s | %s | %.5g | %.4f | %.1f | %s |\n", item->kernel, item->period ? "period" : "lag", item->value,

@@ -1,4 +1,4 @@
-/* repetitions.h - evidence in a text for the lags and periods of fitted kernels: how often a token equals the one d tokens before it. */
+/* repetitions.h - evidence in a text for the lags of attention and the periods of fitted kernels: how often a token equals the one d tokens before it. */
 #ifndef HARK_CLI_KERNELS_REPETITIONS_H
 #define HARK_CLI_KERNELS_REPETITIONS_H
 
@@ -7,9 +7,10 @@
 #define HARK_REPETITIONS_MOST 64
 #define HARK_REPETITIONS_CONFIRMED 6 /* deviations above the median of all distances */
 
-/* A lag or a period of a kernel. A kernel of distance d reads the token d + 1 before the one that a decoder predicts. */
+/* A lag of the attention (hark_fitted_kernel.lags), or a period of a kernel. Attention at distance d reads the token d + 1 before the one
+ * that a decoder predicts. */
 typedef struct hark_repetition {
-  const char *kernel; /* "bump" */
+  const char *kernel; /* "periodic"; of a lag: "attention" */
   bool period;
   double value;      /* in tokens: before the predicted token, or the period */
   double rate;       /* fraction of tokens that equal the one at this distance; of a period, the least of one to three periods */
