@@ -1,4 +1,5 @@
-/* repetitions.h - evidence in a text for the lags of attention and the periods of fitted kernels: how often a token equals the one d tokens before it. */
+/* repetitions.h - evidence in a text for the lags of attention and the periods of fitted kernels: how often a token equals the one d
+ * tokens before it. */
 #ifndef HARK_CLI_KERNELS_REPETITIONS_H
 #define HARK_CLI_KERNELS_REPETITIONS_H
 

@@ -232,10 +232,11 @@ static void print_panel(hark_picture *picture, const panel *p) {
   for (int curve = p->first + 1; curve < p->last; curve++) {
     const hark_line_look look = hark_picture_line_look(curve - p->first - 1);
     (void)snprintf(style, sizeof style, "lines lw 1 dt %d lc rgb '%s'", look.dashes, hark_picture_color(look.color, color));
+    title[0] = '\0';
     if (p->rates)
       (void)snprintf(title, sizeof title, "initial");
-    else
-      (void)snprintf(title, sizeof title, curve - p->first <= NAMED_TERMS ? "term %d" : "", curve - p->first);
+    else if (curve - p->first <= NAMED_TERMS)
+      (void)snprintf(title, sizeof title, "term %d", curve - p->first);
     hark_picture_append_curve(picture, curve, style, title);
     hark_text_append(script, ", \\\n    ");
   }
