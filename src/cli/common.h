@@ -11,7 +11,7 @@
 #include "core/core.h"
 #include "group/part.h"
 
-#define HARK_COMMAND_TABLES 40 /* of options, at most: an experiment of the laboratory may have one */
+#define HARK_COMMAND_TABLES 48 /* of options, at most: an experiment of the laboratory may have one */
 #define HARK_ANY_NUMBER (-1)
 
 /* Exit codes of hark, with their descriptions in --help and the manual: the only list. The numbers are an interface and never change. */

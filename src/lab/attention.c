@@ -1,6 +1,7 @@
 /* attention.c - see attention.h. */
 #include "lab/attention.h"
 
+#include <hark/operators.h>
 #include <string.h>
 
 #include "lab/matrix.h"
@@ -60,6 +61,16 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   hark_release(context, saved, sizes.saved);
   hark_attention_plan_destroy(context, &plan);
   return status;
+}
+
+hark_status hark_lab_rotate(hark_context *context, const hark_lab_rotation *rotation, const double *x, double *out) {
+  const int64_t shape[] = {1, rotation->length, rotation->dim};
+  const hark_rotary_attributes attributes = {
+      .heads = 1, .first_position = rotation->first, .pairs = HARK_ROTARY_INTERLEAVED, .rates = rotation->rates};
+  hark_call call = {.op = &hark_op_rotary, .attributes = &attributes, .input_count = 1};
+  HARK_TRY(hark_tensor_wrap(context, (void *)x, HARK_F64, 3, shape, NULL, &call.inputs[0]));
+  HARK_TRY(hark_tensor_wrap(context, out, HARK_F64, 3, shape, NULL, &call.outputs[0]));
+  return hark_operator_forward(context, &call);
 }
 
 hark_status hark_lab_make_batch(hark_lab *lab, const hark_attention_desc *choice, hark_lab_batch *batch) {

@@ -26,6 +26,14 @@ hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 
+/* out[l] <- row l of x [L, d], its pairs of neighbouring features rotated by the angles rates[j] (first + l), by hark's operator; rates
+ * [d / 2]. */
+typedef struct hark_lab_rotation {
+  int64_t length, dim, first;
+  const double *rates;
+} hark_lab_rotation;
+HARK_MUST_CHECK hark_status hark_lab_rotate(hark_context *context, const hark_lab_rotation *rotation, const double *x, double *out);
+
 /* Many sequences of one length, one head, with gradients: at most `batch` sequences in a call, whose arrays follow one another. */
 typedef struct hark_lab_batch {
   int64_t batch, queries, length, head_dim, value_dim;

@@ -17,6 +17,11 @@
  * experiments are different. */
 #define HARK_EXPERIMENTS(X)                                                                                                                \
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
+  X(rotary_kernel, "rotary-kernel", NULL)                                                                                                  \
+  X(rotary_smoother, "rotary-smoother", NULL)                                                                                              \
+  X(kernel_closure, "kernel-closure", NULL)                                                                                                \
+  X(bank_order, "bank-order", NULL)                                                                                                        \
+  X(period_recovery, "period-recovery", NULL)                                                                                              \
   X(rank_map, "rank-map", NULL)                                                                                                            \
   X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
   X(definetti, "definetti", NULL)                                                                                                          \
@@ -51,6 +56,9 @@
   X(ahca_chunks, "ahca-chunks", NULL)                                                                                                      \
   X(ahca_ablations, "ahca-ablations", NULL)                                                                                                \
   X(ahca_figures, "ahca-figures", NULL)
+
+/* K: the paper of positional kernels. */
+#define HARK_LAB_PAPER_K "Bunks, Dixon, Di Giorgi: Composing Kernel Models with Self-Attention (2025), "
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \

@@ -20,17 +20,18 @@ int64_t hark_positional_source_columns(const hark_positional_source *source, int
 /* The number of layers whose initial values differ. */
 static int64_t initial_layers(const hark_positional_source *source) { return hark_max(1, hark_ceil_div(source->list.count, source->rows)); }
 
-/* Numbers of initial values before those of a layer. */
-static int64_t initial_first(const hark_positional_source *source, int64_t layer) {
+/* The initial values of a layer; NULL if no layer has any. */
+static double *initial_of(const hark_positional_source *source, int64_t layer) {
   int64_t first = 0;
+  if (source->initial == NULL) return NULL;
   for (int64_t i = 0; i < layer % initial_layers(source); i++) first += source->rows * hark_positional_source_columns(source, i);
-  return first;
+  return source->initial + first;
 }
 
 static hark_status fill_layer(hark_context *context, const hark_positional_source *source, int64_t layer, int64_t length) {
   const int64_t columns = hark_positional_source_columns(source, layer);
-  double *values = source->initial + initial_first(source, layer);
   hark_positional_start start = {.struct_size = sizeof start, .length = length, .heads = source->rows};
+  double *const values = initial_of(source, layer);
   for (; start.head < source->rows && columns > 0; start.head++)
     HARK_TRY(hark_positional_initial(context, hark_positional_source_at(source, layer, start.head), &start, values + start.head * columns));
   return HARK_OK;
@@ -72,7 +73,7 @@ hark_status hark_positional_declare(hark_context *context, hark_parameters *para
   const hark_parameter_spec spec = {.rank = 2,
                                     .shape = {source->rows, columns},
                                     .initial = HARK_INITIAL_GIVEN,
-                                    .given = source->initial + initial_first(source, layer),
+                                    .given = initial_of(source, layer),
                                     .rate = HARK_RATE_POSITIONAL,
                                     .noted = true};
   return hark_parameters_add(context, parameters, &spec, &out->parameters, "%s%s" HARK_POSITIONAL_TENSOR, prefix,

@@ -80,7 +80,7 @@ static void wrong_words_get_the_nearest_right_one(void **state) {
   expect_error("info", HARK_EXIT_USAGE, "RUN|FILE|FOLDER...: missing");
 }
 
-static void all_problems_of_a_configuration_are_told(void **state) {
+static void all_problems_of_a_configuration_are_reported(void **state) {
   (void)state;
   test_file_write_text(folder, "bad.yaml", "model:\n  layer: 4\n  heads: five\ntrain:\n  lr: 3\n  batch: 0\n");
   expect("config --config bad.yaml --width 0 --seed=-1", HARK_EXIT_USAGE, "",
@@ -367,7 +367,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(help_goes_to_stdout),
       TEST(wrong_words_get_the_nearest_right_one),
-      TEST(all_problems_of_a_configuration_are_told),
+      TEST(all_problems_of_a_configuration_are_reported),
       TEST(config_reads_what_it_prints),
       TEST(version_tells_the_build),
       TEST(info_tells_of_runs_checkpoints_and_files),

@@ -86,7 +86,7 @@ static void a_text_is_made(void **state) {
 }
 
 /* Quantiles of known lengths, and a split of a file. */
-static void files_are_told_about(void **state) {
+static void files_are_reported_about(void **state) {
   (void)state;
   char text[4096];
   size_t used = 0;
@@ -180,7 +180,7 @@ static void wrong_words(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about), TEST(a_text_is_made), TEST(files_are_told_about),
+  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about), TEST(a_text_is_made), TEST(files_are_reported_about),
                                      TEST(images_are_drawn), TEST(wrong_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

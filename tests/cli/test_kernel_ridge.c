@@ -103,7 +103,7 @@ static void wrong_options_are_one_line(void **state) {
 }
 
 /* A factor of 200,000 keys takes 80 GB for every thread; the cache of a context of a million tokens terabytes. */
-static void lengths_beyond_memory_are_told_beforehand(void **state) {
+static void lengths_beyond_memory_are_reported_beforehand(void **state) {
   (void)state;
   static const char description[] =
       "{\"model\": {\"type\": \"gpt\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, \"width\": 16, \"feed_forward_width\": 16, "
@@ -153,7 +153,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(wrong_numbers_name_head_and_row, begin, end),
       cmocka_unit_test_setup_teardown(wrong_options_are_one_line, begin, end),
-      cmocka_unit_test_setup_teardown(lengths_beyond_memory_are_told_beforehand, begin, end),
+      cmocka_unit_test_setup_teardown(lengths_beyond_memory_are_reported_beforehand, begin, end),
       cmocka_unit_test_setup_teardown(a_run_tells_its_ridges, begin, end),
   };
   return cmocka_run_group_tests_name("kernel_ridge", tests, NULL, NULL);

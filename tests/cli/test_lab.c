@@ -88,7 +88,7 @@ static void json_holds_what_was_measured(void **state) {
 }
 
 /* Words where a column has them, FAIL where a criterion does, in both forms. */
-static void words_and_failures_are_told(void **state) {
+static void words_and_failures_are_reported(void **state) {
   (void)state;
   static const hark_lab_column columns[] = {{"kind", NULL, "plain|odd"}, {"value", "nats", NULL}};
   const double row[] = {1, 0.25};
@@ -366,12 +366,18 @@ static void other_models_are_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
-                                     cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
-                                     cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(figures_have_margins_and_colors),
-                                     cmocka_unit_test(wrong_words_are_refused),       cmocka_unit_test(a_document_is_written),
-                                     cmocka_unit_test(a_section_is_renewed),          cmocka_unit_test(trained_heads_are_measured),
-                                     cmocka_unit_test(other_models_are_refused),      cmocka_unit_test(other_spellings_are_the_same),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),
+                                     cmocka_unit_test(json_holds_what_was_measured),
+                                     cmocka_unit_test(words_and_failures_are_reported),
+                                     cmocka_unit_test(only_strict_runs_fail),
+                                     cmocka_unit_test(files_and_figures_are_written),
+                                     cmocka_unit_test(figures_have_margins_and_colors),
+                                     cmocka_unit_test(wrong_words_are_refused),
+                                     cmocka_unit_test(a_document_is_written),
+                                     cmocka_unit_test(a_section_is_renewed),
+                                     cmocka_unit_test(trained_heads_are_measured),
+                                     cmocka_unit_test(other_models_are_refused),
+                                     cmocka_unit_test(other_spellings_are_the_same),
                                      cmocka_unit_test(a_document_goes_into_a_pipe)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -417,7 +417,7 @@ static void evaluations_are_drawn_together(void **state) {
   }
 }
 
-static void evaluations_that_do_not_fit_are_told(void **state) {
+static void evaluations_that_do_not_fit_are_reported(void **state) {
   (void)state;
   hark(0, "train " TINY " --steps 2 --out run");
   hark(0, "eval run --context 16,8,32 --json");
@@ -492,7 +492,7 @@ int main(void) {
                                      TEST(terms_without_effect_do_not_set_the_scale),
                                      TEST(windows_are_drawn),
                                      TEST(evaluations_are_drawn_together),
-                                     TEST(evaluations_that_do_not_fit_are_told)};
+                                     TEST(evaluations_that_do_not_fit_are_reported)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

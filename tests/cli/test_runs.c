@@ -371,7 +371,7 @@ static void attention_is_exchanged_at_eval(void **state) {
 
 /* ---- estimates ---- */
 
-static void what_a_run_needs_is_told_and_refused(void **state) {
+static void what_a_run_needs_is_reported_and_refused(void **state) {
   (void)state;
   expect("train --data text.txt --estimate --json --out none/run --keep 3 --width 64", HARK_EXIT_DONE, "", "");
   json_t *const object = command_json(&output);
@@ -524,7 +524,7 @@ int main(void) {
       TEST(kernels_go_with_their_expression),
       TEST(weights_go_with_their_vocabulary),
       TEST(attention_is_exchanged_at_eval),
-      TEST(what_a_run_needs_is_told_and_refused),
+      TEST(what_a_run_needs_is_reported_and_refused),
       TEST(a_disk_that_is_too_small_is_exit_4),
       TEST(a_run_in_the_folder_of_its_text_goes_on),
       TEST(five_errors_are_five_lines),

@@ -509,7 +509,7 @@ static void every_wrong_value_of_every_option_is_refused(void **state) {
 }
 
 /* All options wrong in one call: a line each, as many as are kept. */
-static void all_wrong_values_are_told_at_once(void **state) {
+static void all_wrong_values_are_reported_at_once(void **state) {
   (void)state;
   for (int c = 0; hark_commands[c] != NULL; c++) {
     const option_list list = options_of(hark_commands[c]);
@@ -544,7 +544,7 @@ static void all_wrong_values_are_told_at_once(void **state) {
 }
 
 /* The same keys in a file, one a line: every problem says which line. */
-static void wrong_values_in_a_file_are_told_with_their_lines(void **state) {
+static void wrong_values_in_a_file_are_reported_with_their_lines(void **state) {
   (void)state;
   const option_list list = options_of(hark_command_find("config"));
   enum { BYTES = 1 << 15 };
@@ -682,8 +682,8 @@ int main(void) {
       cmocka_unit_test(bash_completes),
       cmocka_unit_test(fish_completes),
       cmocka_unit_test(every_wrong_value_of_every_option_is_refused),
-      cmocka_unit_test(all_wrong_values_are_told_at_once),
-      cmocka_unit_test(wrong_values_in_a_file_are_told_with_their_lines),
+      cmocka_unit_test(all_wrong_values_are_reported_at_once),
+      cmocka_unit_test(wrong_values_in_a_file_are_reported_with_their_lines),
       cmocka_unit_test(a_wrong_flag_gets_the_nearest),
       cmocka_unit_test(defaults_that_are_turned_off_have_one_colon),
       cmocka_unit_test(a_wrong_subcommand_gets_the_nearest),

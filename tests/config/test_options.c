@@ -248,7 +248,7 @@ static void odd_names_of_files_stay_on_one_line(void **state) {
   expect_problem("c??.yaml:1: model.cuont: unknown key; did you mean model.count?");
 }
 
-static void all_problems_are_told_at_once(void **state) {
+static void all_problems_are_reported_at_once(void **state) {
   (void)state;
   static const char *const parts[] = {"--count: \"11\" given, expected a whole number in [1, 10]",
                                       "--lr: \"1\" given, expected a number in (0, 1)",
@@ -671,7 +671,7 @@ int main(void) {
       TEST(a_long_list_costs_what_it_holds),
       TEST(odd_names_of_files_stay_on_one_line),
       TEST(a_list_in_a_file_may_be_one_text),
-      TEST(all_problems_are_told_at_once),
+      TEST(all_problems_are_reported_at_once),
       TEST(a_value_that_is_overridden_is_checked_too),
       TEST(nested_where_a_value_belongs_is_a_problem),
       TEST(negative_numbers_are_values),

@@ -294,7 +294,7 @@ static void what_is_refused(void **state) {
 }
 
 /* Text and sentences of the same files, and vocabularies of other sizes, have cache files and checksums of their own. */
-static void caches_are_told_apart(void **state) {
+static void caches_are_reported_apart(void **state) {
   (void)state;
   place p;
   char path[TEST_PATH_BYTES], names[4][TEST_PATH_BYTES];
@@ -341,7 +341,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_are_sentences),     cmocka_unit_test(parts_of_the_text_are_whole_lines),
       cmocka_unit_test(packing_is_as_defined),   cmocka_unit_test(samples_depend_on_their_number),
-      cmocka_unit_test(what_is_refused),         cmocka_unit_test(caches_are_told_apart),
+      cmocka_unit_test(what_is_refused),         cmocka_unit_test(caches_are_reported_apart),
       cmocka_unit_test(words_have_a_perplexity),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

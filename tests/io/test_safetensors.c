@@ -313,7 +313,7 @@ static void changed_bytes_do_no_harm(void **state) {
 }
 
 /* Another process cuts the file between opening and reading. */
-static void a_file_that_shrinks_is_told(void **state) {
+static void a_file_that_shrinks_is_reported(void **state) {
   (void)state;
   size_t bytes;
   hark_safetensors *file;
@@ -569,7 +569,7 @@ int main(void) {
       TEST(a_good_file_is_read),
       TEST(every_truncation_is_refused),
       TEST(changed_bytes_do_no_harm),
-      TEST(a_file_that_shrinks_is_told),
+      TEST(a_file_that_shrinks_is_reported),
       TEST(what_is_written_is_read_and_always_the_same),
       TEST(large_tensors_go_through_in_parts),
       TEST(what_no_file_can_hold_is_not_written),

@@ -155,7 +155,7 @@ static void malformed_lines_are_named(void **state) {
   hark_text_free(&text);
 }
 
-static void a_full_device_is_told(void **state) {
+static void a_full_device_is_reported(void **state) {
   (void)state;
   hark_jsonl file = {0};
   if (hark_path_kind_of("/dev/full") == HARK_PATH_NONE) skip();
@@ -215,6 +215,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {TEST(other_files_are_kept),        TEST(lines_are_objects),
                                      TEST(numbers_read_back_exactly),   TEST(torn_lines_are_left_out_and_cut_off),
                                      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named),
-                                     TEST(a_full_device_is_told),       TEST(strings_are_escaped)};
+                                     TEST(a_full_device_is_reported),   TEST(strings_are_escaped)};
   return cmocka_run_group_tests_name("jsonl", tests, NULL, NULL);
 }

@@ -206,7 +206,7 @@ static void expressions_follow_the_scope(void **state) {
   test_setup_close(context);
 }
 
-static void mistakes_are_told(void **state) {
+static void mistakes_are_reported(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
   hark_network_config config = plain;
@@ -482,7 +482,7 @@ int main(void) {
       cmocka_unit_test(a_common_factor_has_no_gradient),
       cmocka_unit_test(heads_may_have_expressions_of_their_own),
       cmocka_unit_test(expressions_follow_the_scope),
-      cmocka_unit_test(mistakes_are_told),
+      cmocka_unit_test(mistakes_are_reported),
       cmocka_unit_test(memory_may_run_out),
       cmocka_unit_test(a_kernel_survives_its_file),
       cmocka_unit_test(every_kernel_decodes),

@@ -259,7 +259,7 @@ static void it_tells_what_the_network_does(void **state) {
   }
 }
 
-static void shapes_are_told(void **state) {
+static void shapes_are_reported(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
   for (int m = 0; m < MODELS; m++) {
@@ -677,7 +677,7 @@ static void damaged_vocabularies_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_are_told),
+      cmocka_unit_test(shapes_are_reported),
       cmocka_unit_test(it_tells_what_the_network_does),
       cmocka_unit_test(calls_of_any_lengths_allocate_nothing),
       cmocka_unit_test(examples_do_not_see_each_other),

@@ -124,7 +124,7 @@ static void derived_values_take_their_places(void **state) {
   { "model.width", "32" } /* four heads of eight features */
 #define FACTORS                                                                                                                            \
   {"model.rotary.short_factor", "1,1,1.5,2"}, { "model.rotary.long_factor", "1,2,3,8" }
-static void combinations_that_cannot_work_are_told(void **state) {
+static void combinations_that_cannot_work_are_reported(void **state) {
   (void)state;
   static const struct {
     const char *settings[6][2];
@@ -424,7 +424,7 @@ static void the_reference_is_up_to_date(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with),
                                      TEST(derived_values_take_their_places),
-                                     TEST(combinations_that_cannot_work_are_told),
+                                     TEST(combinations_that_cannot_work_are_reported),
                                      TEST(every_option_refuses_bad_values),
                                      TEST(the_command_line_replaces_the_length_of_a_file),
                                      TEST(the_reference_is_up_to_date),

@@ -314,7 +314,7 @@ static hark_status measure(hark_lab *lab) {
 
 const hark_experiment hark_experiment_nadaraya_watson = {
     .summary = "attention with a kernel of the distance is kernel regression on a line",
-    .paper = "Bunks, Dixon, Di Giorgi: Composing Kernel Models with Self-Attention, equation 1 and figure 1",
+    .paper = HARK_LAB_PAPER_K "equation 1 and figure 1",
     .statement =
         "attention with zero logits and rbf(l=h) is the Nadaraya-Watson estimate: it equals the points themselves at small h "
         "and their mean at large h, and is best in between; its error is the expected error of a linear smoother with these "
