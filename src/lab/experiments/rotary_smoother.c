@@ -311,8 +311,8 @@ static hark_status judge(hark_lab *lab) {
   const double *const last = hark_lab_row(lags, hark_lab_row_count(lags) - 1);
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(kernels, K_DIFFERENCE, HARK_LAB_ALONE).largest, 0, 1e-12,
                             "attention equals the smoother with kernel K, largest difference"));
-  HARK_TRY(hark_lab_require(lab, independent[K_REVERSED], 0.01, INFINITY, "independent q and k: the same with the distance reversed"));
-  HARK_TRY(hark_lab_require(lab, independent[K_ASYMMETRY], 0.1, INFINITY, "independent q and k: asymmetry of log K"));
+  HARK_TRY(hark_lab_require(lab, independent[K_REVERSED], 0.1, INFINITY, "independent q and k: the same with the distance reversed"));
+  HARK_TRY(hark_lab_require(lab, independent[K_ASYMMETRY], 1, INFINITY, "independent q and k: asymmetry of log K"));
   HARK_TRY(hark_lab_require(lab, independent[K_EXPLAINED], -INFINITY, 0.1, "independent q and k: log K explained by distance"));
   HARK_TRY(hark_lab_require(lab, equal[K_ASYMMETRY], 0, 1e-12, "q = k: asymmetry of log K"));
   HARK_TRY(hark_lab_require(lab, equal[K_EIGENVALUE], -1e-12, INFINITY, "q = k: least eigenvalue of K / largest"));
