@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/core.h"
 #include "io/safetensors.h"
@@ -88,6 +89,31 @@ static void people_can_read_it(void **state) {
   json_decref(object);
 }
 
+/* The file, or gnuplot's script where gnuplot is missing, contains the titles of the panels. */
+static void expect_titles(const char *folder, const char *name, const char *words, const char *const *titles, int count) {
+  char command[2 * TEST_PATH_BYTES], script[TEST_PATH_BYTES];
+  (void)snprintf(command, sizeof command, "positional %s --figure %s", words, test_path(folder, name));
+  assert_int_equal(hark(command), 0);
+  (void)snprintf(script, sizeof script, "%s.gp", name);
+  char *const text = test_file_text(folder, access(test_path(folder, name), R_OK) == 0 ? name : script);
+  for (int i = 0; i < count; i++)
+    if (strstr(text, titles[i]) == NULL) fail_msg("%s: no panel of %s", name, titles[i]);
+  free(text);
+}
+
+static void figures_have_all_kernels(void **state) {
+  (void)state;
+  static const char *const titles[] = {"decay(l=10)*bump"}, *const heads[] = {"head 0", "head 4"};
+  const char *names[64];
+  char folder[TEST_PATH_BYTES];
+  test_folder_make(folder);
+  for (int i = 0; i < hark_positional_kernel_count(); i++) names[i] = hark_positional_kernel_at(i).name;
+  expect_titles(folder, "all.svg", "--context 30 --heads 2", names, hark_positional_kernel_count());
+  expect_titles(folder, "one.svg", "'decay(l=10)*bump' --context 1", titles, 1);
+  expect_titles(folder, "heads.svg", "'bank[3](rbf)' --context 5000 --heads 5", heads, 2);
+  test_folder_remove(folder);
+}
+
 static void mistakes_are_usage(void **state) {
   (void)state;
   static const char *const cases[][2] = {
@@ -145,6 +171,7 @@ int main(void) {
       cmocka_unit_test(tables_are_those_of_the_kernel),
       cmocka_unit_test(initial_values_follow_context_and_head),
       cmocka_unit_test(people_can_read_it),
+      cmocka_unit_test(figures_have_all_kernels),
       cmocka_unit_test(mistakes_are_usage),
       cmocka_unit_test(learned_kernels_are_shown),
   };

@@ -5,12 +5,14 @@
 
 #include "cli/common.h"
 #include "cli/plot/learned_kernels.h"
+#include "cli/positional/positional_figure.h"
 #include "io/number.h"
 #include "json/json.h"
 
 typedef struct positional_values {
   int64_t length, heads, head, distances;
   bool require_definite;
+  const char *figure;
 } positional_values;
 
 #define AT(field) offsetof(positional_values, field)
@@ -24,6 +26,10 @@ static const hark_option options[] = {
      "show log G at this number of distances, from 0; 0: at the powers of 2 up to twice the context", NULL},
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
      "refuse a kernel that is not positive definite", NULL},
+    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
+     "draw G over the distances below --context as SVG, or as PNG if FILE ends in .png, with a curve for each of the first eight heads; "
+     "without EXPR a panel for every kernel",
+     NULL},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(positional_values), false};
@@ -185,6 +191,12 @@ static hark_status check(hark_invocation *call) {
   return HARK_OK;
 }
 
+static hark_status draw_figure(hark_invocation *call, const char *text) {
+  const positional_values *v = call->values[0];
+  const hark_positional_figure figure = {.path = v->figure, .text = text, .length = v->length, .heads = v->heads};
+  return v->figure[0] == '\0' ? HARK_OK : hark_positional_draw(call, &figure);
+}
+
 static hark_status run(hark_invocation *call) {
   hark_text text = hark_text_empty(call->context);
   if (hark_options_argument_count(call->options) == 0) {
@@ -192,7 +204,8 @@ static hark_status run(hark_invocation *call) {
       print_kernels_json(&text);
     else
       print_kernels(&text);
-    return hark_command_print(call, &text);
+    HARK_TRY(hark_command_print(call, &text));
+    return draw_figure(call, NULL);
   }
   shown_kernel kernel = {0};
   hark_status status = open_kernel(call->context, call->values[0], hark_options_argument(call->options, 0), &kernel);
@@ -203,6 +216,7 @@ static hark_status run(hark_invocation *call) {
       print_text(&kernel, &text);
     status = hark_command_print(call, &text);
   }
+  if (status == HARK_OK) status = draw_figure(call, hark_options_argument(call->options, 0));
   hark_release(call->context, kernel.memory, kernel.bytes);
   hark_positional_destroy(call->context, &kernel.expression);
   return status;
@@ -215,7 +229,8 @@ const hark_command hark_command_positional = {
     .notes =
         "Without EXPR, lists the kernels that an expression can contain. Grammar: docs/mathematics/positional.md.\n"
         "  hark positional 'bank[8](decay*periodic)' --context 256\n"
-        "  hark positional 'decay(sigma2=2,l=12)*periodic(period_length=30)+constant(0.1)' --distances 64 --json\n",
+        "  hark positional 'decay(sigma2=2,l=12)*periodic(period_length=30)+constant(0.1)' --distances 64 --json\n"
+        "  hark positional --context 64 --heads 3 --figure kernels.svg\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

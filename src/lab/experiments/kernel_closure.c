@@ -17,6 +17,7 @@
 #include "lab/attention.h"
 #include "lab/matrix.h"
 #include "lab/tables.h"
+#include "positional/leaf_text.h"
 
 #define LENGTH 48
 #define DIM 4
@@ -43,24 +44,17 @@ typedef struct closure {
   hark_lab *lab;
   uint32_t stream;
   int definite_count, other_count;
-  char definite[MOST_LEAVES][32], other[MOST_LEAVES][32]; /* texts of kernels */
-  double *distances;                                      /* [LENGTH] */
+  char definite[MOST_LEAVES][HARK_LEAF_TEXT_BYTES], other[MOST_LEAVES][HARK_LEAF_TEXT_BYTES]; /* texts of kernels */
+  double *distances;                                                                          /* [LENGTH] */
   double *first, *second, *parameters, *noise, *contents;
   double *gram, *values, *vectors;
 } closure;
 
-/* A kernel of the language as a text: "rbf", "table[3]", "window(3)". */
-static void name_leaf(const hark_positional_kernel *leaf, char *text) {
-  bool sized = false;
-  for (int p = 0; p < HARK_POSITIONAL_NAMES && leaf->parameters[p] != NULL; p++) sized = sized || leaf->values[p] == 0;
-  (void)snprintf(text, 32, "%s%s%s", leaf->name, sized ? "[3]" : "", leaf->constant != NULL ? "(3)" : "");
-}
-
 static void list_leaves(closure *c) {
   for (int i = 0; i < hark_positional_kernel_count() && i < MOST_LEAVES; i++) {
     const hark_positional_kernel leaf = hark_positional_kernel_at(i);
-    if (strcmp(leaf.definite, "yes") == 0) name_leaf(&leaf, c->definite[c->definite_count++]);
-    if (strcmp(leaf.definite, "no") == 0) name_leaf(&leaf, c->other[c->other_count++]);
+    if (strcmp(leaf.definite, "yes") == 0) hark_leaf_text(&leaf, 3, 3, c->definite[c->definite_count++]);
+    if (strcmp(leaf.definite, "no") == 0) hark_leaf_text(&leaf, 3, 3, c->other[c->other_count++]);
   }
 }
 
