@@ -122,7 +122,7 @@ static const variant variants[] = {
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
-static hark_network_config variant(const char *name) {
+static hark_network_config variant_config(const char *name) {
   size_t v = 0;
   while (v < VARIANTS && strcmp(variants[v].name, name) != 0) v++;
   assert_true(v < VARIANTS);
@@ -265,7 +265,7 @@ static void test_recompute_and_dropout(void **state) {
   assert_true(setup_count > 0);
   for (int s = 0; s < setup_count; s++) {
     hark_context *context = test_setup_open(&setups[s], 2);
-    hark_network_config config = variant("dropout_recompute");
+    hark_network_config config = variant_config("dropout_recompute");
     model recomputed, plain;
     model_open(&recomputed, context, &config, HARK_F32);
     config.recompute = false;
