@@ -317,20 +317,27 @@ static void wrong_plans_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *plan, *expected;
-  } plans[] = {{"seeds: [1]\n", "'out' is missing"},
-               {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
-               {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
-               {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
-               {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
-               {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
-               {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
-               {"out: o\nvariants: {a: 3}\n", "plan.yaml:2: expected settings of a variant"},
-               {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
-               {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
-               {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
-               {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would have the name"},
-               {"out: o\n", "no text to train on"},
-               {"out: [\n", "plan.yaml:"}};
+  } plans[] = {
+      {"seeds: [1]\n", "'out' is missing"},
+      {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
+      {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
+      {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
+      {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
+      {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
+      {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
+      {"out: o\nvariants: {a: 3}\n", "plan.yaml:2: expected settings of a variant"},
+      {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
+      {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
+      {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
+      {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would have the name"},
+      {"out: o\nsettings: {train.seed: 4}\n", "plan.yaml:2: train.seed: every run of a sweep has its own, expected 'seeds: [...]'"},
+      {"out: o\nvariants: {a: {run.directory: x}}\n", "plan.yaml:2: run.directory: every run of a sweep"},
+      {"out: o\ngrid: {train.seed: [1, 2]}\n", "plan.yaml:2: train.seed: every run of a sweep has its own"},
+      {"out: o\nvariants: {a: {train.batch: 3}}\ngrid: {train.batch: [2, 4]}\n",
+       "plan.yaml:2: train.batch: the variant a sets what the grid sets in line 3"},
+      {"out: o\nsettings: {train.batch: 3}\ngrid: {train.batch: [2, 4]}\n", "'settings' sets what the grid sets in line 3"},
+      {"out: o\n", "no text to train on"},
+      {"out: [\n", "plan.yaml:"}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_file_write_text(folder, "plan.yaml", plans[i].plan);
     test_command_run(folder, "", "sweep plan.yaml", &output);
@@ -498,7 +505,13 @@ static void runs_are_compared_at_equal_costs(void **state) {
   json_decref(equal);
   json_decref(tokens);
   command_expect(folder, "sweep plan.yaml --table --at operations=least", 0, "of no more than", "", &output);
-  command_expect(folder, "sweep plan.yaml --table --at nothing=least", 2, "", "--at: no run has nothing", &output);
+  command_expect(folder, "sweep plan.yaml --table --at nothing=least", 2, "", "--at: no run has nothing; there are step, ", &output);
+  command_expect(folder, "sweep plan.yaml --table --at tokns=100", 2, "", "--at: no run has tokns, did you mean tokens; ", &output);
+  command_expect(folder, "sweep plan.yaml --table --metric val/los", 2, "", "--metric: no run has val/los, did you mean val/loss; ",
+                 &output);
+  command_expect(folder, "sweep plan.yaml --table --beside lr,tim", 2, "", "--beside: no run has tim, did you mean time; ", &output);
+  command_expect(folder, "sweep plan.yaml --metric val/los", 2, "", "--metric: no run has val/los", &output);
+  command_expect(folder, "plot out/dense-seed=1 --metric val/loss --metric val/los", 3, "", "--metric: no run has val/los, did", &output);
   command_expect(folder, "sweep plan.yaml --table --at operations", 2, "", "--at: 'operations' given", &output);
 }
 

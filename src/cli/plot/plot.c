@@ -8,6 +8,7 @@
 
 #include "cli/common.h"
 #include "cli/gnuplot.h"
+#include "cli/metric_names.h"
 #include "cli/metrics.h"
 #include "cli/plot/plot_evaluation.h"
 #include "cli/plot/plot_positional.h"
@@ -288,6 +289,18 @@ static hark_status read_all(hark_invocation *call, const plot_values *values, ha
   return HARK_OK;
 }
 
+/* Refuses a --metric that none of the runs has. */
+static hark_status require_metrics(const hark_invocation *call, const plot_values *values) {
+  json_t *names = NULL;
+  hark_status status = HARK_OK;
+  for (int run = 0; run < hark_options_argument_count(call->options) && status == HARK_OK; run++)
+    status = hark_metric_names_add(call->context, hark_options_argument(call->options, run), &names);
+  for (int64_t m = 0; m < values->metrics.count && status == HARK_OK; m++)
+    status = hark_metric_names_require(call->context, names, HARK_BAD_FILE, "--metric: ", values->metrics.items[m]);
+  json_decref(names);
+  return status;
+}
+
 static hark_status run(hark_invocation *call) {
   const plot_values *const values = call->values[0];
   hark_context *const context = call->context;
@@ -297,7 +310,8 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_allocate_zero(context, SERIES_LIMIT * sizeof(hark_series), &memory));
   hark_series *const series = memory;
   int count = 0;
-  hark_status status = read_all(call, values, series, &count);
+  hark_status status = require_metrics(call, values);
+  if (status == HARK_OK) status = read_all(call, values, series, &count);
   if (status == HARK_OK) status = values->terminal ? draw_letters(call, values, series, count) : draw_picture(call, values, series, count);
   for (int i = 0; i < count; i++) hark_series_free(context, &series[i]);
   hark_release(context, memory, SERIES_LIMIT * sizeof(hark_series));

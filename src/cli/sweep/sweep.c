@@ -309,7 +309,7 @@ static hark_status prepare(sweep *s) {
   if (s->values->list) return HARK_OK;
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
   for (int run = 0; run < s->runs; run++) HARK_TRY(hark_sweep_measure_run(s, run, &hark_sweep_whole));
-  return HARK_OK;
+  return hark_sweep_check_metrics(s);
 }
 
 /* *stopped: by a signal. */

@@ -28,9 +28,20 @@ static hark_status take_text(const plan_reader *r, int line, const char *value, 
   return HARK_OK;
 }
 
+/* What the plan itself says of every run, in a key of its own. */
+static hark_status refuse_owned(const plan_reader *r, int line, const char *key) {
+  static const char *const owned[][2] = {{"train.seed", "seeds: [...]"}, {"run.directory", "out: FOLDER"}};
+  for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+    if (strcmp(key, owned[i][0]) == 0)
+      return hark_fail(r->context, HARK_BAD_CONFIGURATION, "%s:%d: %s: every run of a sweep has its own, expected '%s' instead",
+                       r->plan->path, line, key, owned[i][1]);
+  return HARK_OK;
+}
+
 static hark_status take_setting(const plan_reader *r, const hark_yaml_item *item, const char *key, int variant) {
   hark_sweep_plan *plan = r->plan;
   if (plan->setting_count == HARK_SWEEP_SETTINGS) return refuse(r, item->line, "more settings than a sweep can have");
+  HARK_TRY(refuse_owned(r, item->line, key));
   hark_sweep_setting *setting = &plan->settings[plan->setting_count++];
   setting->variant = variant;
   setting->line = item->line;
@@ -64,6 +75,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
   if (item->kind == HARK_YAML_SECTION) return HARK_OK;
   if (item->kind == HARK_YAML_LIST) {
     if (plan->axis_count == HARK_SWEEP_AXES) return refuse(r, item->line, "more axes than a grid can have");
+    HARK_TRY(refuse_owned(r, item->line, key));
     hark_sweep_axis *axis = &plan->axes[plan->axis_count++];
     axis->first = plan->value_count;
     axis->line = item->line;
@@ -121,9 +133,24 @@ static size_t folder_length(const char *path) {
   return slash != NULL ? (size_t)(slash - path) + 1 : 0;
 }
 
+/* An axis of the grid would replace a setting of the same option. */
+static hark_status refuse_replaced(const plan_reader *r) {
+  const hark_sweep_plan *const plan = r->plan;
+  for (int i = 0; i < plan->setting_count; i++)
+    for (int axis = 0; axis < plan->axis_count; axis++) {
+      const hark_sweep_setting *const setting = &plan->settings[i];
+      if (strcmp(setting->key, plan->axes[axis].key) != 0) continue;
+      return hark_fail(r->context, HARK_BAD_CONFIGURATION, "%s:%d: %s: %s%s sets what the grid sets in line %d, expected one of them",
+                       plan->path, setting->line, setting->key, setting->variant >= 0 ? "the variant " : "'settings'",
+                       setting->variant >= 0 ? plan->variants[setting->variant] : "", plan->axes[axis].line);
+    }
+  return HARK_OK;
+}
+
 static hark_status settle(plan_reader *r) {
   hark_sweep_plan *plan = r->plan;
   double runs = (double)hark_max(plan->variant_count, 1);
+  HARK_TRY(refuse_replaced(r));
   if (plan->seed_count == 0) plan->seeds[plan->seed_count++] = 1;
   for (int i = 0; i < plan->axis_count; i++) {
     if (plan->axes[i].count == 0) return refuse(r, plan->axes[i].line, "an axis without values");
@@ -257,12 +284,7 @@ static hark_status set_list(hark_context *context, const hark_sweep_plan *plan, 
   return status;
 }
 
-/* Whether the grid, or a variant's settings, set a key. Later settings replace earlier ones, also lists, which would grow otherwise. */
-static bool in_grid(const hark_sweep_plan *plan, const char *key) {
-  for (int i = 0; i < plan->axis_count; i++)
-    if (strcmp(plan->axes[i].key, key) == 0) return true;
-  return false;
-}
+/* Whether a variant's settings set a key: they replace those of all runs, also lists, which would grow otherwise. */
 static bool in_variant(const hark_sweep_plan *plan, int variant, const char *key) {
   for (int i = 0; i < plan->setting_count; i++)
     if (plan->settings[i].variant == variant && strcmp(plan->settings[i].key, key) == 0) return true;
@@ -275,7 +297,7 @@ static hark_status set_all(hark_context *context, const hark_sweep_plan *plan, i
   for (int i = 0; i < plan->setting_count; i++) {
     const hark_sweep_setting *setting = &plan->settings[i];
     const bool own = setting->variant == variant, of_all = setting->variant < 0 && !in_variant(plan, variant, setting->key);
-    if ((!own && !of_all) || in_grid(plan, setting->key) || setting->kind == HARK_SWEEP_ITEM) continue;
+    if ((!own && !of_all) || setting->kind == HARK_SWEEP_ITEM) continue;
     HARK_TRY(setting->kind == HARK_SWEEP_LIST ? set_list(context, plan, i, options)
                                               : set(context, plan, options, setting->line, setting->key, setting->value));
   }

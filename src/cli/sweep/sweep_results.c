@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/gnuplot.h"
+#include "cli/metric_names.h"
 #include "cli/metrics.h"
 #include "cli/sweep/sweep.h"
 
@@ -74,6 +75,31 @@ static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
   if (isfinite(budget->limit)) return HARK_OK;
   return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", budget->name,
                    s->values->metric);
+}
+
+/* Refuses metrics that were requested and that no run has, as soon as one has any. */
+static hark_status require_metrics(const sweep *s, const json_t *names) {
+  const hark_status status = HARK_BAD_CONFIGURATION;
+  if (hark_command_is_given(s->call, "metric"))
+    HARK_TRY(hark_metric_names_require(s->context, names, status, "--metric: ", s->values->metric));
+  for (int i = 0; i < s->results.beside_count && hark_command_is_given(s->call, "beside"); i++)
+    HARK_TRY(hark_metric_names_require(s->context, names, status, "--beside: ", s->results.beside_names[i]));
+  return s->results.budget.name[0] == '\0' ? HARK_OK
+                                           : hark_metric_names_require(s->context, names, status, "--at: ", s->results.budget.name);
+}
+
+hark_status hark_sweep_check_metrics(const sweep *s) {
+  json_t *names = NULL;
+  hark_status status = HARK_OK;
+  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
+    char path[HARK_PATH_BYTES];
+    bool there = false;
+    status = find_metrics(s, run, path, &there);
+    if (status == HARK_OK && there) status = hark_metric_names_add(s->context, path, &names);
+  }
+  if (status == HARK_OK) status = require_metrics(s, names);
+  json_decref(names);
+  return status;
 }
 
 /* Measures all runs again within the budget of --at. */
@@ -163,6 +189,7 @@ static hark_status head(const sweep *s) {
 
 hark_status hark_sweep_report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
+  HARK_TRY(hark_sweep_check_metrics(s));
   HARK_TRY(measure_at(s));
   HARK_TRY(head(s));
   if (s->call->json)
