@@ -40,6 +40,7 @@ static hark_status check(hark_invocation *call) {
   if (values->format == FORMAT_HUGGING_FACE && values->output[0] == '\0')
     return hark_options_complain(call->context, call->options, "output", "is missing: --format huggingface writes a folder");
   if (values->output[0] == '\0') values->output = values->format == FORMAT_TOKENIZER_JSON ? "tokenizer.json" : "model.safetensors";
+  call->output_is_folder = values->format == FORMAT_HUGGING_FACE;
   if (values->format == FORMAT_TOKENIZER_JSON) return HARK_OK;
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));

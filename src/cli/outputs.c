@@ -235,13 +235,46 @@ static hark_status refuse_output(existing_output *output) {
   return visit_options(call, visit_input, output);
 }
 
+/* ---- places ---- */
+
+/* A missing folder of an output is a failure of the file system, where a missing input is not. */
+static hark_status place_status(hark_context *context, hark_status status, const char *option, const char *path) {
+  if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
+  const size_t length = strlen(path);
+  const bool named = strncmp(hark_context_message(context), path, length) == 0 && hark_context_message(context)[length] == ':';
+  if (!named) hark_fail_prefix(context, "%.1200s: ", path);
+  hark_fail_prefix(context, "--%s ", option);
+  return status == HARK_NOT_FOUND ? HARK_IO_ERROR : status;
+}
+
+hark_status hark_command_check_folder(hark_context *context, const char *option, const char *path) {
+  return place_status(context, hark_folder_check(context, path), option, path);
+}
+
+/* The folder of a document is made, with a folder of the same name for its figures. */
+static hark_status check_document_place(hark_context *context, const char *option, const char *path) {
+  char folder[HARK_PATH_BYTES];
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) return place_status(context, hark_writer_check(context, path), option, path);
+  (void)snprintf(folder, sizeof folder, "%.*s.", (int)(hark_path_name(path) - path), path);
+  return place_status(context, hark_folder_check(context, folder), option, path);
+}
+
+static hark_status check_place(const hark_invocation *call, const hark_option *option, const char *path) {
+  const char *const argument = hark_option_argument(option);
+  if (call->output_is_folder || strcmp(argument, "FOLDER") == 0) return hark_command_check_folder(call->context, option->name, path);
+  if (strcmp(argument, "FILE.md") == 0) return check_document_place(call->context, option->name, path);
+  return place_status(call->context, hark_writer_check(call->context, path), option->name, path);
+}
+
 /* A name such as /dev/stdout is an open descriptor, which the shell has prepared already. */
 static hark_status visit_output(void *user, const hark_option *option, const void *field) {
   char target[HARK_PATH_BYTES];
   int descriptor = -1;
-  if (!writes(option)) return HARK_OK;
-  existing_output output = {.call = user, .option = option, .path = *(const char *const *)field};
-  if (output.path[0] == '\0' || stat(output.path, &output.about) != 0 || !S_ISREG(output.about.st_mode)) return HARK_OK;
+  const char *const path = *(const char *const *)field;
+  if (!writes(option) || path[0] == '\0') return HARK_OK;
+  HARK_TRY(check_place(user, option, path));
+  existing_output output = {.call = user, .option = option, .path = path};
+  if (stat(output.path, &output.about) != 0 || !S_ISREG(output.about.st_mode)) return HARK_OK;
   HARK_TRY(hark_path_follow(output.call->context, output.path, target, &descriptor));
   return descriptor >= 0 ? HARK_OK : refuse_output(&output);
 }

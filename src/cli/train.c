@@ -9,6 +9,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/model.h"
+#include "cli/outputs.h"
 #include "cli/process.h"
 #include "cli/processes.h"
 #include "cli/progress.h"
@@ -599,6 +600,8 @@ static hark_status run(hark_invocation *call) {
   hark_status status = HARK_OK;
   if (leads && !named) status = default_directory(call, claims, path);
   if (leads && named) status = hark_path_join(call->context, "", config->run.directory, path);
+  if (leads && named && !values->estimate && status == HARK_OK)
+    status = hark_command_check_folder(call->context, config->run.resume ? "resume" : "out", path);
   if (!values->estimate) return train_at(call, config, path, claims, status);
   HARK_TRY(share_path(call, status, path));
   hark_run folder = {.lock = -1};

@@ -4,9 +4,9 @@
  * and partial reads and writes are continued.
  *
  *   whole files     read (with a limit), write
- *   atomic writer   open, append, commit | discard
+ *   atomic writer   check, open, append, commit | discard
  *   reading parts   open, read_at, close
- *   folders         make, list, remove, clean, sync, lock
+ *   folders         check, make, list, remove, clean, sync, lock
  *   paths           kind, examine, join, rename, truncate, free space
  */
 #ifndef HARK_IO_FILES_H
@@ -55,6 +55,9 @@ HARK_MUST_CHECK hark_status hark_writer_append(hark_context *context, hark_write
 HARK_MUST_CHECK hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary);
 void hark_writer_discard(hark_writer *writer);
 
+/* The error that hark_writer_open would report now, found without writing anything. A disk may fill up later. */
+HARK_MUST_CHECK hark_status hark_writer_check(hark_context *context, const char *path);
+
 /* Opens a regular file for reading at offsets; *size is its current length. The caller closes the descriptor. */
 HARK_MUST_CHECK hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size);
 /* Reads exactly `bytes` bytes from `offset`. HARK_BAD_FILE if the file is shorter. */
@@ -74,6 +77,8 @@ HARK_MUST_CHECK hark_status hark_file_truncate(hark_context *context, const char
 
 /* Makes a folder and those above it, and flushes the folders that contain a new one; an existing folder is not an error. */
 HARK_MUST_CHECK hark_status hark_folder_make(hark_context *context, const char *path);
+/* The error that making the folder, or a file in it if it exists, would report now; makes nothing. */
+HARK_MUST_CHECK hark_status hark_folder_check(hark_context *context, const char *path);
 /* Makes a folder in an existing one, for this process alone. *claimed is false, and nothing is done, if the name exists already. If several
  * processes request one name at once, one of them gets it. */
 HARK_MUST_CHECK hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed);

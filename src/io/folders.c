@@ -88,6 +88,27 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
   return HARK_OK;
 }
 
+/* Cuts the last name, and the slashes before and after it; the folder above a single name is ".". */
+static void cut_name(char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  while (length > 0 && path[length - 1] != '/') length--;
+  while (length > 1 && path[length - 1] == '/') length--;
+  (void)snprintf(path + length, 2, "%s", length == 0 ? "." : "");
+}
+
+hark_status hark_folder_check(hark_context *context, const char *path) {
+  char part[HARK_PATH_BYTES];
+  struct stat information;
+  if (path[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is not a folder");
+  HARK_TRY(hark_path_join(context, "", path, part));
+  while (lstat(part, &information) != 0 && errno == ENOENT && strcmp(part, ".") != 0) cut_name(part);
+  if (stat(part, &information) != 0) return hark_system_fail(context, errno, part, "cannot be a folder");
+  if (!S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: is a file, expected a folder", part);
+  if (faccessat(AT_FDCWD, part, W_OK | X_OK, AT_EACCESS) == 0) return HARK_OK;
+  return hark_system_fail(context, errno, part, "cannot be written");
+}
+
 hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed) {
   *claimed = mkdir(path, 0777) == 0;
   if (*claimed) return hark_parent_sync(context, path);

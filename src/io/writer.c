@@ -82,15 +82,23 @@ static bool was_closed(const hark_context *context, int descriptor) {
   return context->temporaries != NULL && descriptor <= STDERR_FILENO && (context->temporaries->closed_streams >> descriptor & 1u) != 0;
 }
 
+static hark_status check_descriptor(hark_context *context, const char *path, int descriptor) {
+  if (was_closed(context, descriptor)) return hark_system_fail(context, EBADF, path, "cannot be written");
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags < 0) return hark_system_fail(context, errno, path, "cannot be written");
+  if ((flags & O_ACCMODE) != O_RDONLY) return HARK_OK;
+  return hark_fail(context, HARK_IO_ERROR, "%s: cannot be written: open for reading only", path);
+}
+
 /* Opens a copy of a descriptor, which can be closed separately. */
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
-  if (was_closed(context, descriptor)) return hark_system_fail(context, EBADF, writer->path, "cannot be written");
-  const int flags = fcntl(descriptor, F_GETFL);
-  if (flags < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
-  if ((flags & O_ACCMODE) == O_RDONLY)
-    return hark_fail(context, HARK_IO_ERROR, "%s: cannot be written: open for reading only", writer->path);
+  HARK_TRY(check_descriptor(context, writer->path, descriptor));
   writer->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   return writer->descriptor >= 0 ? HARK_OK : hark_system_fail(context, errno, writer->path, "cannot be written");
+}
+
+static hark_status refuse_folder(hark_context *context, const char *path) {
+  return hark_fail(context, HARK_IO_ERROR, "%s: is a folder, expected a file", path);
 }
 
 static hark_status open_target(hark_context *context, hark_writer *writer) {
@@ -104,7 +112,7 @@ static hark_status open_target(hark_context *context, hark_writer *writer) {
     return errno == EIO ? hark_system_fail(context, errno, writer->path, "cannot be examined") : open_temporary(context, writer, NULL);
   }
   if (S_ISREG(information.st_mode)) return open_temporary(context, writer, &information);
-  if (S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: is a folder, expected a file", writer->path);
+  if (S_ISDIR(information.st_mode)) return refuse_folder(context, writer->path);
   writer->straight = true;
   writer->descriptor = hark_open_again(writer->path, O_WRONLY | O_NOCTTY, 0);
   return writer->descriptor >= 0 ? HARK_OK : hark_system_fail(context, errno, writer->path, "cannot be written");
@@ -123,6 +131,29 @@ hark_status hark_writer_open(hark_context *context, hark_writer *writer, const c
   writer->open = true;
   hark_sha256_begin(&writer->hash);
   return HARK_OK;
+}
+
+/* Whether a file can be made next to the file at the end of all links, whose name is cut off. */
+static hark_status check_beside(hark_context *context, char *target) {
+  target[hark_path_name(target) - target] = '\0';
+  const char *const folder = target[0] != '\0' ? target : ".";
+  if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0) return HARK_OK;
+  return hark_system_fail(context, errno, folder, "cannot be written");
+}
+
+hark_status hark_writer_check(hark_context *context, const char *path) {
+  char target[HARK_PATH_BYTES];
+  struct stat information;
+  int descriptor;
+  HARK_TRY(hark_path_follow(context, path, target, &descriptor));
+  if (descriptor >= 0) return check_descriptor(context, path, descriptor);
+  const int error = stat(path, &information) == 0 ? 0 : errno;
+  if (error != 0 && error != ENOENT) return hark_system_fail(context, error, path, "cannot be written");
+  if (error == 0 && S_ISDIR(information.st_mode)) return refuse_folder(context, path);
+  if (hark_path_name(path)[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);
+  if (error != 0 || S_ISREG(information.st_mode)) return check_beside(context, target);
+  if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0) return HARK_OK;
+  return hark_system_fail(context, errno, path, "cannot be written");
 }
 
 hark_status hark_writer_append(hark_context *context, hark_writer *writer, const void *data, size_t bytes) {

@@ -267,7 +267,7 @@ static const situation situations[] = {
     ROW(HARK_EXIT_BAD_INPUT, malformed_tensors, "in.safetensors"),
     ROW(HARK_EXIT_BAD_INPUT, malformed_text, "bad.txt"),
     ROW(HARK_EXIT_DISK, stdout_on_a_full_disk, NULL),
-    ROW(HARK_EXIT_DISK, run_folder_below_a_file, "text.txt: cannot be made a folder"),
+    ROW(HARK_EXIT_DISK, run_folder_below_a_file, "--out text.txt/run: cannot be a folder"),
     ROW(HARK_EXIT_DISK, picture_over_a_folder, "x.svg"),
     ROW(HARK_EXIT_MEMORY, less_memory_than_the_model_needs, "out of memory: "),
     ROW(HARK_EXIT_MEMORY, larger_than_any_memory, "does not fit in memory"),

@@ -121,6 +121,51 @@ static void data_folders_keep_their_links_and_permissions(void **state) {
   shell_expect("test -f inside/task.json", 0, "");
 }
 
+/* ---- places that cannot be written ---- */
+
+/* The other files that the calls name are missing, or not what they need: the outputs are examined first. */
+static void places_are_examined_before_the_work(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *in_err;
+  } cases[] = {
+      {"attend --input none --output taken", "--output taken: is a folder, expected a file"},
+      {"attend --input none --output none/out", "--output none/out: none/: cannot be written: No such file"},
+      {"attend --input none --output text.txt/out", "--output text.txt/out: cannot be written: Not a directory"},
+      {"report none -o taken", "--output taken: is a folder"},
+      {"report none -o none/page.html", "--output none/page.html: none/: cannot be written"},
+      {"inspect run --text none --figure none/f.svg", "--figure none/f.svg: none/: cannot be written"},
+      {"inspect run --text none --figure taken", "--figure taken: is a folder"},
+      {"import none -o none/model", "--output none/model: none/: cannot be written"},
+      {"export run -o taken/", "--output taken/: is a folder"},
+      {"export run -o none/model", "--output none/model: none/: cannot be written"},
+      {"export run --format tokenizer.json -o none/t", "--output none/t: none/: cannot be written"},
+      {"export run --format huggingface -o text.txt", "--output text.txt: is a file, expected a folder"},
+      {"embed run none -o none/rows", "--output none/rows: none/: cannot be written"},
+      {"lab rank-map --quick --figure none/f.svg", "--figure none/f.svg: none/: cannot be written"},
+      {"lab rank-map --quick --out text.txt", "--out text.txt: is a file, expected a folder"},
+      {"lab rank-map --quick --markdown text.txt/lab.md", "--markdown text.txt/lab.md: text.txt/.: "},
+      {"lab rank-map --quick --markdown taken.md", "--markdown taken.md: is a folder"},
+      {"data make copy --length 24 --training 2 --out text.txt/data", "--out text.txt/data: cannot be a folder: Not a directory"},
+      {"data picture none --out none/sheet.svg", "--out none/sheet.svg: none/: cannot be written"},
+      {"kernels export run --output none/t.csv", "--output none/t.csv: none/: cannot be written"},
+      {"kernels search --data none --out text.txt", "--out text.txt: is a file, expected a folder"},
+      {"plot none -o none/x.svg", "--output none/x.svg: none/: cannot be written"},
+      {"train --data text.txt --out text.txt/run " COMMAND_TINY, "--out text.txt/run: cannot be a folder: Not a directory"},
+      {"train --data text.txt --out dangling/run " COMMAND_TINY, "--out dangling/run: dangling: cannot be a folder"},
+      {"sweep place.yaml", "place.yaml: 'out': text.txt: is a file, expected a folder"},
+  };
+  shell_expect("mkdir -p taken taken.md && ln -sfn nowhere dangling", 0, "");
+  (void)test_file_write_text(folder, "place.yaml",
+                             "out: text.txt\nsettings: {data.paths: none, train.steps: 3}\nvariants: {a: {}}\n");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char line[512];
+    (void)snprintf(line, sizeof line, "$H %s >/dev/null", cases[i].words);
+    shell_expect(line, HARK_EXIT_DISK, cases[i].in_err);
+  }
+  shell_expect("test ! -e none && test -z \"$(ls taken)\"", 0, "");
+}
+
 /* ---- closed standard streams ---- */
 
 static void closed_streams_get_no_file(void **state) {
@@ -307,6 +352,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(outputs_replace_regular_files_only),
       cmocka_unit_test(pictures_replace_regular_files_only),
+      cmocka_unit_test(places_are_examined_before_the_work),
       cmocka_unit_test(data_folders_keep_their_links_and_permissions),
       cmocka_unit_test(closed_streams_get_no_file),
       cmocka_unit_test(half_a_picture_is_no_picture),

@@ -96,6 +96,7 @@ static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) == 0) return HARK_OK; /* reported by main */
   const verb what = verb_of(call);
   if (what == VERBS) return HARK_OK; /* the same */
+  call->output_is_folder = what == VERB_MAKE;
   if (what == VERB_MAKE) HARK_TRY(check_make(call, &entry));
   if (what != VERB_MAKE && hark_options_argument_count(call->options) < 2)
     HARK_TRY(

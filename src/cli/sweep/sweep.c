@@ -281,6 +281,13 @@ static hark_status refuse_busy(const sweep *s, hark_status status) {
   return hark_fail(s->context, HARK_BUSY, "%s: another sweep trains runs in this folder; wait for it, or end it", s->plan->out);
 }
 
+/* A folder that cannot be made is a failure of the file system, where a missing input is not. */
+static hark_status check_folder(const sweep *s) {
+  const hark_status status = hark_folder_check(s->context, s->plan->out);
+  if (status != HARK_OK) hark_fail_prefix(s->context, "%s: 'out': ", s->plan->path);
+  return status == HARK_NOT_FOUND ? HARK_IO_ERROR : status;
+}
+
 /* Keeps others out until close_sweep(), and removes what a sweep that was killed has left. */
 static hark_status take_folder(sweep *s) {
   char left[HARK_PATH_BYTES];
@@ -298,6 +305,7 @@ static hark_status prepare(sweep *s) {
   char path[HARK_PATH_BYTES];
   if (s->plan->out[0] == '\0')
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
+  if (is_trained(s)) HARK_TRY(check_folder(s));
   if (is_trained(s)) HARK_TRY(refuse_busy(s, hark_folder_check_unlocked(s->context, s->plan->out)));
   HARK_TRY(find_baseline(s));
   HARK_TRY(hark_sweep_read_beside(s));
