@@ -27,7 +27,7 @@ static const hark_option options[] = {
     {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; none: the beginning of a line", NULL},
     {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE",
      "read the text to continue from a file; -: from standard input", "prompt none"},
-    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate", NULL},
+    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, 1e9]", NULL, NULL, "tokens to generate", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
      "context length; 0: that of the training; a larger one where the model's positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
@@ -135,7 +135,9 @@ static hark_status make_token_lists(generation *g, size_t prompt_tokens) {
   HARK_TRY(hark_size_multiply(context, prompt_tokens + (size_t)g->values->tokens, sizeof(int32_t), &g->token_bytes));
   for (int64_t i = 0; i < count_of(g); i++) {
     void *memory = NULL;
-    HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
+    const hark_status status = hark_allocate(context, g->token_bytes, &memory);
+    if (status != HARK_OK) hark_fail_prefix(context, "--max-new-tokens %" PRId64 ": ", g->values->tokens);
+    HARK_TRY(status);
     g->sequences[i].tokens = memory;
     g->sequences[i].text = hark_text_empty(context);
   }

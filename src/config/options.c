@@ -144,6 +144,7 @@ hark_status hark_options_refuse_value(hark_context *context, hark_options *optio
   if (where[0] != '-') hark_text_append(&text, "%s: ", entry->option->name);
   hark_text_append(&text, "\"%s\" given, expected ", word);
   hark_option_expected(entry->option, &text);
+  hark_option_append_limit(entry->option, value, &text);
   char near[HARK_OPTION_WORD_BYTES];
   if (hark_option_has_choices(entry->option) && hark_option_near_choice(entry->option->range, value, near)) {
     hark_text_append(&text, "; did you mean %s?", near);

@@ -93,6 +93,8 @@ void hark_option_put_value(const hark_option *option, const hark_option_value *v
 bool hark_option_in_range(const hark_option *option, double value);
 /* "a whole number of at least 1", "one of none, learned". */
 void hark_option_expected(const hark_option *option, hark_text *text);
+/* After that: the largest whole number, if a larger value was given to an option whose interval has no end. */
+void hark_option_append_limit(const hark_option *option, const char *value, hark_text *text);
 
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False if the word is too long to be valid. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);

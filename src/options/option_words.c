@@ -1,4 +1,5 @@
 /* option_words.c - words of options: spelling, ranges, and choices written as text. */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -103,6 +104,30 @@ void hark_option_expected(const hark_option *option, hark_text *text) {
   } else {
     hark_text_append(text, " in %s", option->range);
   }
+}
+
+/* Whole numbers from 2^53 on are read in digits alone. */
+#define EXACT 9007199254740992.0
+
+/* True for a number without a sign that may be beyond what is read: from 2^53 on. */
+static bool is_large(const char *value) {
+  double number;
+  const size_t digits = strspn(value, "0123456789.");
+  const char *const rest = value + digits + (digits > 0 && (value[digits] == 'e' || value[digits] == 'E'));
+  const bool is_number = digits > 0 && rest[strspn(rest, "+0123456789")] == '\0';
+  return is_number && (!hark_number_read(value, strlen(value), &number) || number >= EXACT);
+}
+
+void hark_option_append_limit(const hark_option *option, const char *value, hark_text *text) {
+  interval range = {.high = HUGE_VAL};
+  double number;
+  const bool unlimited = option->range == NULL || (read_interval(option->range, &range) && range.high == HUGE_VAL);
+  if (option->type != HARK_OPTION_INT || !unlimited) return;
+  if (option->range == NULL && value[0] == '-' && is_large(value + 1)) hark_text_append(text, " of at least %" PRId64, INT64_MIN);
+  if (!is_large(value + (value[0] == '+'))) return;
+  hark_text_append(text, "%s at most %" PRId64, option->range == NULL ? " of" : " and", INT64_MAX);
+  if (hark_number_read(value, strlen(value), &number) && number < (double)INT64_MAX)
+    hark_text_append(text, ", from %.0f on without point and exponent", EXACT);
 }
 
 /* ---- choices ---- */

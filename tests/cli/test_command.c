@@ -269,7 +269,7 @@ static void a_run_goes_from_text_to_text(void **state) {
   expect("train --resume --out run --heads 4 --key-heads 4 --steps 8", HARK_EXIT_USAGE, "", "model.heads cannot change");
   expect("train --resume --out run --heads 2 --steps 7 --dropout 0.1", HARK_EXIT_DONE, "step 7 of 7", "");
   expect("train --resume --out run", HARK_EXIT_DONE, "step 7 of 7", "");
-  expect("generate run --max-new-tokens 4611686018427387904", HARK_EXIT_MEMORY, "", "does not fit in memory");
+  expect("generate run -n 1e12", HARK_EXIT_USAGE, "", "-n: \"1e12\" given, expected a whole number in [0, 1e9]");
   expect("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "", "--seed: \"x\" given");
   assert_non_null(strstr(err, "--width: model.width 15 is not divisible by model.heads 2"));
   assert_int_equal(test_line_count(err), 2);

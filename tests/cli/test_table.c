@@ -456,6 +456,14 @@ static void refuse_words(const hark_command *command, const hark_option *option)
   }
 }
 
+/* Of intervals without an end: the message has the largest number that is read. */
+static void refuse_large(const hark_command *command, const hark_option *option) {
+  static const char *const large[] = {"9223372036854775808", "18446744073709551615", "18446744073709551616", "1e19", "1e400", "1e18"};
+  const bool unlimited = option->range == NULL || strstr(option->range, "inf") != NULL;
+  for (size_t i = 0; i < sizeof large / sizeof large[0] && unlimited; i++)
+    refuse_value(command, option, large[i], i < 5 ? "at most 9223372036854775807\n" : "from 9007199254740992 on without point and exponent\n");
+}
+
 static void refuse_all_values(const hark_command *command, const hark_option *option) {
   static const char *const numbers[] = {"",      "abc",  "1x",  "1 ",   " 1",  "nan", "inf", "-inf", "infinity",
                                         "1e999", "0x10", "1,5", "1.5.", "--5", "1e",  "+",   "1e-",  "1;rm"};
@@ -466,6 +474,7 @@ static void refuse_all_values(const hark_command *command, const hark_option *op
   switch (option->type) {
     case HARK_OPTION_INT:
       for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) refuse_value(command, option, wholes[i], "expected a whole number");
+      refuse_large(command, option);
       break;
     case HARK_OPTION_DURATION:
       for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) refuse_value(command, option, times[i], "expected a time");

@@ -124,6 +124,9 @@ static hark_status read_contexts(hark_invocation *call, const char *words) {
                                    words, LENGTH_MAXIMUM);
     if (values->length_count == LENGTHS_LIMIT)
       return hark_options_complain(call->context, call->options, "context", "more than %d contexts", LENGTHS_LIMIT);
+    for (int i = 0; i < values->length_count; i++)
+      if (values->lengths[i] == context)
+        return hark_options_complain(call->context, call->options, "context", "%" PRId64 " is given twice", context);
     values->lengths[values->length_count++] = context;
   }
   return read > 0 ? HARK_OK : hark_options_complain(call->context, call->options, "context", "no context given, expected N or N,N,...");

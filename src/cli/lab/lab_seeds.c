@@ -30,10 +30,10 @@ static bool read_item(const char *item, size_t length, hark_lab_seeds *out, char
   const size_t head = dash != NULL ? (size_t)(dash - item) : length;
   int64_t first = 0, last = 0;
   if (!hark_number_read_whole(item, head, &first))
-    return complain(complaint, item, length, "is neither a whole number of at least 0 nor a range of them");
+    return complain(complaint, item, length, "is neither a whole number in [0, 9223372036854775807] nor a range of them");
   last = first;
   if (dash != NULL && !hark_number_read_whole(dash + 1, length - head - 1, &last))
-    return complain(complaint, item, length, "is not a range of whole numbers of at least 0");
+    return complain(complaint, item, length, "is not a range of whole numbers in [0, 9223372036854775807]");
   if (last < first) return complain(complaint, item, length, "ends below its beginning");
   if (last - first >= HARK_LAB_SEEDS - out->count) {
     (void)snprintf(complaint, HARK_LAB_COMPLAINT_BYTES, "more than %d seeds", HARK_LAB_SEEDS);

@@ -92,7 +92,7 @@ static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   int64_t seed;
   if (item->kind == HARK_YAML_LIST) return HARK_OK; /* an empty list is like none */
   if (item->kind != HARK_YAML_ITEM || !hark_number_read_whole(item->value, strlen(item->value), &seed) || seed < 0)
-    return refuse(r, item->line, "expected a list of seeds, whole numbers from 0 on");
+    return refuse(r, item->line, "expected a list of seeds, whole numbers in [0, 9223372036854775807]");
   for (int i = 0; i < plan->seed_count; i++)
     if (plan->seeds[i] == seed) return refuse(r, item->line, "a seed twice");
   if (plan->seed_count == HARK_SWEEP_SEEDS) return refuse(r, item->line, "more seeds than a sweep can have");
