@@ -10,6 +10,7 @@
 #include "backend/hierarchy.h"
 #include "core/range.h"
 #include "core/structs.h"
+#include "io/number.h"
 
 /* Limits of the counter that names a dropout word: ((b H + h) 2^23 + n) 2^21 + i / 4 must fit in 64 bits and be unique. */
 #define DROPOUT_MAXIMUM_LENGTH ((int64_t)1 << 23)
@@ -217,7 +218,8 @@ static hark_status check_structure(hark_context *context, hark_attention_desc *d
 
 static hark_status check_dropout(hark_context *context, const hark_attention_desc *desc) {
   if (!(desc->dropout >= 0 && desc->dropout < 1))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dropout is %g, expected a probability in [0, 1)", desc->dropout);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dropout is %s, expected a probability in [0, 1)",
+                     hark_number_print(desc->dropout, (char[HARK_NUMBER_BYTES]){""}));
   if (desc->dropout == 0) return HARK_OK;
   if (desc->query_length > DROPOUT_MAXIMUM_LENGTH || desc->key_length > DROPOUT_MAXIMUM_LENGTH)
     return hark_fail(context, HARK_TOO_LARGE,

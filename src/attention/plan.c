@@ -11,6 +11,7 @@
 #include "attention/layer.h"
 #include "backend/hierarchy.h"
 #include "core/structs.h"
+#include "io/number.h"
 
 _Static_assert(sizeof(hark_attention_plan) <= HARK_ATTENTION_PLAN_BYTES, "HARK_ATTENTION_PLAN_BYTES is too small for a plan");
 
@@ -159,6 +160,12 @@ static void append(text_buffer *buffer, const char *format, ...) {
   if (length > 0) buffer->length += length;
 }
 
+/* Enough digits that the number is no other one. */
+static void append_number(text_buffer *buffer, const char *name, double number) {
+  char digits[HARK_NUMBER_BYTES];
+  append(buffer, "%s%s", name, hark_number_print(number, digits));
+}
+
 static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc) {
   static const char *const queries[] = {"default", "mean", "first", "exact"};
   int levels;
@@ -173,12 +180,12 @@ static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc
 
 static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
   if (desc->unit) append(buffer, ", unit length");
-  if (desc->bound != 0) append(buffer, ", bound %g", desc->bound);
+  if (desc->bound != 0) append_number(buffer, ", bound ", desc->bound);
   if (desc->has_ridge)
     append(buffer, ", ridge of the calls");
   else
-    append(buffer, ", ridge %g", desc->ridge);
-  if (desc->ridge_power != 0) append(buffer, " x keys^%g", desc->ridge_power);
+    append_number(buffer, ", ridge ", desc->ridge);
+  if (desc->ridge_power != 0) append_number(buffer, " x keys^", desc->ridge_power);
 }
 
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {
@@ -193,14 +200,14 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
   if (desc->has_sigma)
     append(&buffer, ", sigma of the calls");
   else if (desc->kernel == HARK_KERNEL_RBF)
-    append(&buffer, ", sigma %g", desc->sigma);
+    append_number(&buffer, ", sigma ", desc->sigma);
   else
-    append(&buffer, ", scale %g", desc->scale);
+    append_number(&buffer, ", scale ", desc->scale);
   if (desc->normalisation == HARK_NORMALISATION_CME) print_ridge(&buffer, desc);
   if (desc->structure == HARK_STRUCTURE_WINDOW) append(&buffer, ", window %" PRId64, desc->window);
   if (desc->causal) append(&buffer, ", causal");
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) print_hierarchy(&buffer, desc);
-  if (desc->dropout > 0) append(&buffer, ", dropout %g", desc->dropout);
+  if (desc->dropout > 0) append_number(&buffer, ", dropout ", desc->dropout);
   if (desc->has_mask) append(&buffer, ", mask");
   if (desc->has_bias) append(&buffer, ", attention bias");
   if (desc->has_log_kernel) append(&buffer, ", log kernel");

@@ -2,6 +2,7 @@
 #include <hark/experimental.h>
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "models/ahca_layers.h"
 #include "models/model_rules.h"
 #include "positional/list.h"
@@ -85,12 +86,13 @@ static bool capacities_of_layers(const hark_network_config *config, char *messag
 
 static bool capacities_fall(const hark_network_config *config, char *message) {
   const double *const capacities = config->ahca.layer_capacities;
+  char numbers[2][HARK_NUMBER_BYTES];
   for (int32_t i = 0; is_ahca(config) && i < config->ahca.capacity_count; i++) {
     const double most = i > 0 ? capacities[i - 1] : 1;
     if (!(capacities[i] >= 0 && capacities[i] <= most))
       return hark_rule_violated(message,
-                                "model.ahca.capacities has %g for layer %d, expected 0 to %g: numbers that do not grow from layer to layer",
-                                capacities[i], (int)i + 2, most);
+                                "model.ahca.capacities has %s for layer %d, expected 0 to %s: numbers that do not grow from layer to layer",
+                                hark_number_print(capacities[i], numbers[0]), (int)i + 2, hark_number_print(most, numbers[1]));
   }
   return false;
 }

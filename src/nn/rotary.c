@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "backend/rotary_ramp.h"
+#include "io/number.h"
 
 /* sqrt(1 / t) = 0.1 ln s + 1, t the temperature of the softmax: arXiv 2309.00071, section 3.4 */
 #define YARN_SLOPE 0.1
@@ -133,11 +134,12 @@ static bool factors_are_sound(const hark_rotary_spec *spec, const char *name, co
 static bool ends_are_sound(const hark_rotary_spec *spec, char *message) {
   const hark_rotary_tuning *tuning = tuning_of(spec);
   const bool yarn = spec->scaling == HARK_ROTARY_YARN;
+  char numbers[2][HARK_NUMBER_BYTES];
   const double fast = or_default(yarn ? tuning->beta_fast : tuning->high_frequency, yarn ? HARK_ROTARY_FAST_TURNS : LLAMA_HIGH_TURNS),
                slow = or_default(yarn ? tuning->beta_slow : tuning->low_frequency, yarn ? HARK_ROTARY_SLOW_TURNS : LLAMA_LOW_TURNS);
   if (fast > slow && slow > 0 && isfinite(fast)) return true;
-  (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s %g is not above model.rotary.%s %g", yarn ? "beta_fast" : "high_freq_factor",
-                 fast, yarn ? "beta_slow" : "low_freq_factor", slow);
+  (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s %s is not above model.rotary.%s %s", yarn ? "beta_fast" : "high_freq_factor",
+                 hark_number_print(fast, numbers[0]), yarn ? "beta_slow" : "low_freq_factor", hark_number_print(slow, numbers[1]));
   return false;
 }
 

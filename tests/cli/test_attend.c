@@ -300,6 +300,52 @@ static void test_forward_alone(void **state) {
   attention_problem_free(&p);
 }
 
+/* Runs the problem; one line for each text that stderr must have, and no other warning. */
+static void expect_warnings(const attention_problem *p, const char *words, int count, const char *const *says) {
+  char output[ATTEND_OUTPUT_BYTES];
+  int warnings = 0;
+  attend_write_problem(HARK_F32, p);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  for (int i = 0; i < count; i++)
+    if (strstr(output, says[i]) == NULL) fail_msg("no '%s' in '%s'", says[i], output);
+  for (const char *at = output; (at = strstr(at, "warning: ")) != NULL; at++) warnings++;
+  if (warnings != count) fail_msg("%d warnings, expected %d: %s", warnings, count, output);
+}
+
+/* Products of a query and all keys overflow; results of other rows are finite. Rows that see no key have a log-sum-exp of -infinity. */
+static void test_results_that_are_not_finite(void **state) {
+  (void)state;
+  static const char *const both[] = {"warning: out: 3 of 36 numbers are not finite, the first, [0, 1, 2, 0], is nan\n",
+                                     "warning: log_sum_exp: 1 of 12 numbers are not finite, the first, [0, 1, 2], is nan\n"};
+  attention_problem p;
+  attention_problem_make("dense:B1,H2,L6,S5,D3", &p);
+  p.array[ARRAY_DOUT].count = 0;
+  expect_warnings(&p, "", 0, NULL);
+  for (int64_t i = 0; i < p.array[ARRAY_KEY].count; i++) p.array[ARRAY_KEY].data[i] = 10;
+  for (int64_t i = 0; i < 3; i++) p.array[ARRAY_QUERY].data[(6 + 2) * 3 + i] = 3e38;
+  expect_warnings(&p, "", 2, both);
+  attention_problem_free(&p);
+  attention_problem_make("dense:B2,H2,L6,S5,D3,lengths", &p);
+  p.array[ARRAY_DOUT].count = 0;
+  p.key_lengths[1] = 0;
+  expect_warnings(&p, "", 0, NULL);
+  attention_problem_free(&p);
+}
+
+/* No printed number is another one. */
+static void test_printed_numbers(void **state) {
+  (void)state;
+  attention_problem p;
+  char output[ATTEND_OUTPUT_BYTES];
+  attention_problem_make("dense:B1,H2,L6,S5,D3", &p);
+  attend_write_problem(HARK_F32, &p);
+  if (attend("--dropout 0.9999999 --scale 1.00000001", output) != 0 || strstr(output, "scale 1.00000001, dropout 0.9999999;") == NULL)
+    fail_msg("%s", output);
+  if (attend("--rotary 0.99999999", output) != 2 || strstr(output, "--rotary: 0.99999999 given, expected a base of") == NULL)
+    fail_msg("%s", output);
+  attention_problem_free(&p);
+}
+
 static void test_refused_options(void **state) {
   (void)state;
   static const struct {
@@ -429,6 +475,8 @@ int main(void) {
       cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
       cmocka_unit_test(test_forward_alone),
+      cmocka_unit_test(test_results_that_are_not_finite),
+      cmocka_unit_test(test_printed_numbers),
       cmocka_unit_test(test_refused_options),
       cmocka_unit_test(test_refused_files),
   };

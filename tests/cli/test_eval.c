@@ -436,6 +436,9 @@ static void what_cannot_be_measured_is_refused(void **state) {
       {"run --context 0", "--context: \"0\" given, expected whole numbers in [1, 16777216]"},
       {"run --context 8,x", "--context: \"8,x\" given"},
       {"run --context 16777217", "--context: \"16777217\" given"},
+      {"run --context 8,16,8", "--context: 8 is given twice"},
+      {"run --context 8 --context 16 --context 8", "--context: 8 is given twice"},
+      {"run --context 9223372036854775808", "--context: \"9223372036854775808\" given, expected whole numbers in [1, 16777216]"},
       {"run --context ,", "--context: no context given"},
       {"run --context 8,16 --stride 9", "--stride: 9 would leave out targets between windows of 8 tokens"},
       {"run --stride 9", "--stride: 9 would leave out targets"},
@@ -451,7 +454,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
   }
   expect("eval learned --context 8 --stride 2", HARK_EXIT_DONE, "context 8", "");
   char many[512] = "eval run --context 1";
-  for (int i = 0; i < 64; i++) strcat(many, ",1");
+  for (int i = 2; i <= 65; i++) (void)snprintf(many + strlen(many), sizeof many - strlen(many), ",%d", i);
   expect(many, HARK_EXIT_USAGE, "", "more than 64 contexts");
 }
 

@@ -10,6 +10,7 @@
 #include "cli/attend/attend.h"
 #include "cli/attend/attend_positional.h"
 #include "core/thread_count.h"
+#include "io/number.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 #define HIERARCHICAL "structure hierarchical"
@@ -76,8 +77,8 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(complain(call, "structure", "window needs --window W"));
   if (v->rotary > 0 && v->rotary < 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "rotary",
-                                   "%g given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
-                                   v->rotary));
+                                   "%s given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
+                                   hark_number_print(v->rotary, (char[HARK_NUMBER_BYTES]){""})));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
   return HARK_OK;
 }
@@ -319,6 +320,7 @@ static hark_status run(hark_invocation *call) {
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
   }
   if (status == HARK_OK) status = hark_attend_write(call->context, v->output, &tensors);
+  if (status == HARK_OK) status = hark_attend_warn(call, &tensors);
   hark_attend_free(call->context, &tensors);
   return status;
 }

@@ -35,6 +35,8 @@ typedef struct hark_attend_tensors {
 hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out);
 /* Writes the results that exist. */
 hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *tensors);
+/* Prints a warning for every result that has numbers that are not finite. The log-sum-exp of a row that sees no key, -infinity, is none. */
+HARK_MUST_CHECK hark_status hark_attend_warn(hark_invocation *call, const hark_attend_tensors *tensors);
 void hark_attend_free(hark_context *context, hark_attend_tensors *tensors);
 
 #endif

@@ -1,14 +1,17 @@
 /* attend_tensors.c - the tensors that hark attend reads and writes: names, types and shapes. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/attend/attend.h"
+#include "io/number.h"
 #include "io/safetensors.h"
 #include "io/temporary.h"
 #include "io/words.h"
 
 #define ANY_EXTENT (-1)
+#define LOG_SUM_EXP "log_sum_exp"
 
 /* The required type and shape of a tensor of the input. */
 typedef struct input_rule {
@@ -192,26 +195,103 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
   return status;
 }
 
-hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *t) {
-  const hark_named_tensor all[] = {{.name = "out", .tensor = &t->out},
-                                   {.name = "log_sum_exp", .tensor = &t->log_sum_exp},
-                                   {.name = "dq", .tensor = &t->dquery},
-                                   {.name = "dk", .tensor = &t->dkey},
-                                   {.name = "dv", .tensor = &t->dvalue},
-                                   {.name = "dattention_bias", .tensor = &t->dbias},
-                                   {.name = "dlog_kernel", .tensor = &t->dlog_kernel},
-                                   {.name = "dpositional", .tensor = &t->dpositional},
-                                   {.name = "dforget", .tensor = &t->dforget},
-                                   {.name = "dhierarchical_bias", .tensor = &t->dhierarchical_bias},
-                                   {.name = "dsigma", .tensor = &t->dsigma},
-                                   {.name = "variance", .tensor = &t->variance},
-                                   {.name = "dridge", .tensor = &t->dridge}};
-  hark_named_tensor there[sizeof all / sizeof all[0]];
+#define RESULTS 13
+
+/* The results that exist; returns their number. */
+static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[RESULTS]) {
+  const hark_named_tensor all[RESULTS] = {{.name = "out", .tensor = &t->out},
+                                          {.name = LOG_SUM_EXP, .tensor = &t->log_sum_exp},
+                                          {.name = "dq", .tensor = &t->dquery},
+                                          {.name = "dk", .tensor = &t->dkey},
+                                          {.name = "dv", .tensor = &t->dvalue},
+                                          {.name = "dattention_bias", .tensor = &t->dbias},
+                                          {.name = "dlog_kernel", .tensor = &t->dlog_kernel},
+                                          {.name = "dpositional", .tensor = &t->dpositional},
+                                          {.name = "dforget", .tensor = &t->dforget},
+                                          {.name = "dhierarchical_bias", .tensor = &t->dhierarchical_bias},
+                                          {.name = "dsigma", .tensor = &t->dsigma},
+                                          {.name = "variance", .tensor = &t->variance},
+                                          {.name = "dridge", .tensor = &t->dridge}};
   int64_t count = 0;
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    if (all[i].tensor->type != HARK_NONE) there[count++] = all[i];
+  for (size_t i = 0; i < RESULTS; i++)
+    if (all[i].tensor->type != HARK_NONE) out[count++] = all[i];
+  return count;
+}
+
+hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *t) {
+  hark_named_tensor there[RESULTS];
+  const int64_t count = list_results(t, there);
   HARK_TRY(hark_path_clean(context, path));
   return hark_safetensors_write(context, path, there, count, NULL, 0, NULL);
+}
+
+/* ---- numbers that are not finite ---- */
+
+#define PART 512 /* numbers that are examined at once */
+
+typedef struct odd_numbers {
+  int64_t count, first; /* first: its index in the tensor */
+  double value;
+} odd_numbers;
+
+/* `masked`: -infinity is the value of a row that sees no key. */
+static void examine(const hark_tensor *part, const void *numbers, int64_t at, bool masked, odd_numbers *out) {
+  for (int64_t i = 0; i < part->shape[0]; i++) {
+    const double value = part->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
+    if (isfinite(value) || (masked && value < 0)) continue;
+    if (out->count++ > 0) continue;
+    out->first = at + i;
+    out->value = value;
+  }
+}
+
+static hark_status find_odd(hark_context *context, const hark_named_tensor *result, odd_numbers *out) {
+  double numbers[PART];
+  const bool masked = strcmp(result->name, LOG_SUM_EXP) == 0;
+  const int64_t all = hark_tensor_count(result->tensor);
+  *out = (odd_numbers){0};
+  for (int64_t at = 0; at < all; at += PART) {
+    hark_tensor part;
+    const int64_t length = hark_min(PART, all - at);
+    char *const data = (char *)result->tensor->data + (size_t)at * hark_type_bytes(result->tensor->type);
+    HARK_TRY(hark_tensor_wrap(context, data, result->tensor->type, 1, &length, NULL, &part));
+    HARK_TRY(hark_tensor_read(context, &part, numbers));
+    examine(&part, numbers, at, masked, out);
+  }
+  return HARK_OK;
+}
+
+/* "[0, 1, 5]" */
+static void append_place(const hark_tensor *tensor, int64_t index, hark_text *text) {
+  int64_t rest = hark_tensor_count(tensor);
+  for (int32_t i = 0; i < tensor->rank; i++) {
+    rest /= tensor->shape[i];
+    hark_text_append(text, "%s%" PRId64, i > 0 ? ", " : "[", index / rest);
+    index %= rest;
+  }
+  hark_text_append(text, "]");
+}
+
+static hark_status warn_of(hark_invocation *call, const hark_named_tensor *result) {
+  odd_numbers odd;
+  char number[HARK_NUMBER_BYTES];
+  HARK_TRY(find_odd(call->context, result, &odd));
+  if (odd.count == 0) return HARK_OK;
+  hark_text place = hark_text_empty(call->context);
+  append_place(result->tensor, odd.first, &place);
+  const hark_status status = place.status;
+  if (status == HARK_OK)
+    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " numbers are not finite, the first, %s, is %s", result->name, odd.count,
+                      hark_tensor_count(result->tensor), hark_text_get(&place), hark_number_print(odd.value, number));
+  hark_text_free(&place);
+  return status;
+}
+
+hark_status hark_attend_warn(hark_invocation *call, const hark_attend_tensors *t) {
+  hark_named_tensor there[RESULTS];
+  const int64_t count = list_results(t, there);
+  for (int64_t i = 0; i < count; i++) HARK_TRY(warn_of(call, &there[i]));
+  return HARK_OK;
 }
 
 void hark_attend_free(hark_context *context, hark_attend_tensors *t) {

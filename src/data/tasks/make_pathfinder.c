@@ -27,6 +27,7 @@
 
 #include "data/formats/image_file.h"
 #include "data/tasks/make.h"
+#include "io/number.h"
 
 #define PI 3.14159265358979323846
 #define SIDE_MAX 256
@@ -109,6 +110,7 @@ static hark_status settle(hark_context *context, void *values) {
   if (v->distractors < 0) v->distractors = p->distractors;
   settle_number(&v->dash, p->dash);
   settle_number(&v->thickness, p->thickness);
+  char numbers[2][HARK_NUMBER_BYTES];
   settle_number(&v->marker, p->marker);
   settle_number(&v->continuity, p->continuity);
   settle_number(&v->seed_distance, p->seed_distance);
@@ -119,13 +121,15 @@ static hark_status settle(hark_context *context, void *values) {
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--largest-margin: %" PRId64 ", expected at least --margin, which is %" PRId64,
                      v->largest_margin, v->margin);
   if (2 * v->seed_distance > side_of(v) - 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "--seed-distance: %g, expected at most %d, half of the image", v->seed_distance,
-                     side_of(v) / 2 - 1);
-  if (v->separation < 1.5) return hark_fail(context, HARK_BAD_CONFIGURATION, "--separation: %g, expected at least 1.5", v->separation);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--seed-distance: %s, expected at most %d, half of the image",
+                     hark_number_print(v->seed_distance, numbers[0]), side_of(v) / 2 - 1);
+  if (v->separation < 1.5)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--separation: %s, expected at least 1.5",
+                     hark_number_print(v->separation, numbers[0]));
   if (v->marker < v->thickness + 0.75 || v->marker > MARKER_MAX)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "--marker: radius %g, expected %g to %d: the thickness, and 0.75 to be seen as a disc", v->marker, v->thickness + 0.75,
-                     MARKER_MAX);
+                     "--marker: radius %s, expected %s to %d: the thickness, and 0.75 to be seen as a disc",
+                     hark_number_print(v->marker, numbers[0]), hark_number_print(v->thickness + 0.75, numbers[1]), MARKER_MAX);
   return HARK_OK;
 }
 

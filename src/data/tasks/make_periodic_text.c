@@ -7,6 +7,7 @@
  */
 #include "data/tasks/make_vectors.h"
 #include "data/tasks/periodic_text.h"
+#include "io/number.h"
 
 #define USUAL_TOKENS 1024
 
@@ -25,7 +26,9 @@ static hark_status settle(hark_context *context, void *values) {
   if (v->alphabet < fewest[v->kind])
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--alphabet: %lld symbols, a text of kind %s has at least %lld",
                      (long long)v->alphabet, names[v->kind], (long long)fewest[v->kind]);
-  if (v->noise > 1) return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %g, expected a probability in [0, 1]", v->noise);
+  if (v->noise > 1)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %s, expected a probability in [0, 1]",
+                     hark_number_print(v->noise, (char[HARK_NUMBER_BYTES]){""}));
   if (v->kind == HARK_PERIODIC_LAG && v->lag >= v->tokens)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--lag: %lld, a document of %lld tokens has no such distance", (long long)v->lag,
                      (long long)v->tokens);
