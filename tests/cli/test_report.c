@@ -162,6 +162,28 @@ static void texts_are_escaped(void **state) {
   assert_null(strstr(page, "<b>&"));
 }
 
+/* A model of bytes reads any text; a page has characters. */
+static void texts_that_are_not_utf8_are_reported(void **state) {
+  (void)state;
+  char accents[1024] = "a"; /* more than is read, which ends within a character */
+  expect("train --data text.txt --tokenizer bytes --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
+  test_file_write_text(folder, "latin.txt", "the \xe9t\xe9 was");
+  expect("report run -o page.html --file latin.txt", HARK_EXIT_DONE, "1 run",
+         "warning: latin.txt: is not UTF-8 at byte offset 4: such bytes are shown as U+FFFD");
+  read_page("page.html");
+  assert_string_equal(json_string_value(json_array_get(json_object_get(item("texts", 0), "tokens"), 4)), "\xef\xbf\xbd");
+  expect("report run -o page.html --text 'a\xe9'", HARK_EXIT_DONE, "1 run", "warning: --text: is not UTF-8 at byte offset 1");
+  for (int i = 0; i < 500; i++) strcat(accents, "\xc3\xa9");
+  test_file_write_text(folder, "accents.txt", accents);
+  for (int tokens = 2; tokens < 6; tokens++) {
+    char words[128];
+    (void)snprintf(words, sizeof words, "report run -o page.html --file accents.txt --tokens %d", tokens);
+    expect(words, HARK_EXIT_DONE, "1 run", "");
+    assert_null(strstr(output.err, "warning"));
+  }
+  expect("report run -o page.html --title 'a\xe9'", HARK_EXIT_USAGE, "", "--title: is not UTF-8");
+}
+
 /* ---- curves ---- */
 
 /* A run of `points` lines, with one loss of 99 in the middle. */
@@ -256,7 +278,7 @@ static void nothing_to_show_is_an_error(void **state) {
   expect("report", HARK_EXIT_USAGE, "", "missing");
   expect("report nothing --tokens 5", HARK_EXIT_USAGE, "", "--tokens: has no effect here");
   expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
-  expect("report run -o nowhere/page.html", HARK_EXIT_BAD_INPUT, "", "nowhere");
+  expect("report run -o nowhere/page.html", HARK_EXIT_DISK, "", "nowhere");
 }
 
 static void ten_thousand_runs_are_counted(void **state) {
@@ -410,6 +432,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_page_is_one_file),
       TEST(texts_are_escaped),
+      TEST(texts_that_are_not_utf8_are_reported),
       TEST(samples_are_shown),
       TEST(ten_long_runs_are_below_the_limit),
       TEST(what_can_be_shown_is_shown),

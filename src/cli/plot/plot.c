@@ -318,9 +318,18 @@ static hark_status run(hark_invocation *call) {
   return status;
 }
 
+static hark_status refuse_equal_metrics(hark_invocation *call, const hark_string_list *metrics) {
+  for (int64_t i = 0; i < metrics->count; i++)
+    for (int64_t j = 0; j < i; j++)
+      if (strcmp(metrics->items[i], metrics->items[j]) == 0)
+        return hark_options_complain(call->context, call->options, "metric", "%s is given twice", metrics->items[i]);
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   plot_values *const values = call->values[0];
   HARK_TRY(choose_kind(call, values));
+  HARK_TRY(refuse_equal_metrics(call, &values->metrics));
   if (values->positional && values->evaluation)
     return hark_options_complain(call->context, call->options, "evaluation", "cannot be combined with --positional");
   if (values->positional && hark_options_argument_count(call->options) > 1)

@@ -206,6 +206,13 @@ static hark_status run(hark_invocation *call) {
   return status;
 }
 
+static hark_status check(hark_invocation *call) {
+  const hark_report_values *const values = call->values[0];
+  const size_t bytes = strlen(values->title);
+  if (hark_report_utf8_bytes(values->title, bytes) == bytes) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "title", "is not UTF-8, and a page is");
+}
+
 const hark_command hark_command_report = {
     .name = "report",
     .arguments = "RUN|FOLDER...",
@@ -221,5 +228,6 @@ const hark_command hark_command_report = {
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,
     .tables = {&table},
+    .check = check,
     .run = run,
 };

@@ -64,6 +64,9 @@ void hark_report_append_numbers(const double *numbers, int64_t count, int64_t st
 /* {"x":[first, differences...],"y":[...]}: x are whole numbers. */
 void hark_report_append_series(const hark_series *series, hark_text *text);
 
+/* Bytes of a text up to the first one that is not UTF-8. */
+size_t hark_report_utf8_bytes(const char *text, size_t bytes);
+
 /* Read the files of options before anything else. Errors: HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_report_read_words(hark_report *report);
 HARK_MUST_CHECK hark_status hark_report_read_evaluations(hark_report *report);

@@ -7,6 +7,7 @@
 #include "attention/layer.h"
 #include "cli/report/report.h"
 #include "data/inputs.h"
+#include "io/json_write.h"
 #include "json/json.h"
 #include "models/encoder.h"
 #include "models/model.h"
@@ -17,6 +18,7 @@
 
 #define MAPS 64                /* of a run, at most: the first heads of every layer */
 #define ALL_MAP_NUMBERS 700000 /* of all runs, which share them equally: they are the largest part of the page */
+#define UTF8_BYTES 4           /* of a character, at most */
 #define SAME_CELL 1e-6         /* of the largest weight: neighbouring keys with weights that differ by less are one cell */
 
 /* The reading of one run. */
@@ -247,6 +249,28 @@ static hark_status read_model(text_reading *r, const char *path, bool begun) {
                    r->model->network->architecture->name);
 }
 
+size_t hark_report_utf8_bytes(const char *text, size_t bytes) {
+  const unsigned char *const begin = (const unsigned char *)text;
+  size_t at = 0, length = 1;
+  while (at < bytes && length > 0) {
+    length = hark_json_sequence_length(begin + at, bytes - at);
+    at += length;
+  }
+  return at;
+}
+
+/* A model of bytes reads them all; the page cannot show them. */
+static hark_status warn_of_bytes(hark_report *report) {
+  char message[HARK_MESSAGE_BYTES];
+  const size_t length = hark_report_utf8_bytes(hark_text_get(&report->words), report->words.length);
+  const char *name = report->values->file;
+  if (length == report->words.length) return HARK_OK;
+  if (hark_input_is_standard(name)) name = HARK_STANDARD_INPUT_NAME;
+  (void)snprintf(message, sizeof message, "%.300s: is not UTF-8 at byte offset %zu: such bytes are shown as U+FFFD",
+                 name[0] != '\0' ? name : "--text", length);
+  return hark_report_warn(report, message);
+}
+
 /* A run that cannot read the text is a problem of this run. *begun: an item was appended. */
 static hark_status add_text(hark_report *report, int64_t run, const hark_text *words, bool *begun) {
   const size_t token_bytes = (words->length + 1) * sizeof(int32_t);
@@ -257,8 +281,9 @@ static hark_status add_text(hark_report *report, int64_t run, const hark_text *w
                     .bytes = words->length,
                     .layers = hark_text_empty(report->context)};
   HARK_TRY(hark_allocate(report->context, token_bytes, (void **)&r.tokens));
-  const hark_status status = read_model(&r, report->runs[run].path, *begun);
+  hark_status status = read_model(&r, report->runs[run].path, *begun);
   *begun = *begun || status == HARK_OK;
+  if (status == HARK_OK) status = warn_of_bytes(report);
   hark_text_free(&r.layers);
   hark_predictor_destroy(&r.predictor);
   hark_model_destroy(report->context, &r.model);
@@ -272,6 +297,8 @@ static hark_status read_file(hark_report *report) {
   const char *const name = hark_input_is_standard(values->file) ? HARK_STANDARD_INPUT_NAME : values->file;
   bool cut = false; /* the tokens are the first ones anyhow */
   HARK_TRY(hark_input_read_beginning(report->context, values->file, hark_input_beginning_bytes(values->tokens), &report->words, &cut));
+  const size_t whole = hark_report_utf8_bytes(hark_text_get(&report->words), report->words.length);
+  if (cut && report->words.length - whole < UTF8_BYTES) hark_text_resize(&report->words, whole); /* the beginning of a character */
   return report->words.length > 0 ? HARK_OK : hark_fail(report->context, HARK_BAD_FILE, "%s: is empty, expected a text", name);
 }
 

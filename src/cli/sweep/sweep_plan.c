@@ -69,6 +69,12 @@ static hark_status take_variant(const plan_reader *r, const hark_yaml_item *item
   return take_setting(r, item, name + length + 1, variant);
 }
 
+/* True for two spellings of one number. */
+static bool same_number(const char *a, const char *b) {
+  double x, y;
+  return hark_number_read(a, strlen(a), &x) && hark_number_read(b, strlen(b), &y) && x == y;
+}
+
 /* "grid.KEY" is a list. */
 static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, const char *key) {
   hark_sweep_plan *plan = r->plan;
@@ -83,7 +89,10 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
   }
   if (item->kind != HARK_YAML_ITEM) return refuse(r, item->line, "expected a list of values, [A, B, ...]");
   if (plan->value_count == HARK_SWEEP_VALUES) return refuse(r, item->line, "more values than a grid can have");
-  plan->axes[plan->axis_count - 1].count++;
+  hark_sweep_axis *const axis = &plan->axes[plan->axis_count - 1];
+  for (int i = axis->first; i < axis->first + axis->count; i++)
+    if (same_number(plan->values[i], item->value)) return refuse(r, item->line, "a value twice");
+  axis->count++;
   return take_text(r, item->line, item->value, plan->values[plan->value_count++], sizeof plan->values[0]);
 }
 
