@@ -172,19 +172,30 @@ static hark_status make_lists(generation *g) {
   return HARK_OK;
 }
 
-/* Allocates memory for the requested number of tokens. */
-static hark_status open_decodings(generation *g) {
+static int64_t context_of(const generation *g) { return g->values->context > 0 ? g->values->context : g->trained; }
+
+/* Refuses a context that the model cannot have. */
+static hark_status check_context(const generation *g) {
   hark_context *context = g->call->context;
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = g->values->context};
-  const hark_decoding_batch_options together = {.struct_size = sizeof together, .decodings = count_of(g), .capacity = g->values->context};
   size_t bytes = 0;
-  hark_status status = hark_decoding_size(context, g->model, &room, &bytes);
+  const hark_status status = hark_decoding_size(context, g->model, &room, &bytes);
   if (status != HARK_OK && g->values->context > g->trained) hark_fail_prefix(context, "--context %" PRId64 ": ", g->values->context);
-  HARK_TRY(status);
+  return status;
+}
+
+/* Allocates memory for the tokens that a text can have, at most the context. */
+static hark_status open_decodings(generation *g) {
+  hark_context *context = g->call->context;
+  const int64_t most = hark_max(1, hark_min(context_of(g), g->prompt_count + g->values->tokens));
+  const hark_decoding_options room = {.struct_size = sizeof room, .capacity = most};
+  const hark_decoding_batch_options together = {.struct_size = sizeof together, .decodings = count_of(g), .capacity = most};
+  size_t bytes = 0;
+  HARK_TRY(hark_decoding_size(context, g->model, &room, &bytes));
   HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes * (double)count_of(g)));
-  if (g->values->context > g->trained)
+  if (most > g->trained)
     hark_command_warn(g->call, "the model was trained with a context of %" PRId64 " tokens, and is used with up to %" PRId64 " here",
-                      g->trained, g->values->context);
+                      g->trained, most);
   for (int64_t i = 0; i < count_of(g); i++) HARK_TRY(hark_decoding_create(context, g->model, &room, &g->sequences[i].decoding));
   return count_of(g) > 1 ? hark_decoding_batch_create(context, g->model, &together, &g->batch) : HARK_OK;
 }
@@ -220,7 +231,7 @@ static hark_status open_model(generation *g) {
   g->vocabulary = info.vocabulary;
   HARK_TRY(make_seen(g));
   HARK_TRY(make_lists(g));
-  HARK_TRY(open_decodings(g));
+  HARK_TRY(check_context(g));
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED, "%s: has no %s, so it cannot continue a text", g->source,
                      info.reserved == 0 ? "tokenizer.json or tokenizer.model, only numbers of tokens"
@@ -230,7 +241,8 @@ static hark_status open_model(generation *g) {
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--ignore-eos: has no effect here: %s has no end token", g->source);
   g->ends = info.ends;
   g->end_count = g->values->ignore_end ? 0 : info.end_count;
-  return encode_prompt(g);
+  HARK_TRY(encode_prompt(g));
+  return open_decodings(g);
 }
 
 /* Makes room in a full decoding, which begins again with the last half of its capacity: the model never reads more positions than its
@@ -445,7 +457,7 @@ static hark_status print_json(generation *g, double seconds) {
   hark_text_append(&line, ", \"checkpoint\": ");
   hark_json_append_string(&line, g->source);
   hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64,
-                   hark_decoding_capacity(first->decoding), g->prompt_count, first->prompt_forgotten);
+                   context_of(g), g->prompt_count, first->prompt_forgotten);
   if (g->batch == NULL) hark_text_append(&line, ", \"forgotten\": %" PRId64, first->forgotten);
   if (mended_pivots(g) > 0) hark_text_append(&line, ", \"mended_pivots\": %" PRId64, mended_pivots(g));
   hark_text_append(&line, ", \"seconds\": ");

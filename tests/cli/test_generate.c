@@ -87,8 +87,13 @@ static void a_larger_context_keeps_all(void **state) {
     assert_true(command_number(object, "context") == 31 && command_number(object, "forgotten") == 0);
     json_t *const larger = generate(sources[i], "--prompt " LONG_PROMPT " -n 12 --context 64");
     assert_string_equal(json_string_value(json_object_get(object, "text")), json_string_value(json_object_get(larger, "text")));
-    json_decref(object);
     json_decref(larger);
+    json_t *const endless = generate(sources[i], "--prompt " LONG_PROMPT " -n 12 --context 1099511627776"); /* no memory for all of it */
+    assert_true(command_number(endless, "context") == 1099511627776.0);
+    assert_non_null(strstr(output.err, "is used with up to 31 here"));
+    assert_string_equal(json_string_value(json_object_get(object, "text")), json_string_value(json_object_get(endless, "text")));
+    json_decref(object);
+    json_decref(endless);
   }
   json_t *const less = generate("rotary", "--prompt the -n 10 --context 4"); /* less room is allowed too */
   assert_true(command_number(less, "context") == 4 && command_number(less, "forgotten") >= 9);
@@ -108,7 +113,7 @@ static void learned_positions_have_an_end(void **state) {
     assert_null(strstr(output.err, "--context")); /* no help that does not help */
     json_decref(object);
   }
-  expect("generate rotary --context 1099511627776", HARK_EXIT_MEMORY, "", "");
+  expect("generate rotary --context 1099511627776 -n 1e9", HARK_EXIT_MEMORY, "", "");
   expect("generate rotary --context -1", HARK_EXIT_USAGE, "", "--context");
 }
 
