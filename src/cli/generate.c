@@ -456,8 +456,8 @@ static hark_status print_json(generation *g, double seconds) {
     append_sequence(g, first, &line);
   hark_text_append(&line, ", \"checkpoint\": ");
   hark_json_append_string(&line, g->source);
-  hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64,
-                   context_of(g), g->prompt_count, first->prompt_forgotten);
+  hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64, context_of(g),
+                   g->prompt_count, first->prompt_forgotten);
   if (g->batch == NULL) hark_text_append(&line, ", \"forgotten\": %" PRId64, first->forgotten);
   if (mended_pivots(g) > 0) hark_text_append(&line, ", \"mended_pivots\": %" PRId64, mended_pivots(g));
   hark_text_append(&line, ", \"seconds\": ");

@@ -156,8 +156,7 @@ static void places_are_examined_before_the_work(void **state) {
       {"sweep place.yaml", "place.yaml: 'out': text.txt: is a file, expected a folder"},
   };
   shell_expect("mkdir -p taken taken.md && ln -sfn nowhere dangling", 0, "");
-  (void)test_file_write_text(folder, "place.yaml",
-                             "out: text.txt\nsettings: {data.paths: none, train.steps: 3}\nvariants: {a: {}}\n");
+  (void)test_file_write_text(folder, "place.yaml", "out: text.txt\nsettings: {data.paths: none, train.steps: 3}\nvariants: {a: {}}\n");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char line[512];
     (void)snprintf(line, sizeof line, "$H %s >/dev/null", cases[i].words);

@@ -461,7 +461,8 @@ static void refuse_large(const hark_command *command, const hark_option *option)
   static const char *const large[] = {"9223372036854775808", "18446744073709551615", "18446744073709551616", "1e19", "1e400", "1e18"};
   const bool unlimited = option->range == NULL || strstr(option->range, "inf") != NULL;
   for (size_t i = 0; i < sizeof large / sizeof large[0] && unlimited; i++)
-    refuse_value(command, option, large[i], i < 5 ? "at most 9223372036854775807\n" : "from 9007199254740992 on without point and exponent\n");
+    refuse_value(command, option, large[i],
+                 i < 5 ? "at most 9223372036854775807\n" : "from 9007199254740992 on without point and exponent\n");
 }
 
 static void refuse_all_values(const hark_command *command, const hark_option *option) {

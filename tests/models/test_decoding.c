@@ -49,6 +49,39 @@ static void reading_at_once_agrees_with_steps(void **state) {
     }
 }
 
+/* The logits after FILLED tokens and after one more, in a decoding with that capacity. */
+enum { FILLED = 5 };
+static void read_with_capacity(hark_context *context, const hark_model *model, int64_t capacity, float logits[2][VOCABULARY]) {
+  const hark_decoding_options options = {.struct_size = sizeof options, .capacity = capacity};
+  hark_decoding *decoding = NULL;
+  int32_t tokens[FILLED + 1];
+  small_model_fill(tokens, FILLED + 1);
+  assert_fine(context, hark_decoding_create(context, model, &options, &decoding));
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, FILLED));
+  memcpy(logits[0], hark_decoding_logits(decoding), sizeof logits[0]);
+  assert_fine(context, hark_decoding_step(decoding, tokens[FILLED]));
+  memcpy(logits[1], hark_decoding_logits(decoding), sizeof logits[1]);
+  hark_decoding_destroy(&decoding);
+}
+
+/* Room that is not used changes no bit. */
+static void the_capacity_changes_nothing(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups_guard_once(setups);
+  for (int s = 0; s < setup_count; s++)
+    for (int d = 0; d < DESCRIPTIONS; d++) {
+      float enough[2][VOCABULARY], more[2][VOCABULARY];
+      hark_context *context = test_setup_open(&setups[s], 2);
+      hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
+      read_with_capacity(context, model, FILLED + 1, enough);
+      read_with_capacity(context, model, CONTEXT, more);
+      if (memcmp(enough, more, sizeof more) != 0) fail_msg("%s: %s: other bits", setups[s].backend, small_model_descriptions[d]);
+      hark_model_destroy(context, &model);
+      test_setup_close(context);
+    }
+}
+
 /* Nothing is allocated between create and destroy, whatever the lengths of what is read; with the caller's memory, nothing at all stays. */
 static void nothing_is_allocated_per_token(void **state) {
   (void)state;
@@ -519,17 +552,12 @@ static void four_threads_share_a_model(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reading_at_once_agrees_with_steps),
-      cmocka_unit_test(nothing_is_allocated_per_token),
-      cmocka_unit_test(the_callers_memory_is_not_left),
-      cmocka_unit_test(saving_is_no_interruption),
-      cmocka_unit_test(saved_bytes_fit_other_capacities),
-      cmocka_unit_test(forged_counts_are_refused),
-      cmocka_unit_test(capacities_have_limits),
-      cmocka_unit_test(wrong_saved_bytes_change_nothing),
-      cmocka_unit_test(a_call_can_be_cancelled),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(four_threads_share_a_model),
+      cmocka_unit_test(reading_at_once_agrees_with_steps), cmocka_unit_test(the_capacity_changes_nothing),
+      cmocka_unit_test(nothing_is_allocated_per_token),    cmocka_unit_test(the_callers_memory_is_not_left),
+      cmocka_unit_test(saving_is_no_interruption),         cmocka_unit_test(saved_bytes_fit_other_capacities),
+      cmocka_unit_test(forged_counts_are_refused),         cmocka_unit_test(capacities_have_limits),
+      cmocka_unit_test(wrong_saved_bytes_change_nothing),  cmocka_unit_test(a_call_can_be_cancelled),
+      cmocka_unit_test(what_does_not_fit_is_refused),      cmocka_unit_test(four_threads_share_a_model),
   };
   return cmocka_run_group_tests_name("decoding", tests, NULL, NULL);
 }
