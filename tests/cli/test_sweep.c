@@ -322,6 +322,8 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
       {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
       {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
+      {"out: o\nseeds: [18446744073709551616]\n", "plan.yaml:2: expected a list of seeds, whole numbers in [0, 92"},
+      {"out: o\ngrid: {train.learning_rate: [3e-4, 0.0003]}\n", "plan.yaml:2: a value twice"},
       {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
       {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
       {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
@@ -329,7 +331,7 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
       {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
       {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
-      {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would have the name"},
+      {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "a value twice"},
       {"out: o\nsettings: {train.seed: 4}\n", "plan.yaml:2: train.seed: every run of a sweep has its own, expected 'seeds: [...]'"},
       {"out: o\nvariants: {a: {run.directory: x}}\n", "plan.yaml:2: run.directory: every run of a sweep"},
       {"out: o\ngrid: {train.seed: [1, 2]}\n", "plan.yaml:2: train.seed: every run of a sweep has its own"},
@@ -338,22 +340,6 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nsettings: {train.batch: 3}\ngrid: {train.batch: [2, 4]}\n", "'settings' sets what the grid sets in line 3"},
       {"out: o\n", "no text to train on"},
       {"out: [\n", "plan.yaml:"}};
-  } plans[] = {{"seeds: [1]\n", "'out' is missing"},
-               {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
-               {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
-               {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
-               {"out: o\nseeds: [18446744073709551616]\n", "plan.yaml:2: expected a list of seeds, whole numbers in [0, 92"},
-               {"out: o\ngrid: {train.learning_rate: [3e-4, 0.0003]}\n", "plan.yaml:2: a value twice"},
-               {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
-               {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
-               {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
-               {"out: o\nvariants: {a: 3}\n", "plan.yaml:2: expected settings of a variant"},
-               {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
-               {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
-               {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
-               {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "a value twice"},
-               {"out: o\n", "no text to train on"},
-               {"out: [\n", "plan.yaml:"}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_file_write_text(folder, "plan.yaml", plans[i].plan);
     test_command_run(folder, "", "sweep plan.yaml", &output);

@@ -9,8 +9,8 @@
 
 #include "cli/attend/attend.h"
 #include "cli/attend/attend_positional.h"
+#include "cli/attend/attend_rotary.h"
 #include "core/thread_count.h"
-#include "io/number.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 #define HIERARCHICAL "structure hierarchical"
@@ -51,6 +51,14 @@ static const hark_option options[] = {
      "rotate q and k by their positions, pair j at the rate BASE^(-2j/d); 0: no rotation", NULL},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
      "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
+    {"rotary-fraction", "rotary-fraction", HARK_OPTION_FLOAT, AT(rotary_fraction), "1", "(0, 1]", NULL, "P",
+     "fraction of the pairs that rotate, those of the highest rates", "rotary >0"},
+    {"rotary-scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(rotary_scaling), "none", "none|linear|ntk|yarn|llama3|dynamic", NULL, NULL,
+     "change of the rates for contexts longer than in training", "rotary >0"},
+    {"rotary-factor", "rotary-factor", HARK_OPTION_FLOAT, AT(rotary_factor), "1", "[1, inf)", NULL, "S",
+     "how much longer contexts are than in training", "rotary-scaling !none"},
+    {"rotary-context", "rotary-context", HARK_OPTION_INT, AT(rotary_context), "0", "[0, 16777216]", NULL, "N",
+     "the context of the training", "rotary-scaling yarn|llama3|dynamic"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
      "kernel of the token distance, as decay(l=12)*periodic; given once for all heads, or once per head (hark positional)", NULL},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
@@ -75,10 +83,7 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure", "window needs --window W"));
-  if (v->rotary > 0 && v->rotary < 1)
-    HARK_TRY(hark_options_complain(call->context, call->options, "rotary",
-                                   "%s given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
-                                   hark_number_print(v->rotary, (char[HARK_NUMBER_BYTES]){""})));
+  HARK_TRY(hark_attend_rotary_check(call));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
   return HARK_OK;
 }
@@ -119,6 +124,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.value_dim = t->value.shape[3];
   desc.causal = v->causal;
   desc.scale = v->scale;
+  if (t->logit_factor != 0) desc.scale = t->logit_factor * (v->scale != 0 ? v->scale : 1 / sqrt((double)t->query.shape[3]));
   if (!desc.has_sigma) desc.sigma = v->sigma;
   desc.window = v->window;
   desc.dropout = v->dropout;
@@ -129,42 +135,6 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.has_forget = t->forget.type != HARK_NONE;
   desc.forward_only = t->dout.type == HARK_NONE;
   return desc;
-}
-
-/* Rotates rows [B, H, L, d] by the angles of the positions first, first + 1, ...; `back` rotates a gradient back. */
-static hark_status turn(hark_context *context, const hark_attend_values *v, int64_t first, bool back, const hark_tensor *from,
-                        hark_tensor *to) {
-  const hark_rotary_attributes rotary = {
-      .heads = 1, .first_position = first, .base = v->rotary, .pairs = v->rotary_pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF};
-  const int64_t shape[] = {from->shape[0] * from->shape[1], from->shape[2], from->shape[3]};
-  hark_call call = {.op = &hark_op_rotary, .attributes = &rotary, .input_count = 1};
-  hark_inferred inferred = {0};
-  HARK_TRY(hark_tensor_view(context, from, 3, shape, &call.inputs[0]));
-  HARK_TRY(hark_op_rotary.infer(context, &rotary, call.inputs, 1, &inferred));
-  hark_tensor turned;
-  HARK_TRY(hark_tensor_view(context, to, 3, shape, &turned));
-  const size_t bytes = back ? inferred.backward_workspace : inferred.forward_workspace;
-  HARK_TRY(hark_backend_allocate(context, bytes, &call.workspace));
-  call.workspace_bytes = bytes;
-  hark_status status;
-  if (back) {
-    call.output_gradients[0] = call.inputs[0];
-    call.input_gradients[0] = turned;
-    status = hark_operator_backward(context, &call);
-  } else {
-    call.outputs[0] = turned;
-    status = hark_operator_forward(context, &call);
-  }
-  hark_backend_release(context, call.workspace, bytes);
-  return status;
-}
-
-/* Positions of the first query and the first key, shifted together so that neither is negative: only differences matter. */
-static void first_positions(const hark_attend_values *v, const hark_attend_tensors *t, int64_t *query, int64_t *key) {
-  int64_t offset = v->causal ? t->key.shape[2] - t->query.shape[2] : 0;
-  if (v->has_query_offset) offset = v->query_offset;
-  *query = hark_max(offset, 0);
-  *key = hark_max(-offset, 0);
 }
 
 /* [1] <- value, in the type of the tensors. */
@@ -181,8 +151,8 @@ static hark_status write_sigma_gradient(hark_context *context, double sigma, con
   return create_number(context, t->query.type, gradient, &t->dsigma);
 }
 
-static hark_status backward(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
-                            hark_attention_args *args) {
+static hark_status backward(hark_context *context, const hark_attend_values *v, const hark_attend_rotary *rotary, hark_attend_tensors *t,
+                            const hark_attention_plan *plan, hark_attention_args *args) {
   HARK_TRY(create_like(context, &t->query, &t->dquery));
   HARK_TRY(create_like(context, &t->key, &t->dkey));
   HARK_TRY(create_like(context, &t->value, &t->dvalue));
@@ -204,21 +174,12 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
   if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME) HARK_TRY(write_sigma_gradient(context, v->sigma, args, t));
-  if (v->rotary == 0) return HARK_OK;
-  int64_t query_first, key_first;
-  first_positions(v, t, &query_first, &key_first);
-  /* The rotated query and key are no longer needed: their memory receives their gradients, from which those of the given rows are
-   * computed. */
-  HARK_TRY(hark_backend_copy(context, t->turned_query.data, t->dquery.data,
-                             hark_type_bytes(t->query.type) * (size_t)hark_tensor_count(&t->query)));
-  HARK_TRY(hark_backend_copy(context, t->turned_key.data, t->dkey.data, hark_type_bytes(t->key.type) * (size_t)hark_tensor_count(&t->key)));
-  HARK_TRY(turn(context, v, query_first, true, &t->turned_query, &t->dquery));
-  return turn(context, v, key_first, true, &t->turned_key, &t->dkey);
+  return v->rotary == 0 ? HARK_OK : hark_attend_rotary_turn_back(context, v, rotary, t);
 }
 
 /* After the plan's memory was allocated. */
-static hark_status execute(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
-                           void *saved, void *workspace) {
+static hark_status execute(hark_context *context, const hark_attend_values *v, const hark_attend_rotary *rotary, hark_attend_tensors *t,
+                           const hark_attention_plan *plan, void *saved, void *workspace) {
   const int64_t rows[] = {t->query.shape[0], t->query.shape[1], t->query.shape[2]};
   const int64_t out[] = {rows[0], rows[1], rows[2], t->value.shape[3]};
   HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->out));
@@ -249,12 +210,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
                               .saved = saved,
                               .workspace = workspace};
   if (v->rotary > 0) {
-    int64_t query_first, key_first;
-    first_positions(v, t, &query_first, &key_first);
-    HARK_TRY(create_like(context, &t->query, &t->turned_query));
-    HARK_TRY(create_like(context, &t->key, &t->turned_key));
-    HARK_TRY(turn(context, v, query_first, false, &t->query, &t->turned_query));
-    HARK_TRY(turn(context, v, key_first, false, &t->key, &t->turned_key));
+    HARK_TRY(hark_attend_rotary_turn(context, v, rotary, t));
     args.query = t->turned_query;
     args.key = t->turned_key;
   }
@@ -264,7 +220,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
             "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
             ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
-  return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
+  return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, rotary, t, plan, &args);
 }
 
 /* Ridge and sigma as inputs, so that they have gradients. A plan with the given numbers, which may become infinite or 0 as inputs, refuses
@@ -279,7 +235,8 @@ static hark_status make_parameters(hark_context *context, const hark_attend_valu
   return v->kernel == HARK_ATTEND_RBF ? create_number(context, t->query.type, v->sigma, &t->sigma) : HARK_OK;
 }
 
-static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
+static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, const hark_attend_rotary *rotary,
+                                    hark_attend_tensors *t) {
   hark_context *context = call->context;
   HARK_TRY(make_parameters(context, v, t));
   const hark_attention_desc desc = describe(v, t);
@@ -297,7 +254,7 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
     status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
   if (status == HARK_OK) status = hark_backend_allocate(context, sizes.saved, &saved);
   if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
-  if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);
+  if (status == HARK_OK) status = execute(context, v, rotary, t, plan, saved, workspace);
   if (status == HARK_OK) {
     char text[512];
     hark_attention_plan_print(plan, text, sizeof text);
@@ -309,14 +266,24 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   return status;
 }
 
+static hark_status attend(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
+  hark_attend_rotary rotary = {0};
+  hark_status status = hark_attend_rotary_open(call->context, v, t, &rotary);
+  const double magnitude = hark_rotary_magnitude(&rotary.spec);
+  if (magnitude != 1) t->logit_factor = magnitude * magnitude;
+  if (status == HARK_OK) status = plan_and_execute(call, v, &rotary, t);
+  if (status == HARK_OK) status = hark_attend_positional_gradient(call->context, v, t);
+  hark_attend_rotary_close(call->context, &rotary);
+  return status;
+}
+
 static hark_status run(hark_invocation *call) {
   const hark_attend_values *v = call->values[0];
   HARK_TRY(hark_command_open(call, v->backend, v->threads, (uint64_t)v->seed, false));
   hark_attend_tensors tensors = {0};
   hark_status status = hark_attend_read(call->context, v->input, &tensors);
   if (status == HARK_OK) {
-    status = plan_and_execute(call, v, &tensors);
-    if (status == HARK_OK) status = hark_attend_positional_gradient(call->context, v, &tensors);
+    status = attend(call, v, &tensors);
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
   }
   if (status == HARK_OK) status = hark_attend_write(call->context, v->output, &tensors);
@@ -333,12 +300,14 @@ const hark_command hark_command_attend = {
         "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; optionally: key_lengths [B] (I64), segments [B,L]\n"
         "(I64, negative: padding), mask (U8 or BOOL, 0: masked) and attention_bias (added to the logits), both broadcastable to "
         "[B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which requests gradients; hierarchical: log_kernel of the\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], rotary_rates [pairs] (radians per token, instead of those of BASE), and dout "
+        "[B,H,Lq,dv], which requests gradients; hierarchical: log_kernel of the\n"
         "NR 2^M distances that its cells reach, query_mask [B or 1,L] (U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], "
         "and\n"
         "mask by key only, [B or 1,1,1,L].\n"
         "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
-        "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters]: by the\n"
+        "dhierarchical_bias, drotary_rates, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, "
+        "parameters]: by the\n"
         "parameters as EXPR has them (l, tau, ...), in its order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},

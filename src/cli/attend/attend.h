@@ -14,10 +14,10 @@ enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME, HARK_ATTEND_STICK_BREAKING };
 
 typedef struct hark_attend_values {
   const char *input, *output, *backend;
-  int structure, kernel, normalisation, rotary_pairs, partition, coarse_query, interpolation;
+  int structure, kernel, normalisation, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
   bool causal, has_query_offset, unit;
-  double scale, sigma, rotary, dropout, ridge, ridge_power, bound;
-  int64_t window, hierarchy_block, query_offset, seed, threads;
+  double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound;
+  int64_t window, hierarchy_block, query_offset, rotary_context, seed, threads;
   hark_string_list positional;
 } hark_attend_values;
 
@@ -26,7 +26,9 @@ typedef struct hark_attend_tensors {
   hark_tensor query, key, value, dout, bias, mask, log_kernel, forget, hierarchical_bias, query_mask;
   int64_t *key_lengths, *segments;
   size_t key_lengths_bytes, segments_bytes;
+  hark_tensor rotary_rates, drotary_rates;
   hark_tensor turned_query, turned_key; /* by the rotary embedding */
+  double logit_factor;                  /* of the scaling of rotary rates; 0: none */
   hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
   hark_tensor ridge, sigma, variance, dridge; /* cme */
 } hark_attend_tensors;

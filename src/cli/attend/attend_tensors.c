@@ -23,8 +23,9 @@ typedef struct input_rule {
   const char *letters; /* of the free extents, in their order, as in --help: "B H Lq d" */
 } input_rule;
 
-static const char *const names[] = {"q",          "k",      "v",           "dout",     "attention_bias",    "mask",
-                                    "log_kernel", "forget", "key_lengths", "segments", "hierarchical_bias", "query_mask"};
+static const char *const names[] = {"q",           "k",      "v",           "dout",     "attention_bias",    "mask",
+                                    "log_kernel",  "forget", "key_lengths", "segments", "hierarchical_bias", "query_mask",
+                                    "rotary_rates"};
 
 static const char *input_name(const void *user, int index) {
   (void)user;
@@ -177,6 +178,8 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}, NULL};
   HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
   HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
+  const input_rule rates = {"rotary_rates", true, false, 1, {ANY_EXTENT}, "pairs"};
+  HARK_TRY(read_tensor(context, path, file, &rates, type, &t->rotary_rates));
   const input_rule lengths = {"key_lengths", false, false, 1, {batch}, NULL}, segments = {"segments", false, false, 2, {batch, keys}, NULL};
   HARK_TRY(read_tensor(context, path, file, &dout, type, &t->dout));
   HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
@@ -195,7 +198,7 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
   return status;
 }
 
-#define RESULTS 13
+#define RESULTS 14
 
 /* The results that exist; returns their number. */
 static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[RESULTS]) {
@@ -209,6 +212,7 @@ static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[
                                           {.name = "dpositional", .tensor = &t->dpositional},
                                           {.name = "dforget", .tensor = &t->dforget},
                                           {.name = "dhierarchical_bias", .tensor = &t->dhierarchical_bias},
+                                          {.name = "drotary_rates", .tensor = &t->drotary_rates},
                                           {.name = "dsigma", .tensor = &t->dsigma},
                                           {.name = "variance", .tensor = &t->variance},
                                           {.name = "dridge", .tensor = &t->dridge}};
@@ -303,6 +307,8 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->mask,
                                   &t->log_kernel,
                                   &t->forget,
+                                  &t->rotary_rates,
+                                  &t->drotary_rates,
                                   &t->turned_query,
                                   &t->turned_key,
                                   &t->out,
