@@ -321,9 +321,7 @@ static void wrong_plans_are_refused(void **state) {
       {"seeds: [1]\n", "'out' is missing"},
       {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
       {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
-      {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
-      {"out: o\nseeds: [18446744073709551616]\n", "plan.yaml:2: expected a list of seeds, whole numbers in [0, 92"},
-      {"out: o\ngrid: {train.learning_rate: [3e-4, 0.0003]}\n", "plan.yaml:2: a value twice"},
+      {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: seeds: 1 is given twice"},
       {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
       {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
       {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
@@ -331,7 +329,14 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
       {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
       {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
-      {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "a value twice"},
+      {"out: o\nseeds: [18446744073709551616]\n", "plan.yaml:2: expected a list of seeds, whole numbers in [0, 92"},
+      {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "plan.yaml:3: grid.train.batch: 2 is given twice"},
+      {"out: o\ngrid: {train.learning_rate: [1e-3, 2e-3, 0.001]}\n",
+       "plan.yaml:2: grid.train.learning_rate: 1e-3 and 0.001 are the same value"},
+      {"out: o\ngrid: {train.max_time: [60s, 1m]}\n", "grid.train.max_time: 60s and 1m are the same value"},
+      {"out: o\nconfig: base.yaml\nvariants:\n  a: {}\n  a: {train.batch: 3}\n", "plan.yaml:5:3: variants.a: key given twice"},
+      {"out: o\nconfig: base.yaml\ngrid: {train.init_from: [x y, x_y]}\n", "two runs would have the name"},
+      {"out: o\nsettings: {run.resume: true}\n", "plan.yaml:2: run.resume: a sweep that is called again"},
       {"out: o\nsettings: {train.seed: 4}\n", "plan.yaml:2: train.seed: every run of a sweep has its own, expected 'seeds: [...]'"},
       {"out: o\nvariants: {a: {run.directory: x}}\n", "plan.yaml:2: run.directory: every run of a sweep"},
       {"out: o\ngrid: {train.seed: [1, 2]}\n", "plan.yaml:2: train.seed: every run of a sweep has its own"},
@@ -350,7 +355,37 @@ static void wrong_plans_are_refused(void **state) {
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
   test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
   command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr', expected", &output);
+  command_expect(folder, "sweep plan.yaml --beside time,lr,time", 2, "", "--beside: time is given twice", &output);
   command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g', expected", &output);
+}
+
+/* A file of hark train may have a folder and a seed, which the plan replaces; without seeds in the plan its seed would be ignored. */
+static void a_seed_of_the_base_is_not_ignored(void **state) {
+  (void)state;
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: o\n");
+  test_file_write_text(folder, "base.yaml", BASE "train.seed: 7\n");
+  command_expect(folder, "sweep plan.yaml", 2, "", "base.yaml:5: train.seed: 7 given, and plan.yaml has no 'seeds'", &output);
+  test_file_write_text(folder, "base.yaml", BASE "run.resume: true\n");
+  command_expect(folder, "sweep plan.yaml", 2, "", "base.yaml:5: run.resume: a sweep sets this option", &output);
+  test_file_write_text(folder, "base.yaml", BASE "train.seed: 7\nrun.directory: there\n");
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: o\nseeds: [7, 8]\n");
+  command_expect(folder, "sweep plan.yaml --list", 0, "all-seed=7\nall-seed=8\n", "", &output);
+}
+
+/* A metric that a run without it leaves to others is trained for; one that only some runs, or some plans, have is shown. */
+static void metrics_of_some_runs_are_shown(void **state) {
+  (void)state;
+  test_file_write_text(folder, "base.yaml",
+                       "model: {layers: 1, heads: 1, width: 8, context: 8}\ntrain: {steps: 4, batch: 2, log_every: 2}\n"
+                       "data: {paths: [text.txt], validation_fraction: 0}\nrun: {threads: 1}\n");
+  test_file_write_text(folder, "one.yaml", "config: base.yaml\nout: one\nvariants: {a: {}}\n");
+  command_expect(folder, "sweep one.yaml --no-picture", 0, "| a | 0 | - |", "", &output);
+  command_expect(folder, "sweep one.yaml --table --metric train/loss --choose checkpoint", 2, "",
+                 "--choose checkpoint: no run has val/loss", &output);
+  test_file_write_text(folder, "one.yaml", "config: base.yaml\nout: one\nvariants: {a: {}, b: {data.validation_fraction: 0.2}}\n");
+  command_expect(folder, "sweep one.yaml --no-picture --metric val/loss", 0, "| b | 1 | ", "", &output);
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: two\nvariants: {c: {}}\n");
+  command_expect(folder, "sweep two.yaml one.yaml --no-picture --metric val/loss", 0, "| c | 0 | - |", "", &output);
 }
 
 /* Settings may be for some of the runs, whose configurations have them alone; what none has a use for is refused. Lists are lists. */
@@ -533,6 +568,8 @@ int main(void) {
                                      TEST(a_run_that_fails_leaves_the_others),
                                      TEST(several_plans_make_one_table),
                                      TEST(wrong_plans_are_refused),
+                                     TEST(a_seed_of_the_base_is_not_ignored),
+                                     TEST(metrics_of_some_runs_are_shown),
                                      TEST(settings_have_an_effect_in_some_run),
                                      TEST(spreads_leave_out_what_is_missing),
                                      TEST(numbers_of_a_run_are_chosen),

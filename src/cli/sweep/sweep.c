@@ -15,6 +15,7 @@
 #include "cli/processes.h"
 #include "cli/progress.h"
 #include "cli/sweep/sweep.h"
+#include "cli/sweep/sweep_check.h"
 #include "cli/sweep/sweep_jobs.h"
 #include "core/line.h"
 #include "group/launch.h"
@@ -307,6 +308,7 @@ static hark_status prepare(sweep *s) {
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
   if (is_trained(s)) HARK_TRY(check_folder(s));
   if (is_trained(s)) HARK_TRY(refuse_busy(s, hark_folder_check_unlocked(s->context, s->plan->out)));
+  HARK_TRY(hark_sweep_check_plan(s->context, s->plan));
   HARK_TRY(find_baseline(s));
   HARK_TRY(hark_sweep_read_beside(s));
   HARK_TRY(hark_sweep_budget_read(s->context, s->values->at, &s->results.budget));
@@ -317,7 +319,7 @@ static hark_status prepare(sweep *s) {
   if (s->values->list) return HARK_OK;
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
   for (int run = 0; run < s->runs; run++) HARK_TRY(hark_sweep_measure_run(s, run, &hark_sweep_whole));
-  return hark_sweep_check_metrics(s);
+  return HARK_OK;
 }
 
 /* *stopped: by a signal. */
@@ -431,6 +433,7 @@ static hark_status work_all(sweep *sweeps, int count, hark_sweep_crew *crew, boo
 }
 
 static hark_status report_all(sweep *sweeps, int count) {
+  HARK_TRY(hark_sweep_check_metrics(sweeps, count));
   for (int i = 0; i < count; i++) HARK_TRY(hark_sweep_with_plan(&sweeps[i], hark_sweep_report(&sweeps[i])));
   HARK_TRY(report_together(sweeps, count));
   sweeps->call->exit_code = exit_code_of(sweeps, count);

@@ -79,8 +79,9 @@ HARK_MUST_CHECK hark_status hark_sweep_read_results(sweep *s, const char *path);
 HARK_MUST_CHECK hark_status hark_sweep_measure_run(sweep *s, int run, const hark_sweep_budget *budget);
 /* The names of --beside. */
 HARK_MUST_CHECK hark_status hark_sweep_read_beside(sweep *s);
-/* Refuses --metric, --beside and --at with names that no run has, if a run has metrics. */
-HARK_MUST_CHECK hark_status hark_sweep_check_metrics(const sweep *s);
+/* Refuses --metric, --beside and --at with names that no run of the sweeps has, and --choose checkpoint without val/loss, if a run has
+ * metrics. */
+HARK_MUST_CHECK hark_status hark_sweep_check_metrics(const sweep *sweeps, int count);
 /* A line of results.jsonl. */
 HARK_MUST_CHECK hark_status hark_sweep_record(sweep *s, int run, int exit_code);
 /* Prints table or JSON, and draws the picture if requested. */

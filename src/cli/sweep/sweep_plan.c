@@ -31,6 +31,7 @@ static hark_status take_text(const plan_reader *r, int line, const char *value, 
 /* What the plan itself says of every run, in a key of its own. */
 static hark_status refuse_owned(const plan_reader *r, int line, const char *key) {
   static const char *const owned[][2] = {{"train.seed", "seeds: [...]"}, {"run.directory", "out: FOLDER"}};
+  if (strcmp(key, "run.resume") == 0) return refuse(r, line, "run.resume: a sweep that is called again continues its runs itself");
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
     if (strcmp(key, owned[i][0]) == 0)
       return hark_fail(r->context, HARK_BAD_CONFIGURATION, "%s:%d: %s: every run of a sweep has its own, expected '%s' instead",
@@ -69,12 +70,6 @@ static hark_status take_variant(const plan_reader *r, const hark_yaml_item *item
   return take_setting(r, item, name + length + 1, variant);
 }
 
-/* True for two spellings of one number. */
-static bool same_number(const char *a, const char *b) {
-  double x, y;
-  return hark_number_read(a, strlen(a), &x) && hark_number_read(b, strlen(b), &y) && x == y;
-}
-
 /* "grid.KEY" is a list. */
 static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, const char *key) {
   hark_sweep_plan *plan = r->plan;
@@ -89,10 +84,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
   }
   if (item->kind != HARK_YAML_ITEM) return refuse(r, item->line, "expected a list of values, [A, B, ...]");
   if (plan->value_count == HARK_SWEEP_VALUES) return refuse(r, item->line, "more values than a grid can have");
-  hark_sweep_axis *const axis = &plan->axes[plan->axis_count - 1];
-  for (int i = axis->first; i < axis->first + axis->count; i++)
-    if (same_number(plan->values[i], item->value)) return refuse(r, item->line, "a value twice");
-  axis->count++;
+  plan->axes[plan->axis_count - 1].count++;
   return take_text(r, item->line, item->value, plan->values[plan->value_count++], sizeof plan->values[0]);
 }
 
@@ -103,7 +95,8 @@ static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   if (item->kind != HARK_YAML_ITEM || !hark_number_read_whole(item->value, strlen(item->value), &seed) || seed < 0)
     return refuse(r, item->line, "expected a list of seeds, whole numbers in [0, 9223372036854775807]");
   for (int i = 0; i < plan->seed_count; i++)
-    if (plan->seeds[i] == seed) return refuse(r, item->line, "a seed twice");
+    if (plan->seeds[i] == seed)
+      return hark_fail(r->context, HARK_BAD_CONFIGURATION, "%s:%d: seeds: %" PRId64 " is given twice", plan->path, item->line, seed);
   if (plan->seed_count == HARK_SWEEP_SEEDS) return refuse(r, item->line, "more seeds than a sweep can have");
   plan->seeds[plan->seed_count++] = seed;
   return HARK_OK;
@@ -160,7 +153,8 @@ static hark_status settle(plan_reader *r) {
   hark_sweep_plan *plan = r->plan;
   double runs = (double)hark_max(plan->variant_count, 1);
   HARK_TRY(refuse_replaced(r));
-  if (plan->seed_count == 0) plan->seeds[plan->seed_count++] = 1;
+  plan->has_seeds = plan->seed_count > 0;
+  if (!plan->has_seeds) plan->seeds[plan->seed_count++] = 1;
   for (int i = 0; i < plan->axis_count; i++) {
     if (plan->axes[i].count == 0) return refuse(r, plan->axes[i].line, "an axis without values");
     runs *= plan->axes[i].count;

@@ -50,6 +50,7 @@ typedef struct hark_sweep_plan {
   char values[HARK_SWEEP_VALUES][HARK_SWEEP_VALUE_BYTES];
   int64_t seeds[HARK_SWEEP_SEEDS];
   int setting_count, variant_count, axis_count, value_count, seed_count;
+  bool has_seeds; /* in the file; else the seed is 1 */
 } hark_sweep_plan;
 
 /* Reads a file. Errors: HARK_BAD_CONFIGURATION "PATH:LINE: ...", those of files. */

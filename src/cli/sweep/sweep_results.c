@@ -77,27 +77,35 @@ static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
                    s->values->metric);
 }
 
-/* Refuses metrics that were requested and that no run has, as soon as one has any. */
+/* Refuses metrics that were requested and that no run has, if one has any. */
 static hark_status require_metrics(const sweep *s, const json_t *names) {
   const hark_status status = HARK_BAD_CONFIGURATION;
   if (hark_command_is_given(s->call, "metric"))
     HARK_TRY(hark_metric_names_require(s->context, names, status, "--metric: ", s->values->metric));
+  if (s->values->choose == HARK_SWEEP_CHECKPOINT)
+    HARK_TRY(hark_metric_names_require(s->context, names, status, "--choose checkpoint: ", "val/loss"));
   for (int i = 0; i < s->results.beside_count && hark_command_is_given(s->call, "beside"); i++)
     HARK_TRY(hark_metric_names_require(s->context, names, status, "--beside: ", s->results.beside_names[i]));
   return s->results.budget.name[0] == '\0' ? HARK_OK
                                            : hark_metric_names_require(s->context, names, status, "--at: ", s->results.budget.name);
 }
 
-hark_status hark_sweep_check_metrics(const sweep *s) {
-  json_t *names = NULL;
-  hark_status status = HARK_OK;
-  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
+static hark_status add_names(const sweep *s, json_t **names) {
+  for (int run = 0; run < s->runs; run++) {
     char path[HARK_PATH_BYTES];
     bool there = false;
-    status = find_metrics(s, run, path, &there);
-    if (status == HARK_OK && there) status = hark_metric_names_add(s->context, path, &names);
+    HARK_TRY(find_metrics(s, run, path, &there));
+    if (there) HARK_TRY(hark_metric_names_add(s->context, path, names));
   }
-  if (status == HARK_OK) status = require_metrics(s, names);
+  return HARK_OK;
+}
+
+/* Only when all runs have ended: a run that is left may be the one that has the metric. */
+hark_status hark_sweep_check_metrics(const sweep *sweeps, int count) {
+  json_t *names = NULL;
+  hark_status status = HARK_OK;
+  for (int i = 0; i < count && status == HARK_OK; i++) status = add_names(&sweeps[i], &names);
+  if (status == HARK_OK) status = require_metrics(sweeps, names);
   json_decref(names);
   return status;
 }
@@ -122,6 +130,9 @@ hark_status hark_sweep_read_beside(sweep *s) {
     char *name = s->results.beside_names[s->results.beside_count];
     memcpy(name, at, length);
     name[length] = '\0';
+    for (int i = 0; i < s->results.beside_count; i++)
+      if (strcmp(s->results.beside_names[i], name) == 0)
+        return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: %s is given twice", name);
     s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
     s->results.beside_count++;
     at += length;
@@ -189,7 +200,6 @@ static hark_status head(const sweep *s) {
 
 hark_status hark_sweep_report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
-  HARK_TRY(hark_sweep_check_metrics(s));
   HARK_TRY(measure_at(s));
   HARK_TRY(head(s));
   if (s->call->json)
