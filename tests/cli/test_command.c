@@ -198,7 +198,7 @@ static void a_full_disk_is_exit_4(void **state) {
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), HARK_EXIT_DISK);
   make_run();
-  expect_error("plot run --output none/x.svg", HARK_EXIT_BAD_INPUT, "none/x.svg");
+  expect_error("plot run --output none/x.svg", HARK_EXIT_DISK, "none/x.svg");
 }
 
 static void plots_are_drawn(void **state) {
@@ -359,7 +359,7 @@ static void a_run_becomes_one_file(void **state) {
   expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
   expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
   expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");
-  expect_error("export run --output none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
+  expect_error("export run --output none/x.safetensors", HARK_EXIT_DISK, "none");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

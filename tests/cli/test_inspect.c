@@ -265,7 +265,7 @@ static void what_cannot_be_read_is_refused_in_one_line(void **state) {
       {"inspect missing --text text.txt", HARK_EXIT_BAD_INPUT, "missing"},
       {"inspect ahca --text text.txt", HARK_EXIT_USAGE, "ahca: architecture ahca has no attention heads that read a text"},
       {"inspect torn.safetensors --text text.txt", HARK_EXIT_BAD_INPUT, "torn.safetensors"},
-      {"inspect run --text text.txt --figure missing/heads.svg", HARK_EXIT_BAD_INPUT, "missing/heads.svg"},
+      {"inspect run --text text.txt --figure missing/heads.svg", HARK_EXIT_DISK, "missing/heads.svg"},
   };
   expect("train --data text.txt --steps 2 --out run " COMMAND_TINY, 0, "", "");
   expect(

@@ -150,6 +150,7 @@ static void places_are_examined_before_the_work(void **state) {
       {"data picture none --out none/sheet.svg", "--out none/sheet.svg: none/: cannot be written"},
       {"kernels export run --output none/t.csv", "--output none/t.csv: none/: cannot be written"},
       {"kernels search --data none --out text.txt", "--out text.txt: is a file, expected a folder"},
+      {"positional decay --figure none/f.svg", "--figure none/f.svg: none/: cannot be written"},
       {"plot none -o none/x.svg", "--output none/x.svg: none/: cannot be written"},
       {"train --data text.txt --out text.txt/run " COMMAND_TINY, "--out text.txt/run: cannot be a folder: Not a directory"},
       {"train --data text.txt --out dangling/run " COMMAND_TINY, "--out dangling/run: dangling: cannot be a folder"},
