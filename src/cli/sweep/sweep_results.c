@@ -100,12 +100,34 @@ static hark_status add_names(const sweep *s, json_t **names) {
   return HARK_OK;
 }
 
+/* Whether some run has the metric in a line with that of --at. */
+static hark_status find_budget(const sweep *s, bool *found) {
+  for (int run = 0; run < s->runs && !*found; run++) {
+    char path[HARK_PATH_BYTES];
+    bool there = false;
+    double total = NAN;
+    HARK_TRY(find_metrics(s, run, path, &there));
+    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, s->results.budget.name, s->values->metric, &total));
+    *found = !isnan(total);
+  }
+  return HARK_OK;
+}
+
+static hark_status require_budget(const sweep *sweeps, int count, const json_t *names) {
+  const char *const at = sweeps->results.budget.name, *const metric = sweeps->values->metric;
+  bool found = at[0] == '\0' || json_object_get(names, metric) == NULL;
+  for (int i = 0; i < count && !found; i++) HARK_TRY(find_budget(&sweeps[i], &found));
+  if (found) return HARK_OK;
+  return hark_fail(sweeps->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", at, metric);
+}
+
 /* Only when all runs have ended: a run that is left may be the one that has the metric. */
 hark_status hark_sweep_check_metrics(const sweep *sweeps, int count) {
   json_t *names = NULL;
   hark_status status = HARK_OK;
   for (int i = 0; i < count && status == HARK_OK; i++) status = add_names(&sweeps[i], &names);
   if (status == HARK_OK) status = require_metrics(sweeps, names);
+  if (status == HARK_OK) status = require_budget(sweeps, count, names);
   json_decref(names);
   return status;
 }
