@@ -23,11 +23,11 @@
 #include "lab/tables.h"
 #include "positional/fit.h"
 
-#define LENGTH 128
-#define ORDER 2  /* of the random banks */
-#define LAG 5    /* of the peak */
-#define PEAK 0.9 /* its attention; the rest is equal at all distances */
-#define MOST 16  /* kernels of a bank */
+#define LENGTH INT64_C(128)
+#define ORDER INT64_C(2) /* of the random banks */
+#define LAG 5            /* of the peak */
+#define PEAK 0.9         /* its attention; the rest is equal at all distances */
+#define MOST INT64_C(16) /* kernels of a bank */
 #define QUICK_MOST 4
 #define QUICK_TARGETS 3
 #define FULL_TARGETS 8

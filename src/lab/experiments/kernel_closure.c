@@ -19,8 +19,8 @@
 #include "lab/tables.h"
 #include "positional/leaf_text.h"
 
-#define LENGTH 48
-#define DIM 4
+#define LENGTH INT64_C(48)
+#define DIM INT64_C(4)
 #define QUICK_DRAWS 12
 #define FULL_DRAWS 100
 #define DEVIATION 0.7 /* of the draws' parameters, as they are trained, about their initial values */
@@ -32,13 +32,14 @@
 enum { SINGLE, SUM, PRODUCT, BANK, SUM_OF_PRODUCTS, WITH_CONTENTS, DIFFERENCE, LARGER, CUT_OFF, OTHER_LEAF, OPERATIONS };
 #define SAFE DIFFERENCE /* operations before it keep the property */
 enum { OPERATION, DRAWS, LEAST, NEGATIVE, CALLED_DEFINITE, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"operation", NULL,
-                                                  "a kernel|a + b|a b|bank[3](a)|a b + c d|(a + b) exp(s q.q)|a - b / 2|max(a, b / 2)|a, 0 "
-                                                  "beyond 6 tokens|a kernel that is not definite"},
-                                                 {"draws", NULL, NULL},
-                                                 {"least eigenvalue / largest", "least", NULL},
-                                                 {"negative", "draws", NULL},
-                                                 {"called definite", "draws", NULL}};
+static const hark_lab_column columns[COLUMNS] = {
+    {"operation", NULL,
+     "a kernel|a + b|a b|a bank of 3|a b + c d|(a + b) exp(s q.q)|a - b / 2|max(a, b / 2)|a, 0 "
+     "beyond 6 tokens|a kernel that is not definite"},
+    {"draws", NULL, NULL},
+    {"least eigenvalue / largest", "least", NULL},
+    {"negative", "draws", NULL},
+    {"called definite", "draws", NULL}};
 
 typedef struct closure {
   hark_lab *lab;

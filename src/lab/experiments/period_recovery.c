@@ -96,7 +96,7 @@ static hark_status evaluate_loss(const recovery *r, const double *x, double *val
  * search may try far points, whose loss is that of the nearest allowed one. */
 static hark_status evaluate(void *user, const double *x, double *value, double *gradient) {
   const recovery *const r = user;
-  double near[1 + PARAMETERS];
+  double near[1 + PARAMETERS] = {0};
   for (int64_t i = 0; i <= r->count; i++) near[i] = fmax(-FARTHEST, fmin(FARTHEST, x[i]));
   HARK_TRY(evaluate_loss(r, near, value, gradient));
   for (int64_t i = 0; i <= r->count; i++) {

@@ -20,12 +20,12 @@
 #include "lab/tables.h"
 
 #define PI 3.14159265358979323846
-#define LENGTH 64
-#define DIM 32
+#define LENGTH INT64_C(64)
+#define DIM INT64_C(32)
 #define SCALE 12. /* l, tokens */
 #define QUICK_DRAWS 60
 #define FULL_DRAWS 400
-#define MOST_PAIRS 256
+#define MOST_PAIRS INT64_C(256)
 #define QUICK_MOST_PAIRS 64
 #define BASE 10000.
 

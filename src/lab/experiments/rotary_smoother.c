@@ -19,15 +19,15 @@
 #include "lab/tables.h"
 
 #define PI 3.14159265358979323846
-#define LENGTH 96
-#define DIM 16
+#define LENGTH INT64_C(96)
+#define DIM INT64_C(16)
 #define PAIRS (DIM / 2)
 #define BASE 10000.
 
-#define POSITIONS 256
-#define EDGE 32 /* positions at both ends that do not count: their neighbours are missing */
+#define POSITIONS INT64_C(256)
+#define EDGE INT64_C(32) /* positions at both ends that do not count: their neighbours are missing */
 #define NOISE 0.3
-#define WIDTH_PAIRS 32
+#define WIDTH_PAIRS INT64_C(32)
 #define WIDTH 8.  /* tokens: rates have the deviation 1 / WIDTH */
 #define LOGIT 12. /* of the largest weight: most of the weight is within WIDTH / sqrt(LOGIT) tokens */
 #define QUICK_DRAWS 20
