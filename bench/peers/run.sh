@@ -64,6 +64,8 @@ if [ "$published" = yes ]; then
 fi
 if [ "$correctness" = yes ]; then
   "$venv/bin/python" "$here/correctness.py" --hark "$build/hark"
+  "$venv/bin/python" "$here/stick_breaking.py" --hark "$build/hark"
+  "$venv/bin/python" "$here/kernels.py" --hark "$build/hark"
 fi
 if [ "$tokenizers" = yes ]; then
   "$venv/bin/python" "$here/tokenizers.py" --hark "$build/hark" --folder "$build/peers/tokenizers" --speed
