@@ -22,7 +22,7 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   json_t *value;
   (void)line;
   json_object_foreach((json_t *)object, name, value) {
-    if (!json_is_number(value) || json_object_get(c->names, name) != NULL) continue;
+    if ((!json_is_number(value) && !json_is_null(value)) || json_object_get(c->names, name) != NULL) continue;
     if (json_object_set_new(c->names, name, json_true()) != 0) return hark_fail(c->context, HARK_OUT_OF_MEMORY, "names of metrics");
   }
   return HARK_OK;

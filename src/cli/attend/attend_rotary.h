@@ -25,8 +25,7 @@ void hark_attend_rotary_close(hark_context *context, hark_attend_rotary *rotary)
 HARK_MUST_CHECK hark_status hark_attend_rotary_turn(hark_context *context, const hark_attend_values *values,
                                                     const hark_attend_rotary *rotary, hark_attend_tensors *tensors);
 
-/* From gradients by rotated rows to those by the given ones, in dquery and dkey; drotary_rates where rates were given. Overwrites the
- * rotated rows. */
+/* From gradients by rotated rows to those by the given ones, in dquery and dkey; drotary_rates where rates were given. */
 HARK_MUST_CHECK hark_status hark_attend_rotary_turn_back(hark_context *context, const hark_attend_values *values,
                                                          const hark_attend_rotary *rotary, hark_attend_tensors *tensors);
 

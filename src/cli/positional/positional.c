@@ -27,7 +27,8 @@ static const hark_option options[] = {
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
      "refuse a kernel that is not positive definite", NULL},
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
-     "draw G over the distances below --context as SVG, or as PNG if FILE ends in .png, with a curve for each of the first eight heads; "
+     "draw G over the distances below --context, at most 2048, as SVG, or as PNG if FILE ends in .png, with a curve for each of the first "
+     "eight heads; "
      "without EXPR a panel for every kernel",
      NULL},
 };

@@ -14,9 +14,9 @@
 #define PANEL_HEIGHT 240
 #define WIDTH 760 /* of a single panel */
 #define HEIGHT 440
-#define SIZE 6      /* of kernels that are written name[K] */
-#define CONSTANT 12 /* of kernels that need a number */
-#define MOST_POINTS 2048
+#define SIZE 6           /* of kernels that are written name[K] */
+#define CONSTANT 12      /* of kernels that need a number */
+#define MOST_POINTS 2048 /* the nearest distances that are drawn: all of them are whole */
 
 /* An expression of which curves are drawn. */
 typedef struct drawing {
@@ -92,7 +92,7 @@ static hark_status draw_one(const drawing *d) {
 }
 
 static hark_status draw(const drawing *d) {
-  hark_text_append(&d->picture->script, "set xrange [0:%" PRId64 "]\n", hark_max(d->figure->length, 2) - 1);
+  hark_text_append(&d->picture->script, "set xrange [0:%" PRId64 "]\n", d->points - 1);
   return d->figure->text != NULL ? draw_one(d) : draw_all(d);
 }
 
@@ -110,7 +110,7 @@ hark_status hark_positional_draw(hark_invocation *call, const hark_positional_fi
   d.values = d.distances + points;
   d.pairs = d.values + points;
   d.parameters = d.pairs + 2 * points;
-  for (int64_t i = 0; i < points; i++) d.distances[i] = (double)i * (double)(hark_max(figure->length, 2) - 1) / (double)(points - 1);
+  for (int64_t i = 0; i < points; i++) d.distances[i] = (double)i;
   hark_status status = hark_picture_begin(call->context, figure->path, png, width, height, &picture);
   if (status == HARK_OK) {
     picture.optional = true; /* the numbers are the main result */

@@ -121,10 +121,12 @@ static hark_status require_budget(const sweep *sweeps, int count, const json_t *
   return hark_fail(sweeps->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", at, metric);
 }
 
-/* Only when all runs have ended: a run that is left may be the one that has the metric. */
+/* A run that is left may be the one that has the metric. */
 hark_status hark_sweep_check_metrics(const sweep *sweeps, int count) {
   json_t *names = NULL;
   hark_status status = HARK_OK;
+  for (int i = 0; i < count; i++)
+    if (hark_sweep_left(&sweeps[i]) > 0) return HARK_OK;
   for (int i = 0; i < count && status == HARK_OK; i++) status = add_names(&sweeps[i], &names);
   if (status == HARK_OK) status = require_metrics(sweeps, names);
   if (status == HARK_OK) status = require_budget(sweeps, count, names);

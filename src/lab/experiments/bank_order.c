@@ -1,14 +1,14 @@
-/* bank_order.c - how many kernels a bank needs, and what no bank of decaying periodic kernels can be.
+/* bank_order.c - what banks of decaying periodic kernels can be, and what they cannot.
  *
  * A bank of M decaying periodic kernels (K eq. 5) is fitted to a head's attention over distances, p[d], by the least divergence
  *
  *     D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)
  *
- * (positional/fit.h). Targets are random banks of ORDER kernels, which a bank of as many kernels can be, and a peak at one distance. For
- * the peak there is a bound that does not depend on M: every sum and product of positive definite kernels has G(d) <= G(0), so q[LAG] <=
- * 1/2 of q[0] + q[LAG], and
+ * (positional/fit.h). Targets are random banks of ORDER kernels, which a bank of as many kernels can be, and a peak at one distance. For a
+ * peak at LAG there is a bound that does not depend on M. Every sum and product of positive definite kernels has G(d) <= G(0), so q[LAG] <=
+ * q[0]. The divergence of the three parts {0}, {LAG} and all others is no larger than D, and is least where q[0] = q[LAG]:
  *
- *     D >= sum over A of p(A) log(p(A) / q(A))  >=  p log(2 p) + (1 - p) log(2 (1 - p)),     A: {LAG} and all others, p = p[LAG] >= 1/2
+ *     D >= p[LAG] log(2 p[LAG] / (p[LAG] + p[0])) + p[0] log(2 p[0] / (p[LAG] + p[0])),      p[LAG] >= p[0]
  *
  * Source: Bunks, Dixon, Di Giorgi, "Composing Kernel Models with Self-Attention", equation 5 and section 4 ("model bank order").
  */
@@ -160,7 +160,10 @@ static hark_status fit(bank *b, int64_t kernels, double *least) {
   return status;
 }
 
-static double bound_of(int target) { return target == PEAK_AT_LAG ? PEAK * log(2 * PEAK) + (1 - PEAK) * log(2 * (1 - PEAK)) : 0; }
+static double bound_of(int target) {
+  const double other = (1 - PEAK) / (LENGTH - 1), both = PEAK + other;
+  return target == PEAK_AT_LAG ? PEAK * log(2 * PEAK / both) + other * log(2 * other / both) : 0;
+}
 
 static double median(double *values, int count) {
   for (int i = 1; i < count; i++)
@@ -254,23 +257,21 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_bank_order = {
-    .summary = "how many kernels a bank needs, and what no bank can be",
+    .summary = "what banks of decaying periodic kernels can be",
     .paper = HARK_LAB_PAPER_K "equation 5, and \"model bank order\" in section 4",
     .statement =
-        "a bank of decaying periodic kernels fits attention that comes from such a bank when it has about as many kernels; attention "
-        "to a fixed distance other than 0 it cannot be with any number of kernels, because a positive definite kernel is nowhere larger "
-        "than at 0",
+        "attention that comes from a random bank of 2 decaying periodic kernels is fitted by such banks of 2 and more; attention to one "
+        "distance other than 0 is not fitted by any number of kernels, because a positive definite kernel is nowhere larger than at 0",
     .notes =
-        "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n\n"
-        "Banks of M kernels are fitted to attention p over 128 distances by `hark_fit_improve()`, which `hark kernels "
-        "search` uses too, from 40 starts: the best bank of half as many kernels with every kernel split in two, and random ones, half of "
-        "them with whole periods and sharp peaks. (A first version had 8 random starts alone. Its fits stayed in local minima, and large "
-        "banks were worse than small ones: .15 nats with 16 kernels for random banks of 2. More kernels do not help by themselves.) The "
-        "random banks are draws of the same form with M = 2. The peaks have nine tenths of the "
-        "attention at one distance, and the rest is equal everywhere.\n\n"
-        "For the peak at distance 5, G(5) <= G(0) gives q[5] <= 1/2, and so D >= p log(2 p) + (1 - p) log(2 (1 - p)) with p = .9: .368 "
-        "nats for each prediction, whatever M. Trained heads attend to such distances, so this is what the leaves bump, "
-        "lagged_periodic, table and t5 are for ([positional.md](mathematics/positional.md)).\n\n"
-        "*Figure.* D over the number of kernels, with the bound.",
+        "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n\nBanks of M kernels are fitted to attention p over "
+        "128 distances by `hark_fit_improve()`, which `hark kernels search` uses too, from 40 starts: the best bank of half as many "
+        "kernels with every kernel split in two, and random ones, half of them with whole periods and sharp peaks. (A first version had 8 "
+        "random starts alone. Its fits stayed in local minima, and large banks were worse than small ones: .15 nats with 16 kernels for "
+        "random banks of 2. More kernels do not help by themselves.) The random banks are draws of the same form with M = 2. The peaks "
+        "have nine tenths of the attention at one distance, and the rest is equal everywhere.\n\nFor the peak at distance 5, q[5] <= q[0] "
+        "gives D >= p[5] log(2 p[5] / (p[5] + p[0])) + p[0] log(2 p[0] / (p[5] + p[0])): .618 nats of the head's attention, whatever M. "
+        "(What that costs a model depends on the values, and on its other heads.) Trained heads attend to such distances, so this is what "
+        "the leaves bump, lagged_periodic, table and t5 are for ([positional.md](mathematics/positional.md)).\n\n*Figure.* D over the "
+        "number of kernels, with the bound.",
     .measure = measure,
     .judge = judge};

@@ -32,14 +32,13 @@
 enum { SINGLE, SUM, PRODUCT, BANK, SUM_OF_PRODUCTS, WITH_CONTENTS, DIFFERENCE, LARGER, CUT_OFF, OTHER_LEAF, OPERATIONS };
 #define SAFE DIFFERENCE /* operations before it keep the property */
 enum { OPERATION, DRAWS, LEAST, NEGATIVE, CALLED_DEFINITE, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {
-    {"operation", NULL,
-     "a kernel|a + b|a b|a bank of 3|a b + c d|(a + b) exp(s q.q)|a - b / 2|max(a, b / 2)|a, 0 "
-     "beyond 6 tokens|a kernel that is not definite"},
-    {"draws", NULL, NULL},
-    {"least eigenvalue / largest", "least", NULL},
-    {"negative", "draws", NULL},
-    {"called definite", "draws", NULL}};
+static const hark_lab_column columns[COLUMNS] = {{"operation", NULL,
+                                                  "a kernel|a + b|a b|a bank of 3|a b + c d|(a + b) exp(s q.q)|a - b / 2|max(a, b / 2)|a, "
+                                                  "0 beyond 6 tokens|a kernel that is not definite"},
+                                                 {"draws", NULL, NULL},
+                                                 {"least eigenvalue / largest", "least", NULL},
+                                                 {"negative", "draws", NULL},
+                                                 {"parts called definite", "draws", NULL}};
 
 typedef struct closure {
   hark_lab *lab;
@@ -86,12 +85,13 @@ static hark_status evaluate(closure *c, const char *text, double *out, bool *def
 
 static void write_text(closure *c, int operation, char *text) {
   const char *const a = draw_leaf(c, operation != OTHER_LEAF), *const b = draw_leaf(c, true);
+  const char *const third = draw_leaf(c, true), *const fourth = draw_leaf(c, true);
   switch (operation) {
     case SUM:
     case WITH_CONTENTS: (void)snprintf(text, TEXT_BYTES, "%s+%s", a, b); break;
     case PRODUCT: (void)snprintf(text, TEXT_BYTES, "%s*%s", a, b); break;
     case BANK: (void)snprintf(text, TEXT_BYTES, "bank[3](%s)", a); break;
-    case SUM_OF_PRODUCTS: (void)snprintf(text, TEXT_BYTES, "%s*%s+%s*%s", a, b, draw_leaf(c, true), draw_leaf(c, true)); break;
+    case SUM_OF_PRODUCTS: (void)snprintf(text, TEXT_BYTES, "%s*%s+%s*%s", a, b, third, fourth); break;
     default: (void)snprintf(text, TEXT_BYTES, "%s", a); break;
   }
 }
@@ -201,15 +201,14 @@ const hark_experiment hark_experiment_kernel_closure = {
     .summary = "sums and products of positive definite kernels are positive definite",
     .paper = HARK_LAB_PAPER_K "section 2.2, equations 5 and 6",
     .statement =
-        "sums, products and banks of the language's positive definite kernels are positive definite, also when multiplied by "
-        "exp(s q.q); differences, maxima, kernels that are cut at a distance, and kernels such as bump, table and t5 are not in "
-        "general",
+        "sums, products and banks of the language's positive definite kernels are positive definite, also when multiplied by exp(s q.q); "
+        "differences, maxima, kernels that are cut at a distance, and kernels such as bump, table and t5 are not in general",
     .notes =
-        "Each row has random expressions. Their kernels are drawn from all of hark's that are positive definite for every value of "
-        "their parameters, or, in the last row, for none. Parameters are drawn too. `called definite` counts what "
-        "`hark_positional_is_definite()`, and with it `hark info`, says.\n\n"
-        "Cutting a kernel at a distance is what local attention does: it takes this property from the kernel. Softmax attention does "
-        "not need it, kernel ridge attention does.\n\n"
-        "*Figure.* The fraction of draws with a negative eigenvalue, row by row.",
+        "Each row has random expressions. Their kernels are drawn from all of hark's that are positive definite for every value of their "
+        "parameters, or, in the last row, from those that `hark positional` lists with \"no\". Parameters are drawn too. `parts called "
+        "definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, ..; what a difference, "
+        "a maximum or a cut makes of them is no expression.\n\nCutting a kernel at a distance is what local attention does: it takes this "
+        "property from the kernel. Softmax attention does not need it, kernel ridge attention does.\n\n*Figure.* The fraction of draws "
+        "with a negative eigenvalue, row by row.",
     .measure = measure,
     .judge = judge};

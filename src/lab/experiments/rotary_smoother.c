@@ -2,10 +2,10 @@
  *
  *     Attention(x_n) = sum_i K(n, i) V x_i / sum_i K(n, i),     K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))  (K eq. 2)
  *
- * q_nj, k_ij: pairs of features of queries and keys as complex numbers. K is symmetric and positive definite if queries equal keys, else
- * neither. The kernel K_h(x - x_i) of eq. 1 depends on the difference alone; K does only if all tokens have the same content. The
+ * q_nj, k_ij: pairs of features of queries and keys as complex numbers. K is symmetric and positive semidefinite if queries equal keys,
+ * and neither in general. The kernel K_h(x - x_i) of eq. 1 depends on the difference alone; K does if all tokens have the same content, and not in general. The
  * difference matters: with q_j = e^(-i lag theta_j) and k_j = 1 the weight is largest at distance `lag`, and the smoother estimates f(n -
- * lag) from samples of f, where a symmetric kernel estimates f(n).
+ * lag) from samples of f, where a symmetric kernel of the distance estimates f(n).
  *
  *     E (estimate_n - f(n - lag))^2 = (sum_i w_ni f(i) - f(n - lag))^2 + s2 sum_i w_ni^2,     w: rows of K divided by their sums
  *
@@ -300,7 +300,7 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* The equality is an identity of values of size one, with rounding errors of 1e-15. Logs of K have size one, so asymmetry and reversal are
- * of this size for independent contents. Distances explain a fraction of about 1 / LENGTH of independent log K. A lag of 8 of the wave of
+ * of this size for independent contents. Distances explain a fraction of about 2 / LENGTH of independent log K. A lag of 8 of the wave of
  * 64 positions alone gives the symmetric kernel a bias of mean square (2 sin(pi / 8))^2 / 2 = .29, and the noise an error of at most .03.
  * The error is a mean over 192 positions, about 48 of them independent, and D draws: five standard errors are 5 sqrt(2 / (48 D)), .07 of
  * 200 draws and .23 of 20. */
@@ -330,23 +330,22 @@ const hark_experiment hark_experiment_rotary_smoother = {
     .paper = HARK_LAB_PAPER_K "section 2.1, equation 2",
     .statement =
         "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and distance; K is "
-        "symmetric and positive definite for equal queries and keys, not in general, and a function of the distance alone only if "
-        "all tokens have the same content; its asymmetry lets it estimate a delayed function, which a symmetric kernel cannot",
+        "symmetric and positive semidefinite for equal queries and keys, and a function of the distance alone if all tokens have the same "
+        "content; for independent queries and keys it is neither; its asymmetry lets it estimate a delayed function, which a symmetric "
+        "kernel of the distance alone cannot",
     .printed =
-        "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\": the kernel of equation 1 depends "
-        "on x - x_i alone",
+        "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\": the kernel of equation 1 depends on "
+        "x - x_i alone",
     .corrected = "the kernel depends on the two contents too, and has a different shape around each token",
     .notes =
-        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\n"
-        "The paper calls rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first table has "
-        "the equality, which is an identity, and what the other properties of a kernel depend on. `distance reversed` is the same "
-        "formula with i - n in place of n - i. The variance of log K is divided into that between distances and that within a "
-        "distance; for independent contents nearly all of it is within.\n\n"
-        "The second table measures what asymmetry is for. Samples of a function f with noise are smoothed with one content at all "
-        "positions. With queries that are turned by the phase of a lag, the largest weight is at that distance, and the estimate is "
-        "one of f(n - lag). The expected errors follow from the weights, as in `nadaraya-watson`. In a causal model the lag is a "
-        "token at a fixed distance, such as the previous one; a stationary kernel that is positive definite, as the paper's, "
-        "always prefers distance 0.\n\n"
-        "*Figure.* One draw: f(n - 8) and both estimates. The errors over the lag.",
+        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\nThe paper calls rotary attention an instance of equation "
+        "1, and mentions that attention is not symmetric. The first table has the equality, which is an identity, and what the other "
+        "properties of a kernel depend on. `distance reversed` is the same formula with i - n in place of n - i. The variance of log K is "
+        "divided into that between distances and that within a distance; for independent contents nearly all of it is within.\n\nThe "
+        "second table measures what asymmetry is for. Samples of a function f with noise are smoothed with one content at all positions. "
+        "With queries that are turned by the phase of a lag, the largest weight is at that distance, and the estimate is one of f(n - "
+        "lag). The expected errors follow from the weights, as in `nadaraya-watson`. In a causal model the lag is a token at a fixed "
+        "distance, such as the previous one; a stationary kernel that is positive definite, as the paper's, always prefers distance "
+        "0.\n\n*Figure.* One draw: f(n - 8) and both estimates. The errors over the lag.",
     .measure = measure,
     .judge = judge};
