@@ -16,7 +16,8 @@ static const hark_option_table table = {options, 2, NULL, sizeof(config_values),
 
 static const char introduction[] =
     "# Configuration\n\n"
-    "Written by `hark config --markdown` from the table of options in `src/train/config.c`; do not edit.\n\n"
+    "Written by `hark config --markdown` from the tables of options in `src/train/config.c` and `src/models/model_options.h`; do not "
+    "edit.\n\n"
     "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run\n"
     "stores its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the\n"
     "command line; a later value replaces an earlier one. Every key is also a flag (`--model.rotary.base 500000`,\n"
@@ -24,9 +25,8 @@ static const char introduction[] =
     "the flag. In flags `-` and `_` are the same; `normalization` is read as `normalisation`. Numbers are written with a point in every\n"
     "locale; whole numbers may be written as `8e6`; times as `90s`, `10m`, `1h30m`. An option that is not a list is given once: another\n"
     "value for the same option is refused, and so is a key that occurs twice in a file. An option that would have no effect is refused\n"
-    "too: `needs` names the options without which it has none. This applies to the command line, and to values of a file that are not\n"
-    "the default; files may list everything. Anchors, aliases,\n"
-    "tags and several documents in one file are refused.\n\n";
+    "too: `needs` names the options that it requires to have an effect. This applies to the command line, and to values of a file that\n"
+    "are not the default; files may list everything. Anchors, aliases, tags and several documents in one file are refused.\n\n";
 
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];

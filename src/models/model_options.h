@@ -59,7 +59,7 @@ typedef enum hark_stored {
  * has place 1. */
 #define HARK_MODEL_OPTIONS(X)                                                                                                              \
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                           \
-    "family of the model: gpt, the only one, is that of all architectures", NULL, WEIGHTS, ALWAYS, 0)                                      \
+    "family of the model; there is only one, gpt, to which all architectures belong", NULL, WEIGHTS, ALWAYS, 0)                            \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
     "decoder: causal, predicts tokens; encoder: every token sees all others, predicts the class of an example; masked_encoder: predicts "  \
     "masked tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
@@ -123,8 +123,8 @@ typedef enum hark_stored {
   X(dropout, "dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the residual branches", NULL, NONE, NEVER, 1)       \
   X(embedding_dropout, NULL, FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the sum of embeddings", NULL, NONE, NEVER, 1)  \
   X(initialisation, NULL, ENUM, "gpt2", HARK_INITIALISATION_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "   \
-    "models; ahca has its own, 1 / sqrt(in), and refuses xavier",                                                                          \
+    "standard deviation of initial weights; gpt2: 0.02, and 0.02 / sqrt(2 layers) for layers that add to the residual stream; xavier: "    \
+    "sqrt(2 / (in + out)), which is larger in narrow models; ahca always has 1 / sqrt(in) and refuses xavier",                             \
     HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(embedding_deviation, NULL, FLOAT, "0.02", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                     \
     "deviation of the initial embeddings of tokens; for comparison, sinusoidal positions lie between -1 and 1", HARK_NEEDS_OF_TOKENS,      \
@@ -150,8 +150,8 @@ typedef enum hark_stored {
     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
     CHANGED, 1)                                                                                                                            \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: how the kept fraction of a rate falls; pair: linearly in the index of the pair, as in published models; turns: linearly in "    \
-    "the number of turns, as the paper prints it",                                                                                         \
+    "yarn: how the fraction of a rate that is kept falls from fast to slow pairs; pair: linearly in the index of the pair, as in "         \
+    "published models; turns: linearly in the number of turns, as the paper prints it",                                                    \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
     "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
@@ -200,13 +200,14 @@ typedef enum hark_stored {
   X(attention.forget_gate, "forget-gate", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                \
     "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                            \
   X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "no biases in attention's projections where model.bias has them elsewhere", "model.bias true", WEIGHTS, CHANGED, 1)                    \
+    "attention's projections have no biases, although model.bias gives them to the other layers", "model.bias true", WEIGHTS, CHANGED, 1)  \
   X(attention.biased, NULL, ENUM, "none", HARK_BIASED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "biases in attention's projections where model.bias has none elsewhere: of queries, keys and values (input), or of the output too",    \
+    "attention's projections that have biases, although the other layers have none; input: those of queries, keys and values; all: that "  \
+    "of the output too",                                                                                                                   \
     "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
-    "kernel smoothing, kernel ridge regression of the values on the keys (structure dense), or stick-breaking (causal, no position of "    \
-    "its own needed; arXiv 2410.17980)",                                                                                                   \
+    "softmax: kernel smoothing; cme: kernel ridge regression of the values on the keys (structure dense); stick_breaking: causal "         \
+    "attention that needs no positions (arXiv 2410.17980)",                                                                                \
     NULL, MEANING, CHANGED, 1)                                                                                                             \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
     "lambda of normalisation cme, or c of lambda = c context^ridge_power", HARK_NEEDS_CME, MEANING, GROUP, 1)                              \
@@ -269,8 +270,9 @@ typedef enum hark_stored {
   X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                              \
   X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "layers of a chunk: by rank within a capacity, or by the paper's fraction of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,      \
-    WEIGHTS, GROUP, 1)                                                                                                                     \
+    "what determines the number of layers of a chunk; capacity: the rank of its score, compared with the capacity of each layer; paper: "  \
+    "its score as a fraction of the largest score",                                                                                        \
+    HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS, GROUP, 1)                                                                                    \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
     "what the depth is predicted from: the chunk, or the norm of its attention to the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
     WEIGHTS, GROUP, 1)                                                                                                                     \

@@ -32,7 +32,7 @@ HARK_MUST_CHECK hark_status hark_fit_improve(hark_context *context, const hark_p
 /* How an expression is grown. */
 typedef struct hark_grow_options {
   int terms;     /* kernels at most; a constant counts as a term of a sum, not as a factor */
-  double price;  /* nats that a parameter must win */
+  double price;  /* nats by which each parameter must reduce D */
   int periods;   /* how many periods, and lags, are tried as starts for each added kernel */
   bool definite; /* only kernels that are positive definite */
 } hark_grow_options;

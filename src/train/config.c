@@ -164,7 +164,7 @@ static const hark_option options[] = {
      NULL},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "seed of all random numbers", NULL},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
-     "steps in a row with numbers that are not finite after which the run ends", NULL},
+     "the run ends after this number of consecutive steps with numbers that are not finite", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
      "start with the weights of a run, a checkpoint, a file of hark or a folder of transformers, whose model and vocabulary then become "
      "the "
@@ -189,7 +189,7 @@ static const hark_option options[] = {
     {"run.sequence_ranks", "sequence-ranks", HARK_OPTION_INT, AT(run.sequence_ranks), "1", "[1, 1024]", TRAIN, NULL,
      "processes that share the tokens of every window; the number of all processes must be a multiple of it", NULL},
     {"run.rank_timeout", "rank-timeout", HARK_OPTION_DURATION, AT(run.rank_timeout), "10m", "[1, inf)", TRAIN, "TIME",
-     "time after which a process that does not answer ends the run of all", NULL},
+     "if a process does not answer for this time, all processes end", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, COMPUTES, NULL,
      "the same bits for every number of threads (always so on the backends of this build); with ahca, also the same bits for a sequence "
@@ -200,10 +200,11 @@ static const hark_option options[] = {
     {"run.csv", "csv", HARK_OPTION_BOOL, AT(run.csv), "false", NULL, TRAIN, NULL,
      "write the metrics also as metrics.csv, with every checkpoint and at the end", NULL},
     {"run.sample_tokens", "sample-tokens", HARK_OPTION_INT, AT(run.sample_tokens), "0", "[0, 65536]", TRAIN, NULL,
-     "tokens of a text that is generated with every checkpoint and kept in samples.jsonl, as many as the context has room for; 0: none",
+     "tokens of a text that is generated with every checkpoint and kept in samples.jsonl, at most as many as fit into the context; 0: no "
+     "text",
      "model.architecture decoder"},
     {"run.sample_prompt", "sample-prompt", HARK_OPTION_STRING, AT(run.sample_prompt), "", NULL, TRAIN, "TEXT",
-     "beginning of these texts; none: the beginning of a text", "run.sample_tokens >0"},
+     "prompt that these texts continue; none: a text is generated from its beginning", "run.sample_tokens >0"},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than is available", NULL},
 };

@@ -307,8 +307,8 @@ const hark_command hark_command_attend = {
         "mask by key only, [B or 1,1,1,L].\n"
         "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
         "dhierarchical_bias, drotary_rates, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, "
-        "parameters]: by the\n"
-        "parameters as EXPR has them (l, tau, ...), in its order.\n"
+        "parameters]: with\n"
+        "respect to the parameters as EXPR gives them (l, tau, ...), in the order of EXPR.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

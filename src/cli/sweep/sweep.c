@@ -28,13 +28,12 @@ enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 static const hark_option options[] = {
     {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared", "list false"},
     {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
-     "which values of it are better; auto: more for accuracies, tokens_per_second and mfu, less for all others", "list false"},
+     "which values of the metric are better; auto: more for accuracies, tokens_per_second and mfu, less for all others", "list false"},
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
      "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost: of each run its last evaluation at which NAME (operations, tokens, time or step) is at most X; least: X "
-     "is "
-     "the smallest total of a run",
+     "compare runs at equal cost: only evaluations count at which NAME (operations, tokens, time or step) is at most X; least: X is the "
+     "smallest value that a run has at its last evaluation",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "cell that the others are compared with, by its name in the table; none: the first", "list false"},
