@@ -263,15 +263,17 @@ const hark_experiment hark_experiment_bank_order = {
         "attention that comes from a random bank of 2 decaying periodic kernels is fitted by such banks of 2 and more; attention to one "
         "distance other than 0 is not fitted by any number of kernels, because a positive definite kernel is nowhere larger than at 0",
     .notes =
-        "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n\nBanks of M kernels are fitted to attention p over "
-        "128 distances by `hark_fit_improve()`, which `hark kernels search` uses too, from 40 starts: the best bank of half as many "
-        "kernels with every kernel split in two, and random ones, half of them with whole periods and sharp peaks. (A first version had 8 "
-        "random starts alone. Its fits stayed in local minima, and large banks were worse than small ones: .15 nats with 16 kernels for "
-        "random banks of 2. More kernels do not help by themselves.) The random banks are draws of the same form with M = 2. The peaks "
-        "have nine tenths of the attention at one distance, and the rest is equal everywhere.\n\nFor the peak at distance 5, q[5] <= q[0] "
-        "gives D >= p[5] log(2 p[5] / (p[5] + p[0])) + p[0] log(2 p[0] / (p[5] + p[0])): .618 nats of the head's attention, whatever M. "
-        "(What that costs a model depends on the values, and on its other heads.) Trained heads attend to such distances, so this is what "
-        "the leaves bump, lagged_periodic, table and t5 are for ([positional.md](mathematics/positional.md)).\n\n*Figure.* D over the "
-        "number of kernels, with the bound.",
+        "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n\n"
+        "Banks of M kernels are fitted to attention p over 128 distances by `hark_fit_improve()`, which `hark kernels search` uses "
+        "too, from 40 starts: the best bank of half as many kernels with every kernel split in two, and random ones, half of them "
+        "with whole periods and sharp peaks. (A first version had 8 random starts alone. Its fits stayed in local minima, and large "
+        "banks were worse than small ones: .15 nats with 16 kernels for random banks of 2. More kernels do not help by themselves.) "
+        "The random banks are draws of the same form with M = 2. The peaks have nine tenths of the attention at one distance, and "
+        "the rest is spread equally over the other distances.\n\n"
+        "For the peak at distance 5, q[5] <= q[0] gives D >= p[5] log(2 p[5] / (p[5] + p[0])) + p[0] log(2 p[0] / (p[5] + p[0])): "
+        ".618 nats of the head's attention, for every M. (What that costs a model depends on the values, and on its other heads.) "
+        "Trained heads attend to such distances; the kernels bump, lagged_periodic, table and t5 can fit such attention "
+        "([positional.md](mathematics/positional.md)).\n\n"
+        "*Figure.* D over the number of kernels, with the bound.",
     .measure = measure,
     .judge = judge};

@@ -204,11 +204,12 @@ const hark_experiment hark_experiment_kernel_closure = {
         "sums, products and banks of the language's positive definite kernels are positive definite, also when multiplied by exp(s q.q); "
         "differences, maxima, kernels that are cut at a distance, and kernels such as bump, table and t5 are not in general",
     .notes =
-        "Each row has random expressions. Their kernels are drawn from all of hark's that are positive definite for every value of their "
-        "parameters, or, in the last row, from those that `hark positional` lists with \"no\". Parameters are drawn too. `parts called "
-        "definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, ..; what a difference, "
-        "a maximum or a cut makes of them is no expression.\n\nCutting a kernel at a distance is what local attention does: it takes this "
-        "property from the kernel. Softmax attention does not need it, kernel ridge attention does.\n\n*Figure.* The fraction of draws "
-        "with a negative eigenvalue, row by row.",
+        "Each row has random expressions. Their kernels are drawn from those of hark that are positive definite for every value of "
+        "their parameters; in the last row, from those that `hark positional` lists with \"no\". Parameters are drawn too. `parts "
+        "called definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, ..; the "
+        "language has no differences, maxima and cuts, so the result of such an operation is not tested.\n\n"
+        "Local attention cuts a kernel at a distance, so the kernel is in general no longer positive definite. Softmax attention "
+        "does not need this property, kernel ridge attention does.\n\n"
+        "*Figure.* The fraction of draws with a negative eigenvalue, row by row.",
     .measure = measure,
     .judge = judge};

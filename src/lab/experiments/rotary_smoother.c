@@ -338,14 +338,16 @@ const hark_experiment hark_experiment_rotary_smoother = {
         "x - x_i alone",
     .corrected = "the kernel depends on the two contents too, and has a different shape around each token",
     .notes =
-        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\nThe paper calls rotary attention an instance of equation "
-        "1, and mentions that attention is not symmetric. The first table has the equality, which is an identity, and what the other "
-        "properties of a kernel depend on. `distance reversed` is the same formula with i - n in place of n - i. The variance of log K is "
-        "divided into that between distances and that within a distance; for independent contents nearly all of it is within.\n\nThe "
-        "second table measures what asymmetry is for. Samples of a function f with noise are smoothed with one content at all positions. "
-        "With queries that are turned by the phase of a lag, the largest weight is at that distance, and the estimate is one of f(n - "
-        "lag). The expected errors follow from the weights, as in `nadaraya-watson`. In a causal model the lag is a token at a fixed "
-        "distance, such as the previous one; a stationary kernel that is positive definite, as the paper's, always prefers distance "
-        "0.\n\n*Figure.* One draw: f(n - 8) and both estimates. The errors over the lag.",
+        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\n"
+        "The paper calls rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first table "
+        "has the equality, which is an identity, and what the other properties of a kernel depend on. `distance reversed` is the "
+        "same formula with i - n in place of n - i. The variance of log K is divided into that between distances and that within a "
+        "distance; for independent contents nearly all of it is within a distance.\n\n"
+        "The second table measures what the asymmetry makes possible. Samples of a function f with noise are smoothed with one "
+        "content at all positions. If queries are rotated by the phase of a lag, the largest weight is at that distance, and the "
+        "estimate is one of f(n - lag). The expected errors follow from the weights, as in `nadaraya-watson`. In a causal model, a "
+        "lag means attention to the token at a fixed distance, such as the previous one. A stationary positive definite kernel, such "
+        "as the paper's, always has its largest value at distance 0.\n\n"
+        "*Figure.* One draw: f(n - 8) and both estimates. The errors over the lag.",
     .measure = measure,
     .judge = judge};
