@@ -32,6 +32,7 @@ static const variant variants[] = {
     {"learned_rms_gated", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_GATED_SILU}},
     {"sinusoidal_silu_recompute",
      {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .activation = HARK_ACTIVATION_SILU, .recompute = true, .bias = true}},
+    {"post_norm", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .norm_place = HARK_NORM_POST, .recompute = true, .bias = true}},
     {"forget_window",
      {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.forget_gate = true,
       .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .attention.window = 3, .bias = true}},
