@@ -6,8 +6,9 @@
 
 #include "core/core.h"
 
-/* *names <- an object whose keys are added: the names of numbers, also those that are null, in the lines of metrics.jsonl of a run's folder, or of a file of that
- * kind, in the order in which they occur. *names is NULL before the first call; the caller calls json_decref(), also after a failure.
+/* *names <- an object whose keys are added: the names of numbers, also those that are null, in the lines of metrics.jsonl of a run's
+ * folder, or of a file of that kind, in the order in which they occur. *names is NULL before the first call; the caller calls
+ * json_decref(), also after a failure.
  * Errors: those of files, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_metric_names_add(hark_context *context, const char *run, json_t **names);
 

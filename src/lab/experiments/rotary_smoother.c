@@ -3,9 +3,9 @@
  *     Attention(x_n) = sum_i K(n, i) V x_i / sum_i K(n, i),     K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))  (K eq. 2)
  *
  * q_nj, k_ij: pairs of features of queries and keys as complex numbers. K is symmetric and positive semidefinite if queries equal keys,
- * and neither in general. The kernel K_h(x - x_i) of eq. 1 depends on the difference alone; K does if all tokens have the same content, and not in general. The
- * difference matters: with q_j = e^(-i lag theta_j) and k_j = 1 the weight is largest at distance `lag`, and the smoother estimates f(n -
- * lag) from samples of f, where a symmetric kernel of the distance estimates f(n).
+ * and neither in general. The kernel K_h(x - x_i) of eq. 1 depends on the difference alone; K does if all tokens have the same content,
+ * and not in general. The difference matters: with q_j = e^(-i lag theta_j) and k_j = 1 the weight is largest at distance `lag`, and the
+ * smoother estimates f(n - lag) from samples of f, where a symmetric kernel of the distance estimates f(n).
  *
  *     E (estimate_n - f(n - lag))^2 = (sum_i w_ni f(i) - f(n - lag))^2 + s2 sum_i w_ni^2,     w: rows of K divided by their sums
  *
