@@ -268,6 +268,24 @@ static hark_status draw_kernels(hark_invocation *call, const plot_values *values
   return hark_plot_positional(call, &plot);
 }
 
+/* Refuses a --metric that none of the runs has; their names are read only where one has no points. */
+static hark_status require_metrics(const hark_invocation *call, const plot_values *values, const hark_series *series) {
+  const int runs = hark_options_argument_count(call->options);
+  const int64_t kinds = values->metrics.count;
+  for (int64_t m = 0; m < kinds; m++) {
+    json_t *names = NULL;
+    hark_status status = HARK_OK;
+    int64_t points = 0;
+    for (int run = 0; run < runs; run++) points += series[run * kinds + m].count;
+    for (int run = 0; points == 0 && run < runs && status == HARK_OK; run++)
+      status = hark_metric_names_add(call->context, hark_options_argument(call->options, run), &names);
+    if (status == HARK_OK) status = hark_metric_names_require(call->context, names, HARK_BAD_FILE, "--metric: ", values->metrics.items[m]);
+    json_decref(names);
+    HARK_TRY(status);
+  }
+  return HARK_OK;
+}
+
 /* Reads all curves, also those without points. */
 static hark_status read_all(hark_invocation *call, const plot_values *values, hark_series *series, int *count) {
   const char *const *const metrics = metrics_of(values);
@@ -284,21 +302,10 @@ static hark_status read_all(hark_invocation *call, const plot_values *values, ha
       points += one->count;
     }
   }
+  HARK_TRY(require_metrics(call, values, series));
   if (points == 0)
     return hark_fail(call->context, HARK_BAD_FILE, "%s: no points of %s", hark_options_argument(call->options, 0), metrics[0]);
   return HARK_OK;
-}
-
-/* Refuses a --metric that none of the runs has. */
-static hark_status require_metrics(const hark_invocation *call, const plot_values *values) {
-  json_t *names = NULL;
-  hark_status status = HARK_OK;
-  for (int run = 0; run < hark_options_argument_count(call->options) && status == HARK_OK; run++)
-    status = hark_metric_names_add(call->context, hark_options_argument(call->options, run), &names);
-  for (int64_t m = 0; m < values->metrics.count && status == HARK_OK; m++)
-    status = hark_metric_names_require(call->context, names, HARK_BAD_FILE, "--metric: ", values->metrics.items[m]);
-  json_decref(names);
-  return status;
 }
 
 static hark_status run(hark_invocation *call) {
@@ -310,8 +317,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_allocate_zero(context, SERIES_LIMIT * sizeof(hark_series), &memory));
   hark_series *const series = memory;
   int count = 0;
-  hark_status status = require_metrics(call, values);
-  if (status == HARK_OK) status = read_all(call, values, series, &count);
+  hark_status status = read_all(call, values, series, &count);
   if (status == HARK_OK) status = values->terminal ? draw_letters(call, values, series, count) : draw_picture(call, values, series, count);
   for (int i = 0; i < count; i++) hark_series_free(context, &series[i]);
   hark_release(context, memory, SERIES_LIMIT * sizeof(hark_series));

@@ -90,6 +90,11 @@ static hark_status require_metrics(const sweep *s, const json_t *names) {
                                            : hark_metric_names_require(s->context, names, status, "--at: ", s->results.budget.name);
 }
 
+static bool requests_metrics(const sweep *s) {
+  return hark_command_is_given(s->call, "metric") || hark_command_is_given(s->call, "beside") ||
+         s->values->choose == HARK_SWEEP_CHECKPOINT || s->results.budget.name[0] != '\0';
+}
+
 static hark_status add_names(const sweep *s, json_t **names) {
   for (int run = 0; run < s->runs; run++) {
     char path[HARK_PATH_BYTES];
@@ -125,6 +130,7 @@ static hark_status require_budget(const sweep *sweeps, int count, const json_t *
 hark_status hark_sweep_check_metrics(const sweep *sweeps, int count) {
   json_t *names = NULL;
   hark_status status = HARK_OK;
+  if (!requests_metrics(sweeps)) return HARK_OK;
   for (int i = 0; i < count; i++)
     if (hark_sweep_left(&sweeps[i]) > 0) return HARK_OK;
   for (int i = 0; i < count && status == HARK_OK; i++) status = add_names(&sweeps[i], &names);
