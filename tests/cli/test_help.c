@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -274,6 +275,7 @@ static void bash_completes(void **state) {
     }
   }
   test_file_write_text(folder, "some text.txt", "x");
+  assert_int_equal(mkdir(test_path(folder, "run"), 0777), 0);
   strcat(script,
          "ask hark train --data some\nask hark generate ru\nask hark tra\nask hark help vers\nask hark completion f\nask hark train "
          "--layers ''\n");
