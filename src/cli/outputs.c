@@ -270,8 +270,9 @@ static hark_status check_place(const hark_invocation *call, const hark_option *o
 static hark_status visit_output(void *user, const hark_option *option, const void *field) {
   char target[HARK_PATH_BYTES];
   int descriptor = -1;
+  if (!writes(option)) return HARK_OK; /* only then is the field a path */
   const char *const path = *(const char *const *)field;
-  if (!writes(option) || path[0] == '\0') return HARK_OK;
+  if (path[0] == '\0') return HARK_OK;
   HARK_TRY(check_place(user, option, path));
   existing_output output = {.call = user, .option = option, .path = path};
   if (stat(output.path, &output.about) != 0 || !S_ISREG(output.about.st_mode)) return HARK_OK;
