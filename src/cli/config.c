@@ -18,15 +18,17 @@ static const char introduction[] =
     "# Configuration\n\n"
     "Written by `hark config --markdown` from the tables of options in `src/train/config.c` and `src/models/model_options.h`; do not "
     "edit.\n\n"
-    "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run\n"
-    "stores its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the\n"
-    "command line; a later value replaces an earlier one. Every key is also a flag (`--model.rotary.base 500000`,\n"
-    "`--model.rotary.base=500000`); frequent ones have a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating\n"
-    "the flag. In flags `-` and `_` are the same; `normalization` is read as `normalisation`. Numbers are written with a point in every\n"
-    "locale; whole numbers may be written as `8e6`; times as `90s`, `10m`, `1h30m`. An option that is not a list is given once: another\n"
-    "value for the same option is refused, and so is a key that occurs twice in a file. An option that would have no effect is refused\n"
-    "too: `needs` names the options that it requires to have an effect. This applies to the command line, and to values of a file that\n"
-    "are not the default; files may list everything. Anchors, aliases, tags and several documents in one file are refused.\n\n";
+    "A configuration file is YAML. A key such as `model.rotary.base` stands in the file as `base`, in section `rotary` of section\n"
+    "`model`. `hark config` prints a file with all defaults. Every run stores all of its values in `config.yaml`. A value comes from\n"
+    "the command line, otherwise from the file given with `--config`, otherwise from the defaults.\n\n"
+    "- Every key is also a flag: `--model.rotary.base 500000` or `--model.rotary.base=500000`. Frequent ones have a short form. `-` and\n"
+    "  `_` are the same in flags, and `normalization` is read as `normalisation`.\n"
+    "- Booleans are `--flag` and `--no-flag`. A list is given by repeating its flag.\n"
+    "- Numbers have a decimal point in every locale. Whole numbers may be written as `8e6`, times as `90s`, `10m` or `1h30m`.\n"
+    "- An option that is not a list may be given once on the command line, and a key may occur once in a file.\n"
+    "- An option that would have no effect is refused. Column `needs` lists the conditions of an effect; all of them must hold. A file\n"
+    "  may still contain such a key with its default value.\n"
+    "- Anchors, aliases, tags and several documents in one file are refused.\n\n";
 
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];

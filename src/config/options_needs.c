@@ -185,7 +185,7 @@ void hark_option_print_needs(const hark_options *options, const hark_option *opt
     hark_text condition = hark_text_empty(text->context);
     const bool of_words = *at == '$';
     at = print_condition(options, at, keys, &condition);
-    if (!of_words) hark_text_append(text, "%s%s", text->length > before ? ", " : "", hark_text_get(&condition));
+    if (!of_words) hark_text_append(text, "%s%s", text->length == before ? "" : keys ? "; " : ", and ", hark_text_get(&condition));
     if (condition.status != HARK_OK && text->status == HARK_OK) text->status = condition.status;
     hark_text_free(&condition);
   }

@@ -59,10 +59,11 @@ typedef enum hark_stored {
  * has place 1. */
 #define HARK_MODEL_OPTIONS(X)                                                                                                              \
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                           \
-    "family of the model; there is only one, gpt, to which all architectures belong", NULL, WEIGHTS, ALWAYS, 0)                            \
+    "family of models; gpt is the only one, and all architectures belong to it", NULL, WEIGHTS, ALWAYS, 0)                                 \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
-    "decoder: causal, predicts tokens; encoder: every token sees all others, predicts the class of an example; masked_encoder: predicts "  \
-    "masked tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
+    "decoder: predicts the next token from those before it; encoder: predicts the class of an example, with attention to "                 \
+    "all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes with compressed chunks; latent, finite: "                  \
+    "map sequences of real vectors to a real vector",                                                                                      \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -123,16 +124,17 @@ typedef enum hark_stored {
   X(dropout, "dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the residual branches", NULL, NONE, NEVER, 1)       \
   X(embedding_dropout, NULL, FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the sum of embeddings", NULL, NONE, NEVER, 1)  \
   X(initialisation, NULL, ENUM, "gpt2", HARK_INITIALISATION_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "standard deviation of initial weights; gpt2: 0.02, and 0.02 / sqrt(2 layers) for layers that add to the residual stream; xavier: "    \
-    "sqrt(2 / (in + out)), which is larger in narrow models; ahca always has 1 / sqrt(in) and refuses xavier",                             \
+    "standard deviation of initial weights; gpt2: 0.02, and 0.02 / sqrt(2 layers) for layers that add to the residual "                    \
+    "stream; xavier: sqrt(2 / (in + out)), which is larger in narrow models; ahca uses 1 / sqrt(in) instead of gpt2, and "                 \
+    "refuses xavier",                                                                                                                      \
     HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(embedding_deviation, NULL, FLOAT, "0.02", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                     \
     "deviation of the initial embeddings of tokens; for comparison, sinusoidal positions lie between -1 and 1", HARK_NEEDS_OF_TOKENS,      \
     NONE, NEVER, 1)                                                                                                                        \
   X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "recompute each block in the backward: less memory, a third more work", NULL, NONE, NEVER, 1)                                          \
+    "the backward pass computes the forward pass of each block again: less memory, a third more work", NULL, NONE, NEVER, 1)               \
   X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "longest wavelength of rotary and sinusoidal positions, divided by 2 pi", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)     \
+    "base b of the rates b^(-2j/d) of rotary and sinusoidal positions", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)           \
   X(rotary.pairs, NULL, ENUM, "half", HARK_ROTARY_PAIRS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "features that are rotated together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                        \
   X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
@@ -145,13 +147,12 @@ typedef enum hark_stored {
     "a base that grows with the text, or LongRoPE (arXiv 2402.13753)",                                                                     \
     HARK_NEEDS_ROTARY, MEANING, CHANGED, 1)                                                                                                \
   X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S",                                            \
-    "how many times longer the contexts are, for the scaling", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                                     \
+    "factor s of the scaling: the context divided by that of training", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                            \
   X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
-    "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
-    CHANGED, 1)                                                                                                                            \
+    "tokens of the windows of training before the scaling; 0: model.context", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                      \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: how the fraction of a rate that is kept falls from fast to slow pairs; pair: linearly in the index of the pair, as in "         \
-    "published models; turns: linearly in the number of turns, as the paper prints it",                                                    \
+    "yarn: fast pairs keep their rate and slow ones have it divided by the factor; between them the change is linear: in "                 \
+    "the index of the pair (pair, as in published models), or in the number of turns (turns, as in the paper)",                            \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
     "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
@@ -164,10 +165,11 @@ typedef enum hark_stored {
     "yarn, longrope: factor of rotated queries and keys; 0: by the formula of the scaling", "model.rotary.scaling yarn|longrope", MEANING, \
     CHANGED, 1)                                                                                                                            \
   X(rotary.mscale, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                              \
-    "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none", "model.rotary.scaling yarn", \
-    MEANING, CHANGED, 1)                                                                                                                   \
-  X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "yarn: see mscale", "model.rotary.scaling yarn",     \
-    MEANING, CHANGED, 1)                                                                                                                   \
+    "yarn: m in the attention factor (0.1 m ln s + 1) / (0.1 n ln s + 1), where s is scaling_factor and n is "                             \
+    "mscale_all_dim; both are given, or neither; 0: not given",                                                                            \
+    "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
+  X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                      \
+    "yarn: n in the attention factor of mscale; 0: not given", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                           \
   X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
     "llama3: pairs with at most this number of turns in the original context rotate slower by the scaling factor",                         \
     "model.rotary.scaling llama3", MEANING, CHANGED, 1)                                                                                    \
@@ -185,13 +187,16 @@ typedef enum hark_stored {
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
     "tokens of a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                      \
   X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "blocks of structure hierarchical attend to their neighbours, or to the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, \
-    GROUP, 1)                                                                                                                              \
+    "cells that a cell of structure hierarchical attends to; neighbour: those beside it; sibling: the other half of its "                  \
+    "parent",                                                                                                                              \
+    HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
-    "which query of a cell attends to coarse keys of structure hierarchical; default: first if causal, otherwise mean",                    \
+    "query that a cell of structure hierarchical uses for coarse keys: the mean or the first of its queries, or each query "               \
+    "by itself (exact); default: first if causal, otherwise mean",                                                                         \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
-    "learned bias for structure hierarchical, by the distance of query and key, counted in tokens of the level where they meet",           \
+    "structure hierarchical has a learned bias for every distance of query and key; at a level the distance is counted in "                \
+    "cells",                                                                                                                               \
     HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)                                                                                            \
   X(attention.kernel, "kernel", ENUM, "exp", HARK_KERNEL_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                               \
     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", HARK_NEEDS_NOT_FINITE, MEANING, ALWAYS, 1)         \
@@ -200,10 +205,10 @@ typedef enum hark_stored {
   X(attention.forget_gate, "forget-gate", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                \
     "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                            \
   X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "attention's projections have no biases, although model.bias gives them to the other layers", "model.bias true", WEIGHTS, CHANGED, 1)  \
+    "no biases in attention's projections, where model.bias gives biases to all linear layers", "model.bias true", WEIGHTS, CHANGED, 1)    \
   X(attention.biased, NULL, ENUM, "none", HARK_BIASED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "attention's projections that have biases, although the other layers have none; input: those of queries, keys and values; all: that "  \
-    "of the output too",                                                                                                                   \
+    "biases in attention's projections where no other layer has any; input: in those of queries, keys and values; all: "                   \
+    "also in that of the output",                                                                                                          \
     "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
     "softmax: kernel smoothing; cme: kernel ridge regression of the values on the keys (structure dense); stick_breaking: causal "         \
@@ -223,33 +228,35 @@ typedef enum hark_stored {
   X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "how ahca cuts a sequence: chunks of chunk_size tokens, after a delimiter, at valleys of similarity, or where a learned probability "  \
-    "decides",                                                                                                                             \
+    "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
+    "valleys of similarity; learned: where a learned probability is high",                                                                 \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "tokens of a fixed chunk, and the mean length of learned ones", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                    \
+    "tokens of a fixed chunk; the desired mean length of learned chunks", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                              \
   X(ahca.chunk_minimum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "fewest tokens of a chunk that is not fixed; it limits the number of chunks; 0: a quarter of chunk_size",                              \
     HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
   X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
   X(ahca.boundary, NULL, ENUM, "tokens", HARK_AHCA_BOUNDARY_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "what learned boundaries are predicted from: embedded tokens, or these after the linear layers of the primary compression",            \
+    "input of the prediction of learned boundaries: embedded tokens, or their rows after the linear layers of the primary "                \
+    "compression",                                                                                                                         \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, CHANGED, 1)                                                                     \
   X(ahca.straight_through, NULL, ENUM, "before_norm", HARK_AHCA_STRAIGHT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                               \
-    "learned boundaries get their gradient through a factor of 1 (straight-through): it is applied before or after the norm of the token " \
-    "head; a norm after the factor removes most of that gradient",                                                                         \
+    "learned boundaries get their gradient from a factor whose value is 1 (straight-through); it multiplies rows before or "               \
+    "after the norm of the token head; the norm removes most of the gradient of a factor before it",                                       \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
     "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
   X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
     "further tokens after which a chunk ends, with chunk delimiter; at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,  \
     CHANGED, 1)                                                                                                                            \
-  X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL, "tokens to each side that chunk semantic compares",         \
-    HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
+  X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
+    "chunk semantic compares this number of tokens before a place with as many after it", HARK_NEEDS_AHCA ", model.ahca.chunk semantic",   \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
-    "standard deviations above the mean depth from which chunk semantic cuts", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,     \
-    GROUP, 1)                                                                                                                              \
+    "chunk semantic cuts at a valley whose depth exceeds the mean depth by at least this number of standard deviations",                   \
+    HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
   X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "compressed tokens per chunk",               \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
@@ -270,17 +277,18 @@ typedef enum hark_stored {
   X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                              \
   X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "what determines the number of layers of a chunk; capacity: the rank of its score, compared with the capacity of each layer; paper: "  \
-    "its score as a fraction of the largest score",                                                                                        \
+    "number of layers of a chunk; capacity: a layer keeps the chunks of the highest scores, up to its capacity; paper: in "                \
+    "proportion to score / largest score",                                                                                                 \
     HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS, GROUP, 1)                                                                                    \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
-    "what the depth is predicted from: the chunk, or the norm of its attention to the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
+    "input of the prediction of depth: the chunk, or the norm of its attention to the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
     "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
   X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
-    "fraction of the chunks in each layer from the second on, numbers from 1 to 0 that do not increase; empty: powers of capacity",        \
+    "fraction of the chunks in each layer from the second on: numbers between 0 and 1, none larger than the one before; "                  \
+    "empty: powers of capacity",                                                                                                           \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
   X(ahca.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                       \
     "weight of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)       \
@@ -290,28 +298,33 @@ typedef enum hark_stored {
     "what ahca predicts; data: the classes, token labels or numbers of the data; reconstruction: the tokens of its own input",             \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", HARK_NEEDS_GLOBAL,    \
-    WEIGHTS, GROUP, 1)                                                                                                                     \
+    "rows that go through the layers: the chunks' slots, or the selected tokens, which then attend to all global tokens",                  \
+    HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(ahca.layer, NULL, ENUM, "block", HARK_AHCA_LAYER_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
-    "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                      \
+    "layers of ahca; block: attention among a chunk's slots, and a feed-forward layer; linear: relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS,   \
+    GROUP, 1)                                                                                                                              \
   X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the primary pool", HARK_NEEDS_AHCA,   \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
-    "latent: layers of features and attention (X, C.1), or one layer of features, to which a class query attends (X, 5.1)",                \
+    "transformer: layers of features and attention; single: one layer of features, to which a class query attends (arXiv "                 \
+    "2212.14852, appendix C.1 and section 5.1)",                                                                                           \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "what represents a sequence in latent: attention of a learned class encoding, or the mean of its rows", HARK_NEEDS_LATENT, WEIGHTS,    \
-    GROUP, 1)                                                                                                                              \
+    "how latent sums a sequence up; query: a learned class query attends to its rows; mean: the mean of its rows", HARK_NEEDS_LATENT,      \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r of the norms that are bounded: every matrix is projected after each step; none: no bounds", HARK_NEEDS_LATENT, NONE, GROUP, 1)      \
+    "r of the norms that are bounded by operator_norm and matrix_norm, by a projection of every matrix after each step; "                  \
+    "none: no bounds",                                                                                                                     \
+    HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "largest operator norm of a matrix of latent; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)                                         \
+    "bound of the r-operator norm of every matrix of latent; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)                              \
   X(latent.matrix_norm, "matrix-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)              \
+    "bound of the (r, s)-norm of every matrix of latent, which for r = 2 is the Frobenius norm; 0: no bound", HARK_NEEDS_LATENT, NONE,     \
+    GROUP, 1)                                                                                                                              \
   X(latent.range, NULL, FLOAT, "0.5", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                             \
     "radius of the ball into which latent's outputs are projected; 0: no projection", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                \
   X(finite.map, "finite-map", ENUM, "linear", HARK_FINITE_MAP_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                          \

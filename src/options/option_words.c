@@ -111,11 +111,18 @@ void hark_option_expected(const hark_option *option, hark_text *text) {
 
 /* True for a number without a sign that may be beyond what is read: from 2^53 on. */
 static bool is_large(const char *value) {
+  static const char digits[] = "0123456789";
   double number;
-  const size_t digits = strspn(value, "0123456789.");
-  const char *const rest = value + digits + (digits > 0 && (value[digits] == 'e' || value[digits] == 'E'));
-  const bool is_number = digits > 0 && rest[strspn(rest, "+0123456789")] == '\0';
-  return is_number && (!hark_number_read(value, strlen(value), &number) || number >= EXACT);
+  const size_t whole = strspn(value, digits);
+  const char *at = value + whole;
+  const size_t fraction = *at == '.' ? strspn(++at, digits) : 0;
+  at += fraction;
+  if (*at == 'e' || *at == 'E') {
+    at += at[1] == '+' ? 2 : 1;
+    if (*at == '\0') return false;
+    at += strspn(at, digits);
+  }
+  return whole + fraction > 0 && *at == '\0' && (!hark_number_read(value, strlen(value), &number) || number >= EXACT);
 }
 
 void hark_option_append_limit(const hark_option *option, const char *value, hark_text *text) {

@@ -548,7 +548,7 @@ static void runs_are_compared_at_equal_costs(void **state) {
                  &output);
   command_expect(folder, "sweep plan.yaml --table --beside lr,tim", 2, "", "--beside: no run has tim, did you mean time; ", &output);
   command_expect(folder, "sweep plan.yaml --metric val/los", 2, "", "--metric: no run has val/los", &output);
-  command_expect(folder, "plot out/dense-seed=1 --metric val/loss --metric val/los", 3, "", "--metric: no run has val/los, did", &output);
+  command_expect(folder, "plot out/dense-seed=1 --metric val/loss --metric val/los", 2, "", "--metric: no run has val/los, did", &output);
   command_expect(folder, "sweep plan.yaml --table --at lr=1", 2, "", "--at: no run has lr in a line of metrics.jsonl with val/loss",
                  &output);
   command_expect(folder, "sweep plan.yaml --table --at operations", 2, "", "--at: 'operations' given", &output);

@@ -135,6 +135,16 @@ static void refuse_words(const hark_command *command, const hark_option *option)
   }
 }
 
+/* What is no number has a message without the largest one. */
+static void refuse_garbled(const hark_command *command, const hark_option *option) {
+  static const char *const garbled[] = {"..5", ".", "1.2.3", "1e", "1e+", "1e1e1", "99999999999999999999x"};
+  hark_text expected = hark_text_empty(context);
+  hark_option_expected(option, &expected);
+  hark_text_append(&expected, "\n");
+  for (size_t i = 0; i < sizeof garbled / sizeof garbled[0]; i++) refuse_value(command, option, garbled[i], hark_text_get(&expected));
+  hark_text_free(&expected);
+}
+
 /* Of intervals without an end: the message has the largest number that is read. */
 static void refuse_large(const hark_command *command, const hark_option *option) {
   static const char *const large[] = {"9223372036854775808", "18446744073709551615", "18446744073709551616", "1e19", "1e400", "1e18"};
@@ -155,6 +165,7 @@ static void refuse_all_values(const hark_command *command, const hark_option *op
     case HARK_OPTION_INT:
       for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) refuse_value(command, option, wholes[i], "expected a whole number");
       refuse_large(command, option);
+      refuse_garbled(command, option);
       break;
     case HARK_OPTION_DURATION:
       for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) refuse_value(command, option, times[i], "expected a time");

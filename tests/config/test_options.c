@@ -537,7 +537,7 @@ static void effects_are_known(void **state) {
   assert_string_equal(hark_text_get(&text), "--expression EXPR or --learned");
   hark_text_free(&text);
   hark_option_print_needs(options, &need_options[4], true, &text);
-  assert_string_equal(hark_text_get(&text), "m.kernel other than rbf, m.structure other than dense");
+  assert_string_equal(hark_text_get(&text), "m.kernel other than rbf; m.structure other than dense");
   hark_text_free(&text);
   hark_options_print_help(options, NULL, &text);
   assert_non_null(strstr(hark_text_get(&text), "needs --structure window (8)"));

@@ -186,8 +186,8 @@ static void disturb(int rank, const char *signal) {
                rank, signal);
 }
 
-/* Runs of processes that were killed save and end by themselves. That of the killed process does so at once; another one may be over, so that
- * a later run had begun. */
+/* Runs of processes that were killed save and end by themselves. That of the killed process does so at once; another one may be over, so
+ * that a later run had begun. */
 static void wait_until_saved(void) {
   int64_t least = STEPS;
   for (int seed = 1; seed <= RUNS; seed++) {
