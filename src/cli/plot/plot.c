@@ -279,7 +279,8 @@ static hark_status require_metrics(const hark_invocation *call, const plot_value
     for (int run = 0; run < runs; run++) points += series[run * kinds + m].count;
     for (int run = 0; points == 0 && run < runs && status == HARK_OK; run++)
       status = hark_metric_names_add(call->context, hark_options_argument(call->options, run), &names);
-    if (status == HARK_OK) status = hark_metric_names_require(call->context, names, HARK_BAD_CONFIGURATION, "--metric: ", values->metrics.items[m]);
+    if (status == HARK_OK)
+      status = hark_metric_names_require(call->context, names, HARK_BAD_CONFIGURATION, "--metric: ", values->metrics.items[m]);
     json_decref(names);
     HARK_TRY(status);
   }
