@@ -123,6 +123,8 @@ HARK_MUST_CHECK hark_status hark_path_examine(hark_context *context, const char 
 HARK_MUST_CHECK hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out);
 /* The last part of a path. */
 const char *hark_path_name(const char *path);
+/* The bytes of the folders with which both paths begin, at most `most`; the names of both are left, even of equal paths. */
+size_t hark_path_common(const char *first, size_t most, const char *other);
 /* True if a name from inside a file may be used in a folder: not empty, not . or .., no slash, no control character, short enough. */
 bool hark_name_is_plain(const char *name);
 

@@ -48,6 +48,16 @@ const char *hark_path_name(const char *path) {
   return slash != NULL ? slash + 1 : path;
 }
 
+size_t hark_path_common(const char *first, size_t most, const char *other) {
+  size_t common = 0;
+  for (size_t i = 0; i < most && first[i] != '\0' && first[i] == other[i]; i++) {
+    const size_t next = i + 1;
+    if (first[i] == '/' && first[next + strspn(first + next, "/")] != '\0' && other[next + strspn(other + next, "/")] != '\0')
+      common = next;
+  }
+  return common;
+}
+
 hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out) {
   const size_t length = strlen(folder);
   int used;

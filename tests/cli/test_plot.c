@@ -419,6 +419,26 @@ static void evaluations_are_drawn_together(void **state) {
   }
 }
 
+/* The folders that all runs have in common are left out; of one run, all folders. */
+static void keys_name_runs_without_common_folders(void **state) {
+  (void)state;
+#define OF_RUN(run) "{\"run\": \"" run "\", \"checkpoint\": \"best\", \"context\": 16, \"stride\": 16, \"loss\": 2, \"targets\": 9}\n"
+  static const struct {
+    const char *text, *labels[2];
+  } cases[] = {{OF_RUN("/far/away/runs/a") OF_RUN("/far/away/runs/b/c"), {"a  a best", "b  b/c best"}},
+               {OF_RUN("/far/away/runs/a/") OF_RUN("/far/away/runs/a/last"), {"a  a/ best", "b  a/last best"}},
+               {OF_RUN("runs/a") OF_RUN("rust/a"), {"a  runs/a best", "b  rust/a best"}},
+               {OF_RUN("/far/away/book") OF_RUN("/far/away/book"), {"a  book best", "a  book best"}},
+               {OF_RUN("book"), {"a  book best", "a  book best"}}};
+#undef OF_RUN
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    test_file_write_text(folder, "paths.jsonl", cases[i].text);
+    hark(0, "plot --evaluation --terminal paths.jsonl");
+    for (int j = 0; j < 2; j++)
+      if (strstr(output.out, cases[i].labels[j]) == NULL) fail_msg("case %zu: %s", i, output.out);
+  }
+}
+
 static void evaluations_that_do_not_fit_are_reported(void **state) {
   (void)state;
   hark(0, "train " TINY " --steps 2 --out run");
@@ -494,6 +514,7 @@ int main(void) {
                                      TEST(terms_without_effect_do_not_set_the_scale),
                                      TEST(windows_are_drawn),
                                      TEST(evaluations_are_drawn_together),
+                                     TEST(keys_name_runs_without_common_folders),
                                      TEST(evaluations_that_do_not_fit_are_reported)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);

@@ -129,19 +129,12 @@ static const char *vertical_label(const plot_values *values) {
   return metric_count(values) == 1 ? metrics[0] : losses_only ? "loss (nats)" : "";
 }
 
-/* Length of the folders that all runs have in common at the beginning of their names: the key leaves them out. */
+/* The key leaves the folders out that all runs have in common. */
 static size_t common_folders(const hark_invocation *call) {
   const char *const first = hark_options_argument(call->options, 0);
-  size_t common = 0;
-  for (size_t i = 0; first[i] != '\0'; i++) {
-    bool ends = first[i + 1] == '\0';
-    for (int run = 1; run < hark_options_argument_count(call->options); run++) {
-      const char *const other = hark_options_argument(call->options, run);
-      if (other[i] != first[i]) return common;
-      ends = ends || other[i + 1] == '\0';
-    }
-    if (first[i] == '/' && !ends) common = i + 1;
-  }
+  size_t common = strlen(first);
+  for (int run = 0; run < hark_options_argument_count(call->options); run++)
+    common = hark_path_common(first, common, hark_options_argument(call->options, run));
   return common;
 }
 

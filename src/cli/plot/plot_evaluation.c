@@ -33,6 +33,8 @@ typedef struct evaluation_panel {
 typedef struct evaluations {
   hark_context *context;
   const char *file;
+  char first[HARK_PATH_BYTES]; /* run of the first line */
+  size_t common;               /* bytes of the folders that all runs have in common: labels leave them out */
   evaluation_panel panels[PANELS];
   int64_t lines, least_targets, most_targets;
   bool logarithmic; /* losses of 0 and less cannot be drawn */
@@ -148,6 +150,9 @@ static hark_status take_line(void *user, const json_t *line, int64_t number) {
       json_object_get(line, "loss") == NULL)
     return hark_fail(e->context, HARK_BAD_FILE, "%s:%" PRId64 ": not a line of hark eval --json: expected run, context and loss", e->file,
                      number);
+  const char *const run = json_string_value(json_object_get(line, "run"));
+  if (e->lines == 0) e->common = (size_t)snprintf(e->first, sizeof e->first, "%.*s", HARK_PATH_BYTES - 1, run);
+  e->common = hark_path_common(e->first, e->common, run);
   e->least_targets = e->lines == 0 ? targets : hark_min(e->least_targets, targets);
   e->most_targets = hark_max(e->most_targets, targets);
   e->lines++;
@@ -163,6 +168,16 @@ static bool has_points(const evaluation_panel *panel) {
   return false;
 }
 
+/* Labels begin with the path of a run. */
+static void shorten_labels(evaluations *e) {
+  for (int i = 0; i < PANELS; i++) {
+    for (int j = 0; j < e->panels[i].count; j++) {
+      char *const label = e->panels[i].curves[j].label;
+      memmove(label, label + e->common, strlen(label + e->common) + 1);
+    }
+  }
+}
+
 static hark_status read_files(hark_invocation *call, evaluations *e) {
   for (int i = 0; i < hark_options_argument_count(call->options); i++) {
     e->file = hark_options_argument(call->options, i);
@@ -175,6 +190,7 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
                      hark_options_argument(call->options, 0));
   if (!has_points(&e->panels[OVER_CONTEXT]) && !has_points(&e->panels[OVER_WINDOW]))
     return hark_fail(call->context, HARK_BAD_FILE, "%s: no loss that can be drawn", hark_options_argument(call->options, 0));
+  shorten_labels(e);
   if (e->left_out > 0)
     hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
   if (e->least_targets != e->most_targets)
