@@ -254,9 +254,9 @@ static hark_status judge_sign(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[1];
   const double *const longest = hark_lab_row(table, hark_lab_row_count(table) - 1);
   HARK_TRY(
-      hark_lab_require(lab, longest[SIGN_MEASURED] / longest[SIGN_BIAS], 0.97, 1.05, "v = sign(k_1): error / bias at the most tokens"));
+      hark_lab_require(lab, longest[SIGN_MEASURED] / longest[SIGN_BIAS], 0.97, 1.05, "v = sign(k_1): error / bias at the largest length"));
   return hark_lab_require(lab, longest[SIGN_MEASURED] / longest[SIGN_BOUND], lab->quick ? 1 : 1.3, INFINITY,
-                          "v = sign(k_1): error / printed bound at the most tokens: it is no bound");
+                          "v = sign(k_1): error / printed bound at the largest length: it is no bound");
 }
 
 /* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the scatter of the keys; about 20 directions
@@ -296,8 +296,8 @@ const hark_experiment hark_experiment_cme_rate = {
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
         "on a circle the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
-        "kernel's eigenvalues l_j, without a fitted parameter: its root falls like L^-.44 with lambda = 1, and has a floor with "
-        "lambda = L / 10",
+        "kernel's eigenvalues l_j, without a fitted parameter; the root of this error falls like L^-.44 with lambda = 1, and "
+        "has a floor with lambda = L / 10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean; it grows with L where "
         "lambda is fixed",
@@ -308,14 +308,16 @@ const hark_experiment hark_experiment_cme_rate = {
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
         "mu))^p,   mu = lambda / L\n\n"
-        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. v = q / 2 is in the modes +-1, and the "
-        "noise, of mean square 1/8, is in all modes. Nothing is fitted. The printed bound holds here, but is useless where "
-        "lambda is constant: it grows with L, because its proof bounds the inverse and the kernel separately. It does not hold "
-        "for every distribution: its second term requires a conditional mean in the range of the kernel's operator. For v = "
-        "sign(k_1) the error exceeds the bound; this error is a bias that falls only like a power of 1 / log L. The second term also "
-        "leaves out a constant 1 / l_1: at lambda = L / 10 this term is .1, and the floor is .159. The interval [.9, 1.15] was "
-        "fixed beforehand; it applies from 256 tokens on, because K / L is close to the kernel's operator only for many keys. "
-        "Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
+        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. v = q / 2 is in the modes +-1, and "
+        "the noise, of mean square 1/8, is in all modes. Nothing is fitted.\n\n"
+        "The printed bound holds here. It is useless where lambda is constant, because it then grows with L; the reason is "
+        "that its proof bounds the inverse and the kernel separately. The printed bound does not hold for every "
+        "distribution, because its second term, lambda / L, requires a conditional mean in the range of the kernel's "
+        "operator. For v = sign(k_1) the error exceeds the bound. This error is a bias that falls only like a power of 1 / "
+        "log L. The second term also leaves out a constant 1 / l_1: at lambda = L / 10 the term is .1, but the floor is "
+        ".159.\n\n"
+        "The interval [.9, 1.15] was fixed beforehand. It applies from 256 tokens on, because K / L is close to the kernel's "
+        "operator only for many keys. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
         "*Figure.* Measured and predicted errors for four rules of lambda; for lambda = 1 also the printed bound.",
     .needs_gsl = true,
     .measure = measure,

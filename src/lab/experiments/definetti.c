@@ -159,17 +159,18 @@ const hark_experiment hark_experiment_definetti = {
     .summary = "exchangeable sequences are mixtures over a latent variable; finite ones are nearly mixtures",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
-        "the predictive distribution of a token that is left out of Polya's urn equals the integral over its latent variable; "
-        "8 draws without replacement from L balls are within 28/L of a mixture in total variation, and this distance falls "
-        "like 1/L",
+        "the predictive distribution of a token that is left out of Polya's urn equals the integral over the urn's latent "
+        "variable; 8 draws without replacement from L balls are within 28/L of a mixture in total variation, and this "
+        "distance falls like 1/L",
     .notes =
         "Polya's urn with one ball of each of two colours is exchangeable with a uniform latent z:\n\n"
         "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n\n"
-        "with n1 ones among the L - 1 others. The left side is computed from the urn itself, with every token left out in "
-        "turn: it is a quotient of two products of the probabilities of draws. For the right side Gauss-Legendre quadrature "
-        "with L/2 + 1 nodes is exact. The proposition needs an infinite sequence. L balls drawn without replacement are an "
-        "exchangeable sequence, but a finite one: its first k = 8 draws differ from independent draws by less than k (k - "
-        "1)/(2 L), the probability that draws with replacement take some ball twice.\n\n"
+        "with n1 ones and n0 zeros among the L - 1 others. The left side is computed from the urn itself, as a quotient of "
+        "two products of the probabilities of draws; every token is left out in turn. The right side is computed by "
+        "Gauss-Legendre quadrature with L/2 + 1 nodes, which is exact. The proposition needs an infinite sequence. L balls "
+        "drawn without replacement are an exchangeable sequence, but a finite one. The total variation between its first k = "
+        "8 draws and independent draws is less than k (k - 1)/(2 L), an upper bound of the probability that draws with "
+        "replacement take some ball twice.\n\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,
     .measure = measure,

@@ -209,18 +209,19 @@ const hark_experiment hark_experiment_exchangeability = {
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
         "permuting tokens together with their positions permutes the encoder's output and does not change its mean, up to "
-        "rounding; this does not hold if tokens alone are permuted, nor with a positional kernel inside of attention",
+        "rounding; this does not hold if only the tokens are permuted, or if attention has a positional kernel",
     .notes =
         "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
         "The encoder has two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a "
-        "skip connection. Two further checks must show a difference. If positions stay where they are, the order of the tokens "
-        "has a meaning; and a kernel G(|n - i|) of row numbers is not part of the tokens.",
+        "skip connection. Two further checks must show a difference. In the first, only the tokens are permuted, so the "
+        "output depends on their order. In the second, attention has a kernel G(|n - i|) of the row numbers, which are not "
+        "permuted with the tokens.",
     .failure_of = "with a positional kernel",
     .failure =
         "The least difference occurs with four tokens. Their distances are 1, 2 and 3, so the logarithms of the kernel are "
         "-1/4, -1/2 and -3/4. A permutation changes each of these logarithms by 1/2 at most. So the weights change by some "
-        "tens of per cent, and outputs of size one to ten by some tenths. The bound of 0.5 assumes larger changes. The "
-        "experiment shows that the difference is not rounding: it is eleven orders of magnitude above the difference of tokens "
-        "that are permuted with their positions.",
+        "tens of per cent, and outputs of size one to ten change by some tenths. The bound of 0.5 assumes larger changes. "
+        "The experiment shows that the difference is not rounding: it is eleven orders of magnitude larger than the "
+        "difference when tokens and positions are permuted together.",
     .measure = measure,
     .judge = judge};

@@ -112,7 +112,7 @@ static hark_status judge(hark_lab *lab) {
     rank = hark_lab_larger(rank, row[RANK] * row[HEADS] / row[WIDTH]);
   }
   HARK_TRY(hark_lab_require(lab, difference, 0, 1e-12, "the sum of heads equals the concatenation, largest difference"));
-  HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "the same with the rows of W^o shifted by one, least over the shapes"));
+  HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "difference with the rows of W^o shifted by one, least over the shapes"));
   return hark_lab_require(lab, rank, 0, 1, "rank of W^v / d_p, largest");
 }
 
@@ -125,8 +125,8 @@ const hark_experiment hark_experiment_head_sum = {
         "by one row",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
-        "Attention is linear in its values. These W^v_i have rank d/h at most, so the sum with free d x d matrices, which the "
-        "paper's section C uses, is the larger class: every concatenation is such a sum, but not every such sum is a "
-        "concatenation.",
+        "The identity holds because attention is linear in its values. These W^v_i have rank d/h at most. The paper's "
+        "section C uses the sum of heads with free d x d matrices, which is the larger class: every concatenation is such a "
+        "sum, but not every such sum is a concatenation.",
     .measure = measure,
     .judge = judge};

@@ -140,10 +140,11 @@ const hark_experiment hark_experiment_information_gain = {
     .corrected = "Gamma(lambda / L) = O(log L / log log L) for an RBF on a bounded set of one dimension",
     .notes =
         "    tr K (K + lambda I)^-1 -> sum over j in Z of l_j / (l_j + lambda / L)\n\n"
-        "If the keys are also the queries, the operator's variances are the diagonal of lambda K (K + lambda I)^-1. If the "
-        "values are the identity matrix, the outputs are the matrix K (K + lambda I)^-1. Both give the same trace. The "
-        "tolerance of 5 % was fixed beforehand; the trace of finitely many keys is smaller, because the trace is concave. L / "
-        "lambda is a bound for every bounded kernel, but far too large for this one, whose eigenvalues fall like 1 / j!.\n\n"
+        "The trace is computed in two ways. If the keys are also the queries, the operator's variances are the diagonal of "
+        "lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the matrix K (K + lambda I)^-1. "
+        "Both give the same trace. The tolerance of 5 % was fixed beforehand. The trace of finitely many keys is smaller "
+        "than the sum, because the trace is concave. The printed bound L / lambda holds for every bounded kernel, but is far "
+        "too large for this one, whose eigenvalues fall like 1 / j!.\n\n"
         "*Figure.* The trace over L on a logarithmic axis, where it is nearly a straight line.",
     .needs_gsl = true,
     .measure = measure,

@@ -186,7 +186,7 @@ static hark_status judge(hark_lab *lab) {
     called = hark_lab_smaller(called, row[CALLED_DEFINITE] / row[DRAWS]);
   }
   HARK_TRY(hark_lab_require(lab, least, -ROUNDING, INFINITY, "sums, products, banks, contents: least eigenvalue / largest, least"));
-  HARK_TRY(hark_lab_require(lab, called, 1, 1, "the same: fraction that hark calls definite, least"));
+  HARK_TRY(hark_lab_require(lab, called, 1, 1, "sums, products, banks, contents: fraction that hark calls definite, least"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(&lab->tables[0], OTHER_LEAF)[CALLED_DEFINITE], 0, 0,
                             "kernels that are not definite: draws that hark calls definite"));
   for (int operation = SAFE; operation < OPERATIONS; operation++) {
@@ -201,15 +201,17 @@ const hark_experiment hark_experiment_kernel_closure = {
     .summary = "sums and products of positive definite kernels are positive definite",
     .paper = HARK_LAB_PAPER_K "section 2.2, equations 5 and 6",
     .statement =
-        "sums, products and banks of the language's positive definite kernels are positive definite, also when multiplied by exp(s q.q); "
-        "differences, maxima, kernels that are cut at a distance, and kernels such as bump, table and t5 are not in general",
+        "sums, products and banks of the positive definite kernels of hark's language are positive definite, also when they "
+        "are multiplied by exp(s q.q); differences and maxima of such kernels, kernels that are set to 0 beyond a distance, "
+        "and kernels such as bump, table and t5 are in general not positive definite",
     .notes =
-        "Each row has random expressions. Their kernels are drawn from those of hark that are positive definite for every value of "
-        "their parameters; in the last row, from those that `hark positional` lists with \"no\". Parameters are drawn too. `parts "
-        "called definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, ..; the "
-        "language has no differences, maxima and cuts, so the result of such an operation is not tested.\n\n"
-        "Local attention cuts a kernel at a distance, so the kernel is in general no longer positive definite. Softmax attention "
-        "does not need this property, kernel ridge attention does.\n\n"
-        "*Figure.* The fraction of draws with a negative eigenvalue, row by row.",
+        "Each row of the table has one operation on kernels with random parameters. In all rows but the last, the kernels "
+        "are drawn from those kernels of hark that are positive definite for every value of their parameters. In the last "
+        "row they are drawn from the kernels for which `hark positional` prints \"no\". The column `parts called definite` "
+        "counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, .. . The language "
+        "has no differences, maxima and cuts, so the function is not called for the result of these operations.\n\n"
+        "Local attention sets a kernel to 0 beyond a distance, so its kernel is in general not positive definite. Softmax "
+        "attention does not need a positive definite kernel; kernel ridge attention does.\n\n"
+        "*Figure.* The fraction of draws with a negative eigenvalue, for every row of the table.",
     .measure = measure,
     .judge = judge};

@@ -311,7 +311,8 @@ static hark_status judge(hark_lab *lab) {
   const double *const last = hark_lab_row(lags, hark_lab_row_count(lags) - 1);
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(kernels, K_DIFFERENCE, HARK_LAB_ALONE).largest, 0, 1e-12,
                             "attention equals the smoother with kernel K, largest difference"));
-  HARK_TRY(hark_lab_require(lab, independent[K_REVERSED], 0.1, INFINITY, "independent q and k: the same with the distance reversed"));
+  HARK_TRY(
+      hark_lab_require(lab, independent[K_REVERSED], 0.1, INFINITY, "independent q and k: difference with the distance reversed, largest"));
   HARK_TRY(hark_lab_require(lab, independent[K_ASYMMETRY], 1, INFINITY, "independent q and k: asymmetry of log K"));
   HARK_TRY(hark_lab_require(lab, independent[K_EXPLAINED], -INFINITY, 0.1, "independent q and k: log K explained by distance"));
   HARK_TRY(hark_lab_require(lab, equal[K_ASYMMETRY], 0, 1e-12, "q = k: asymmetry of log K"));
@@ -329,25 +330,29 @@ const hark_experiment hark_experiment_rotary_smoother = {
     .summary = "rotary attention is a smoother with an asymmetric kernel",
     .paper = HARK_LAB_PAPER_K "section 2.1, equation 2",
     .statement =
-        "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and distance; K is "
-        "symmetric and positive semidefinite for equal queries and keys, and a function of the distance alone if all tokens have the same "
-        "content; for independent queries and keys it is neither; its asymmetry lets it estimate a delayed function, which a symmetric "
-        "kernel of the distance alone cannot",
+        "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and distance; "
+        "K is symmetric and positive semidefinite for equal queries and keys, and a function of the distance alone if all "
+        "tokens have the same content; for independent queries and keys K is not symmetric, and not a function of the "
+        "distance alone; an asymmetric K can estimate a delayed function, which a symmetric kernel of the distance alone "
+        "cannot",
     .printed =
-        "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\": the kernel of equation 1 depends on "
-        "x - x_i alone",
+        "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\" (this refers to "
+        "equation 1, whose kernel depends on x - x_i alone)",
     .corrected = "the kernel depends on the two contents too, and has a different shape around each token",
     .notes =
         "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\n"
-        "The paper calls rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first table "
-        "has the equality, which is an identity, and what the other properties of a kernel depend on. `distance reversed` is the "
-        "same formula with i - n in place of n - i. The variance of log K is divided into that between distances and that within a "
-        "distance; for independent contents nearly all of it is within a distance.\n\n"
-        "The second table measures what the asymmetry makes possible. Samples of a function f with noise are smoothed with one "
-        "content at all positions. If queries are rotated by the phase of a lag, the largest weight is at that distance, and the "
-        "estimate is one of f(n - lag). The expected errors follow from the weights, as in `nadaraya-watson`. In a causal model, a "
-        "lag means attention to the token at a fixed distance, such as the previous one. A stationary positive definite kernel, such "
-        "as the paper's, always has its largest value at distance 0.\n\n"
-        "*Figure.* One draw: f(n - 8) and both estimates. The errors over the lag.",
+        "The paper calls rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first "
+        "table shows that attention equals the estimate with the kernel K, which is an identity. It also shows for which "
+        "contents K is symmetric, has no negative eigenvalue, and depends on the distance alone. The column `distance "
+        "reversed` has the difference between attention and the formula with i - n in place of n - i. For the last column, "
+        "the variance of log K is divided into the variance between distances and the variance within a distance; the column "
+        "has the fraction between distances. For independent contents nearly all of the variance is within a distance.\n\n"
+        "The second table measures what is possible because K is not symmetric. Samples of a function f with noise are "
+        "smoothed, and all positions have the same content. If the queries are rotated by the phase of a lag, the largest "
+        "weight is at the distance of this lag. The output at n is then an estimate of f(n - lag). The expected errors "
+        "follow from the weights, as in `nadaraya-watson`. In a causal model, a lag means attention to the token at a fixed "
+        "distance, such as the previous token. A stationary positive definite kernel, such as the paper's, always has its "
+        "largest value at distance 0.\n\n"
+        "*Figure.* First panel: f(n - 8) and both estimates, for one draw. Second panel: the errors over the lag.",
     .measure = measure,
     .judge = judge};

@@ -175,8 +175,9 @@ const hark_experiment hark_experiment_softmax_limit = {
     .summary = "softmax attention tends to the conditional mean only when the kernel narrows as the sequence grows",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the limit)",
     .statement =
-        "with uniform keys on the sphere and E[V | K = q] = c_d q, attention of fixed width g stays (1 - A_d(1/g)) c_d away from that "
-        "mean and approaches A_d(1/g) c_d q like L^(-1/2); with g = L^(-2/(4+m)), m = d - 1, it approaches the mean like g",
+        "with uniform keys on the sphere and E[V | K = q] = c_d q, attention of fixed width g keeps the distance (1 - "
+        "A_d(1/g)) c_d from this conditional mean, and approaches A_d(1/g) c_d q like L^(-1/2); with the width g = "
+        "L^(-2/(4+m)), m = d - 1, attention approaches the conditional mean like g",
     .printed = "attention -> C E[V | K = q] as L -> infinity, the same limit as CME attention, with g fixed",
     .corrected =
         "at fixed g the limit is A_d(1/g) E[V | K = q] in this design, a smoothed mean in general; the limit of CME attention is "
@@ -184,8 +185,8 @@ const hark_experiment hark_experiment_softmax_limit = {
     .notes =
         "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = L^(-2/(4+m))\n\n"
         "The proposition assumes that the density estimate converges to the conditional density. With kernels of fixed width "
-        "this is impossible: the kernel of the keys smooths over a cap of the sphere, and this multiplies the mean by A_d(1/g) "
-        "here. With a width that shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they "
+        "it cannot converge: the kernel of the keys averages over a cap of the sphere, which multiplies the mean by A_d(1/g) "
+        "here. If the width shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they "
         "balance at g = L^(-2/(4+m)). c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
         "*Figure.* Distances over L at the fixed and at the shrinking width; the floor is dashed.",
     .needs_gsl = true,

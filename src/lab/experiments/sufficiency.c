@@ -243,32 +243,35 @@ static hark_status judge(hark_lab *lab) {
       collision = hark_lab_larger(collision, row[CONTRACTION]);
     }
   }
-  HARK_TRY(hark_lab_require(lab, counted, 0, SAME, "I(X; y) equals that of the number of ones by binomials, largest difference (nats)"));
+  HARK_TRY(hark_lab_require(lab, counted, 0, SAME, "I(X; y) equals I(number of ones; y) by binomials, largest difference (nats)"));
   HARK_TRY(hark_lab_require(lab, five, 1e6 * SAME, INFINITY, "I(X; y) - I(five of the six tokens; y), least (nats)"));
   HARK_TRY(hark_lab_require(lab, lost, 0, SAME, "I(posterior; y) equals I(X; y), largest difference (nats)"));
   HARK_TRY(hark_lab_require(lab, coarser, 0, SAME, "I(predictive; y) equals I(X; y), largest difference (nats)"));
-  HARK_TRY(hark_lab_require(lab, merged, 0, 0, "rank 3: posteriors that lose their own predictive"));
+  HARK_TRY(hark_lab_require(lab, merged, 0, 0, "rank 3: distinct posteriors - distinct predictives"));
   HARK_TRY(hark_lab_require(lab, ratio, 1 - 1e-9, INFINITY, "rank 3: contraction / sigma_3(T), least"));
   HARK_TRY(hark_lab_require(lab, apart, 1, INFINITY, "rank 2: posteriors that share a predictive, least over models"));
-  return hark_lab_require(lab, collision, 0, SAME, "rank 2: their distance / that of the posteriors, largest over models");
+  return hark_lab_require(lab, collision, 0, SAME, "rank 2: distance of these predictives / of the posteriors, largest over models");
 }
 
 const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "for a latent variable of three values and six binary tokens, by enumeration: the posterior has the same mutual "
-        "information with the target as the sequence; distinct posteriors have distinct predictives when T = P(y | z) has rank "
-        "3, but not necessarily when it has rank 2",
+        "for a latent variable of three values and six binary tokens, whose sequences are all enumerated, the posterior has "
+        "the same mutual information with the target as the sequence; distinct posteriors have distinct predictive "
+        "distributions when T = P(y | z) has rank 3, but not necessarily when it has rank 2",
     .notes =
-        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive is P(y | X) = T b(X). Posteriors are distinguished by "
-        "their values, not by the number of ones, and predictives are computed from the joint distribution:\n\n"
+        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive distribution is P(y | X) = T b(X). Two posteriors are "
+        "distinct if their values differ, whatever the numbers of ones. Predictive distributions are computed from the joint "
+        "distribution:\n\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
-        "Minimality requires an injective T, as the lemma assumes. If T has rank 2, and its first row is orthogonal to the "
-        "difference of two posteriors, these two have the same predictive. The seven classes of sequences then become six, and "
-        "no information about y is lost. So the posterior is sufficient for y but not minimal. Sufficiency is an identity. "
-        "Five of the six tokens are not sufficient, which confirms that the numbers would show a failure. I(X; y) itself is "
-        "computed a second time, from binomial probabilities of the number of ones.\n\n"
+        "The posterior is minimal only if T is injective, as the lemma assumes. If T has rank 2, and its first row is "
+        "orthogonal to the difference of two posteriors, these two have the same predictive distribution. The seven classes "
+        "of sequences then become six, and no information about y is lost. In this case the posterior is sufficient for y "
+        "but not minimal.\n\n"
+        "That the posterior is sufficient is an identity. The same measurement for five of the six tokens shows a loss of "
+        "information, which confirms that the numbers would show a failure. I(X; y) is computed a second time, from binomial "
+        "probabilities of the number of ones.\n\n"
         "*Figure.* The least distance between the predictives of distinct posteriors, for every model: it is zero with rank 2, "
         "and above the singular value with rank 3.",
     .measure = measure,

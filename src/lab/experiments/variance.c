@@ -186,7 +186,8 @@ static hark_status judge(hark_lab *lab) {
   const double latent = hark_lab_column_range(table, LATENT_CALIBRATION, HARK_LAB_ALONE).least;
   HARK_TRY(hark_lab_require(lab, gain, 1, INFINITY, "error of the best smoother / error of CME, least over the lengths"));
   HARK_TRY(hark_lab_require_range(lab, one, 1 - within, 1 + within, "E (r - m)^2 / (var + s2)"));
-  HARK_TRY(hark_lab_require_range(lab, scaled, 1 - within, 1 + within, "the same, prior of scale 4, lambda = s2 / 4"));
+  HARK_TRY(
+      hark_lab_require_range(lab, scaled, 1 - within, 1 + within, "prior of scale t2 = 4, lambda = s2 / 4: E (r - m)^2 / (4 var + s2)"));
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, CME, EXPECTED), 1 - within, 1 + within,
                                   "error of CME / mean of its variance"));
   return hark_lab_require(lab, latent, 2, INFINITY, "E (r - m)^2 / var, without the noise, least over the lengths");
@@ -202,9 +203,9 @@ const hark_experiment hark_experiment_variance = {
         "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
         "r(q) = t2 var + s2\n\n"
         "Functions are drawn from the Gaussian process itself: 40 for every set of covariates, each in one column of the "
-        "values. The smoother is softmax attention with an RBF. Its width is the best of sixteen for the true functions, which "
-        "are unknown in practice. The interval [.9, 1.1] was fixed beforehand; it allows three standard deviations of 2000 "
-        "draws.\n\n"
+        "values. The smoother is softmax attention with an RBF. Of sixteen widths, it has the one with the least error for "
+        "the true functions, which are unknown in practice. The interval [.9, 1.1] was fixed beforehand; it allows three "
+        "standard deviations, for 2000 draws.\n\n"
         "*Figure.* The errors of CME attention and of the best smoother, and the mean of CME's own variance.",
     .measure = measure,
     .judge = judge};
