@@ -83,16 +83,17 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .paper = HARK_LAB_PAPER_AHCA "section 3.1, with the boundaries of H-Net (arXiv 2507.07955)",
     .statement =
         "chunks with learned boundaries follow the runs of a text if its labels are predicted through the chunks; fixed chunks mix topics. "
-        "Three gradients are compared by switching them on one by one: those of the price of boundaries, of the straight-through factor "
-        "and of the smoothing of chunks",
+        "Three gradients are compared, each switched on or off: that of the price of boundaries, that of the "
+        "straight-through factor, and that of the smoothing of chunks",
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
         "\n"
-        "The query of a token consists of its position and the number of its chunk. It attends to the one slot of the chunk, "
-        "and the topic of the token is predicted from the result. The straight-through factor is applied after the head's norm "
-        "(`model.ahca.straight_through: after_norm`), because a norm after the factor would remove it and its gradient. Norms "
-        "are RMS norms, and linear layers have biases. The smallest and the largest length of a chunk are 1 and 32; the "
-        "defaults for chunks of 8 are 2 and 32. F1 leaves out the boundaries that begin sequences.\n"
+        "For every token there is a query, which consists of the position of the token and the number of its chunk. The "
+        "query attends to the one slot of the chunk, and the topic of the token is predicted from the result. The "
+        "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`), because a "
+        "norm after the factor would remove it and its gradient. Norms are RMS norms, and linear layers have biases. The "
+        "smallest and the largest length of a chunk are 1 and 32; the defaults for chunks of 8 are 2 and 32. F1 does not "
+        "count the boundaries at the beginning of a sequence.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
     .trains = true,

@@ -308,7 +308,8 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, affine_residual(counts, OPERATIONS), 0, 0.01, "operations - (a + b M), largest, relative"));
   HARK_TRY(hark_lab_require(lab, last_slope(counts, BYTES), 0.9, 1.05, "memory of a training step: power of M, last doubling"));
   HARK_TRY(hark_lab_require(lab, slope_of(counts, CONTROL), 1.3, 2, "control C2 = M/16: power of M of operations, 2^10 .. 2^15"));
-  HARK_TRY(hark_lab_require(lab, last_slope(counts, CONTROL), 1.3, 2, "the same, last doubling (added later)"));
+  HARK_TRY(hark_lab_require(lab, last_slope(counts, CONTROL), 1.3, 2,
+                            "control C2 = M/16: power of M of operations, last doubling (added later)"));
   HARK_TRY(hark_lab_require(lab, slope_of(counts, DENSE), 1.8, 2.01, "dense attention: power of M of operations"));
   HARK_TRY(hark_lab_require(lab, counted, LEAST_CROSSING, MOST_CROSSING, "counted crossing with dense attention, tokens"));
   if (lab->quick) return HARK_OK;
@@ -328,27 +329,29 @@ const hark_experiment hark_experiment_ahca_cost = {
     .paper = HARK_LAB_PAPER_AHCA "sections 5.5 and 12.1",
     .statement =
         "if chunks, slots, second level and selection have fixed sizes, operations, memory and time are linear in the length "
-        "M; those of dense attention are quadratic, and so are those of a network whose second level grows with M",
+        "M; for dense attention they are quadratic in M, and also for a network whose second level grows with M",
     .notes =
         "    m = 64, C1 = 4, C2 = 64, Cs = 16, d = 64, four layers, M = 2^10 .. 2^15\n"
         "\n"
-        "Dense attention is one softmax(Q K^T) V with 4 M^2 d operations, as in the paper's comparison. Four dense layers "
-        "cost more than AHCA at every length above a chunk, because AHCA's layers run on one slot per sixteen tokens; so the "
-        "two have no crossing. The control has C2 = M / 16 and pools by attention. Times are measured only in the full run; "
-        "each is the least of a few passes, in one process. Operations do not depend on threads, and the record in "
-        "docs/lab.md is of one thread (`--threads 1`). With an earlier network of these sizes the criterion of the measured "
-        "crossing of a single sequence failed on two threads. In ten runs the measured crossing was 2.5 to 3.1 times the "
-        "counted one, because two threads divide AHCA's short operators badly and dense attention well. In a batch of 16 "
-        "sequences, as in training, the operators are long enough: with that earlier network the measured crossing was 1.5 "
-        "times the counted one on one thread, and 1.7 times on two. The batch was added after that failure. In this batch the "
-        "fraction of the time that depth saved was .75 to 1 times the fraction of the operations that it saved. The criteria "
-        "below have what the present network measures.\n"
+        "Dense attention is one softmax(Q K^T) V with 4 M^2 d operations, as in the paper's comparison. A crossing is the "
+        "length at which AHCA and dense attention cost the same; it is counted in operations and measured in time. Four "
+        "dense layers cost more than AHCA at every length above a chunk, because AHCA's layers run on one slot per sixteen "
+        "tokens; so AHCA and four dense layers have no crossing. The control is a network with C2 = M / 16 that pools by "
+        "attention. Times are measured only in the full run; each time is the least of a few passes, in one process. "
+        "Operations do not depend on threads, and the record in docs/lab.md is of one thread (`--threads 1`).\n\n"
+        "With an earlier network of these sizes the criterion of the measured crossing of a single sequence failed on two "
+        "threads. In ten runs the measured crossing was 2.5 to 3.1 times the counted one, because two threads divide AHCA's "
+        "short operators badly and dense attention well. In a batch of 16 sequences, as in training, the operators are long "
+        "enough: with that earlier network the measured crossing was 1.5 times the counted one on one thread, and 1.7 times "
+        "on two. The batch was added after that failure. In this batch, adaptive depth saved a fraction of the time and a "
+        "fraction of the operations; the first was .75 to 1 times the second. The criteria below have what the present "
+        "network measures.\n"
         "\n"
         "The bounds of the residual, of the times, of the crossing, of the savings by depth and of the control over all "
         "lengths were fixed beforehand. The bounds of memory, of the operations of dense attention and of the control's last "
-        "doubling were written with the code, and that of a batch was added later. At first the savings by depth were "
-        "measured by the remaining fractions: the fraction of the time divided by the fraction of the operations, with the "
-        "same bound. Now the saved fractions are divided, as the name of the criterion says; this bound is harder to meet.\n"
+        "doubling were written with the code, and that of a batch was added later. At first the criterion of the savings by "
+        "depth divided the remaining fraction of the time by the remaining fraction of the operations, with the same bound. "
+        "Now it divides the saved fractions, as its name says; this makes the bound harder to meet.\n"
         "\n"
         "*Figure.* Operations over the length; in a full run also times.",
     .failure_of = "control C2 = M/16|measured crossing|adaptive depth",
@@ -366,15 +369,15 @@ const hark_experiment hark_experiment_ahca_cost = {
         "a pass takes 0.094 and 0.091, and the softmax 0.045 on two threads. A clock around each operator on machine C "
         "divides the 94 us as follows: 53 for products (at 175 GFLOP/s), 10 for attention, 6 for gelu, 3 for averages of "
         "chunks, 6 for the other operators, and 16 between the operators, which is 0.2 per operator to describe, place and "
-        "record it. An operator of 16 rows takes less time than it takes to give half of it to the second thread (0.6 us "
-        "without data, 1 to 3 us with data from the cache of the other thread). So the second thread makes AHCA 4 % faster, "
-        "and dense attention 90 % faster. Nevertheless, dividing the products of 16 rows among the threads gained 5 % on "
-        "machine D. The bound of the measured crossing is twice the counted one, which was 153 tokens with that network. To "
-        "cross at twice 153 = 306 tokens, a pass would have to take a quarter to a third less time. Two changes that could "
-        "achieve this remain: products of the same rows in one operator, and feed-forward layers in one operator. On two "
-        "threads, depth saved between 0.29 and 0.39 of the time of a pass, and 0.39 of the operations. The embedding and the "
-        "averages of all tokens are a few thousandths of the operations, but take a twelfth of the time of a pass with all "
-        "layers, and a ninth with fewer layers. The deep layers, which have few chunks, are divided less well among the "
-        "threads while other programs run.",
+        "record it. To give half of an operator to the second thread takes 0.6 us without data, and 1 to 3 us with data from "
+        "the cache of the other thread. A whole operator of 16 rows takes less time than this. So the second thread makes "
+        "AHCA 4 % faster, and dense attention 90 % faster. Nevertheless, dividing the products of 16 rows among the threads "
+        "gained 5 % on machine D. The bound of the measured crossing is twice the counted one, which was 153 tokens with "
+        "that network. To cross dense attention at twice 153 = 306 tokens, a pass of AHCA would have to take a quarter to a "
+        "third less time. Two changes that could achieve this remain: products of the same rows in one operator, and "
+        "feed-forward layers in one operator. On two threads, adaptive depth saved between 0.29 and 0.39 of the time of a "
+        "pass, and 0.39 of the operations. The embedding and the averages of all tokens are a few thousandths of the "
+        "operations, but take a twelfth of the time of a pass with all layers, and a ninth with fewer layers. The deep "
+        "layers, which have few chunks, are divided less well among the threads while other programs run.",
     .measure = measure,
     .judge = judge};

@@ -227,7 +227,7 @@ const hark_experiment hark_experiment_calibration = {
         "width 1/2. The noise has the variance s2 = 0.1; the intervals use this value, learning does not. The mean square "
         "error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are those of hark's "
         "operator. The column var + ridge uses the learned ridge as the variance of the noise, as is necessary if this "
-        "variance is unknown; if the ridge is wrong by a tenth, so is that variance.\n"
+        "variance is unknown; if the learned ridge is wrong by a tenth, this variance of the noise is wrong by a tenth too.\n"
         "\n"
         "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
         "with three degrees of freedom, and noise whose variance depends on c. All have the same mean variance of the noise. "

@@ -279,16 +279,17 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed, w^v > 1: output moved / e, largest: it fails"));
   HARK_TRY(hark_lab_require(lab, uncovered, 1, INFINITY, "C.15: weights without a net, least over T"));
   HARK_TRY(hark_lab_require(lab, moved, 0.1, INFINITY, "C.15: output moved by attention without a net, least over T"));
-  return hark_lab_require(lab, repaired, 1, INFINITY, "repaired exponent / number of weights, least over T");
+  return hark_lab_require(lab, repaired, 1, INFINITY, "corrected exponent / number of weights, least over T");
 }
 
 const hark_experiment hark_experiment_covering = {
     .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
-        "greedy packings of two-dimensional balls have fewer than (1 + 2 R/e)^2 points; if weights move by the resolutions of "
-        "C.11, or of C.13 with w^v / sigma^2, the output moves by at most e, but with C.13 as printed it moves by more; C.15 "
-        "has no net for the attention of the last layer, and none for the aggregation",
+        "greedy packings of two-dimensional balls have fewer than (1 + 2 R/e)^2 points; if weights move by the resolutions "
+        "of C.11, or of the corrected C.13 with w^v / sigma^2, the output moves by at most e; if they move by the "
+        "resolutions of C.13 as printed, it moves by more; the sum of C.15 has no net for the attention of the last layer, "
+        "and none for the aggregation",
     .printed =
         "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
         "the attention of layer T - 2",
@@ -296,16 +297,16 @@ const hark_experiment hark_experiment_covering = {
         "C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); C.9: ((4 + h) D^2 T + d_agg) log(..), R_trans with the "
         "terms of the last attention and of the aggregation",
     .notes =
-        "A packing to which no point can be added is a net, so its size is an upper bound of the covering number. Balls with "
-        "half the distance as their radius are disjoint, which bounds this size by (1 + 2 R/e)^n: this is C.10. In the maximum "
-        "norm packings nearly reach this number.\n\n"
-        "The ratios are those of `lipschitz`, but all weights move at once, by the resolutions that the proofs of C.11 and "
-        "C.13 choose.\n\n"
-        "For the third table each array of weights of a transformer of T layers (feed-forward first, then attention, as in "
-        "C.4) is replaced by its negative. The weights of the last layer's attention move the output as the others do, but the "
-        "sum of C.15 has no net for them, and none for the aggregation. With T = 1 it has no net for any attention. The "
-        "exponent (4 + h) D^2 T that C.9 prints is large enough for the layers, since the sum of C.15 is smaller by exactly (2 "
-        "+ h) D^2; d_agg and the resolution of the last attention are missing.\n\n"
+        "A packing to which no point can be added is a net, so its number of points is an upper bound of the covering "
+        "number. The balls around its points with half the distance as their radius are disjoint, which bounds this number "
+        "by (1 + 2 R/e)^n; this is C.10. In the maximum norm, packings nearly reach this bound.\n\n"
+        "The second table has the ratios of `lipschitz`, but all weights move at once, by the resolutions that the proofs of "
+        "C.11 and C.13 choose.\n\n"
+        "The third table is about a transformer of T layers (in each layer feed-forward first, then attention, as in C.4). "
+        "Each array of its weights is replaced by its negative. The weights of the last layer's attention move the output as "
+        "the other weights do, but the sum of C.15 has no net for them, and none for the aggregation. With T = 1 it has no "
+        "net for any attention. The exponent (4 + h) D^2 T that C.9 prints is large enough for the layers, because it "
+        "exceeds the sum of C.15 by exactly (2 + h) D^2. C.9 lacks d_agg and the resolution of the last attention.\n\n"
         "*Figure.* The number of points of packings over the resolution, and the bound.",
     .measure = measure,
     .judge = judge};

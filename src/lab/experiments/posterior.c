@@ -234,25 +234,26 @@ const hark_experiment hark_experiment_posterior = {
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
         "if r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 equals E[W' psi(z) | X], and its "
-        "variance is that of psi. Draws of z from its posterior agree with this, and so does the posterior computed in the "
-        "space of z",
+        "variance is that of psi; draws of z from its posterior agree with both, and so does the posterior that is computed "
+        "in the space of z",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n\n"
-        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. So the latent "
-        "variable z "
-        "is a vector, and its posterior is computed and sampled in the space of z. The statement is that mean and variance "
-        "agree with attention up to rounding. The means of 10,000 draws scatter about attention. The criterion that all of "
-        "them are within three standard errors, at 20 queries and three lengths, was fixed beforehand.\n\n"
+        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. So "
+        "the latent variable z is a vector, and its posterior can be computed and sampled in the space of z. The statement "
+        "requires that mean and variance of this posterior agree with attention up to rounding. The means of 10,000 draws "
+        "scatter about attention. Their criterion was fixed beforehand: all of them, at 20 queries and three lengths, are "
+        "within three standard errors.\n\n"
         "*Figures.* For each length: attention over the query with twice its standard deviation, and the means of the draws.",
     .failure_of = "in standard errors",
     .failure =
-        "Each of the 60 comparisons is a standard normal variable if attention is the posterior mean, because the draws are "
-        "normal, and 10,000 of them determine their standard deviation to 0.7 %. A comparison is beyond three with probability "
+        "If attention is the posterior mean, each of the 60 comparisons is a standard normal variable, because the draws are "
+        "normal, and 10,000 draws determine their standard deviation to 0.7 %. A comparison is beyond three with probability "
         ".0027. So .162 of the 60 are expected beyond three, whatever their correlation. Neighbouring queries share the same "
-        "draws of z. For one sequence the comparisons are a smooth function with about seven free directions, so if a query is "
-        "beyond three, its neighbours often are too. If the comparisons were independent, 1 - .9973^60 = 15 % of the runs "
-        "would fail. With 21 free directions in place of 60 queries this fraction is 1 - .9973^21 = 5.5 %, one run in "
-        "eighteen. A difference between attention and the posterior mean would appear with every seed. It would also show in "
-        "the last two criteria, which do not depend on chance and are at the level of rounding.",
+        "draws of z. The comparisons of one sequence are therefore a smooth function of the query with about seven free "
+        "directions: if a query is beyond three, its neighbours often are too. If the comparisons were independent, 1 - "
+        ".9973^60 = 15 % of the runs would fail. The three sequences have 21 free directions; with 21 in place of 60 the "
+        "fraction is 1 - .9973^21 = 5.5 %, one run in eighteen. A difference between attention and the posterior mean would "
+        "appear with every seed. It would also show in the last two criteria, which do not depend on chance and are at the "
+        "level of rounding.",
     .measure = measure,
     .judge = judge};

@@ -279,7 +279,8 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, ratio[1], 0, 1.02, "E_DS / (mu E_PT), largest over s"));
   HARK_TRY(hark_lab_require(lab, closed, 0, lab->quick ? 0.05 : 0.015, "E_PT from its closed form, largest relative difference"));
   HARK_TRY(hark_lab_require(lab, bound, 0, 1, "E_DS / (6 mu (E_PT + eps_SSL^2)), largest over random tasks"));
-  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "the same with the w_i as rows, diag(1.2, .1) turned by 90 degrees"));
+  HARK_TRY(
+      hark_lab_require(lab, printed, 1, INFINITY, "w_i as rows, diag(1.2, .1) turned by 90 degrees: E_DS / (6 mu (E_PT + eps_SSL^2))"));
   HARK_TRY(hark_lab_require(lab, gap, 0, 1e-7, "eps_SSL from sqrt(2) R sin of the covariates' angle, / R, largest"));
   return hark_lab_require(lab, least, 1, INFINITY, "eps_SSL / (R sin) at R = 1000, least: no bound when covariates differ");
 }
@@ -289,8 +290,8 @@ const hark_experiment hark_experiment_transfer = {
     .paper = HARK_LAB_PAPER_X "Theorem 6.3",
     .statement =
         "with M = diag(1.2, s), a value of rank one and the downstream target z_2, the trained predictors have E_DS = mu E_PT "
-        "with mu = |B|^2 = s^-2; with random M and targets that are not linear E_DS <= 6 mu (E_PT + eps_SSL^2); if the "
-        "covariates downstream are not those of pre-training, eps_SSL is infinite",
+        "with mu = |B|^2 = s^-2; with random M and non-linear targets E_DS <= 6 mu (E_PT + eps_SSL^2); if the downstream "
+        "covariates differ from those of pre-training, eps_SSL is infinite",
     .printed = "W_SSL = [w_1, ..]' in (6.10): the w_i as rows",
     .corrected =
         "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and the target z_2, columns "
@@ -299,13 +300,13 @@ const hark_experiment hark_experiment_transfer = {
         "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 "
         "eps_g^2 + 3 eps_agg^2\n\n"
         "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. The targets of pre-training are M z. The best "
-        "value of rank one keeps the first coordinate and loses the second, so the loss is s^2 E m_2^2. Downstream only the "
-        "factor of the frozen feature is trained, and the loss is E m_2^2. This is 1/s^2 times as much, so the condition "
-        "number of the theorem is attained. E_PT is the excess risk of the predictor that was trained (reduced-rank "
-        "regression), not of the best one. In the second table the targets have the additional term a sin 3z, so eps_SSL^2 <= "
-        "2 a^2; eps_g and eps_agg are zero. In the third table the covariate of the downstream mask differs from that of "
-        "pre-training. Then no function of this mask equals the pre-training target: the largest difference over |z| <= R is "
-        "sqrt(2) R sin(angle), which has no bound.\n\n"
+        "value of rank one keeps the first coordinate and loses the second, so the pre-training loss is s^2 E m_2^2. "
+        "Downstream, only the factor of the frozen feature is trained, and the loss is E m_2^2. The downstream loss is 1/s^2 "
+        "times the pre-training loss, so the condition number of the theorem is attained. E_PT is the excess risk of the "
+        "trained predictor (reduced-rank regression), not of the best predictor. In the second table the targets have the "
+        "additional term a sin 3z, so eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. In the third table the covariate of "
+        "the downstream mask differs from that of pre-training. Then no function of this mask equals the pre-training "
+        "target: the largest difference over |z| <= R is sqrt(2) R sin(angle), which has no bound.\n\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,
     .measure = measure,
