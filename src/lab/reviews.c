@@ -422,8 +422,8 @@ hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
  * The loss of a network that knows only the frequencies of bytes is their entropy, up to .01 for 16384 masked bytes. */
 hark_status hark_lab_judge_reviews(hark_lab *lab, const hark_lab_table *table) {
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
-  HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "reviews: gap / that of width 8 with the same n, least"));
-  HARK_TRY(hark_lab_require(lab, v.largest, 0, lab->quick ? 1.5 : 1.25, "reviews: gap / that of width 8 with the same n, largest"));
+  HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "reviews: gap / gap of width 8 with the same n, least"));
+  HARK_TRY(hark_lab_require(lab, v.largest, 0, lab->quick ? 1.5 : 1.25, "reviews: gap / gap of width 8 with the same n, largest"));
   HARK_TRY(hark_lab_require(lab, v.steep, -1.2, INFINITY, "reviews: slope of the gap in n, log-log, least over the widths"));
   HARK_TRY(hark_lab_require(lab, v.shallow, -INFINITY, -0.4, "reviews: slope of the gap in n, log-log, largest over the widths"));
   return hark_lab_require(lab, hark_lab_column_range(table, MASKED, FREQUENCIES).largest, 0, 0.99,

@@ -94,8 +94,8 @@ const hark_experiment hark_experiment_ahca_ablations = {
     .notes =
         "The tasks are those of `ahca-information`, `ahca-depth` and `ahca-chunks`, which measure the complete model. Here "
         "each network lacks one part. Learning rates, batches and, in the full run, the numbers of training steps (2500, "
-        "1500 and 1200) are those of these experiments. A quick run has 600 training steps. The bound of hard maps was .60 "
-        "for maps of three steps. It was changed to .80 for four steps, after a trial that measured .73.\n"
+        "1500 and 1200) are those of these three experiments. A quick run has 600 training steps. The bound of hard maps was "
+        ".60 for maps of three steps. It was changed to .80 for four steps, after a trial that measured .73.\n"
         "\n"
         "*Figure.* Accuracy without a part, by seed.",
     .trains = true,

@@ -435,7 +435,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, exact, 0, MARGIN, "tau 64: error of exact / first queries, largest"));
   HARK_TRY(hark_lab_require(lab, partition, 0, MARGIN, "tau 64: error with neighbours / siblings, largest"));
   HARK_TRY(hark_lab_require(lab, blocks, 0, MARGIN, "tau 64: error with 2 Nr / with Nr, largest"));
-  HARK_TRY(hark_lab_require(lab, smoothness, 0, MARGIN, "error at a tau / at the next smaller one, largest"));
+  HARK_TRY(hark_lab_require(lab, smoothness, 0, MARGIN, "error at a tau / error at the next smaller tau, largest"));
   return lab->table_count > 2 ? judge_trained(lab) : HARK_OK;
 }
 
@@ -461,8 +461,9 @@ const hark_experiment hark_experiment_approximation = {
         "is at one end of its cell, which causes an error of first order, while the mean of the keys is in the middle of its "
         "cell, where the first order cancels. On the walks without a causal mask, the error of `mean` is between those of "
         "`exact` and `first`. The partition `neighbour` reduces the error least with the queries `first`, to 0.91 times the "
-        "error of `sibling`. With the few draws of `--quick`, and in the worst case, it does not reduce the error (factor "
+        "error of `sibling`. In the worst case of `--quick`, which has few draws, it does not reduce the error (factor "
         "1.03).\n\n"
+        "The command\n\n"
         "    hark lab approximation --run runs/book --text book.txt\n\n"
         "also measures *trained* heads: the q, k and v of every layer and head. They are those that attention receives "
         "(rotated by their positions) while the model reads at most the first 512 tokens of a text. Trained heads have a "

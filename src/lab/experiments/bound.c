@@ -349,11 +349,11 @@ const hark_experiment hark_experiment_bound = {
         "and with the last attention",
     .notes =
         "Norms are r-norms of the transposed matrices. In the tables, `class` stands for the bounds that training keeps by "
-        "projection, and `weights` for the norms of the weights themselves. The rows of layers without skips, and those with "
-        "layer norm, report the values that the same matrices would have in such a network. Skips add 1 to alpha and omega. "
-        "Without layer norm R grows as the product of omega alpha; with layer norm R is the size of a normalised row. The "
-        "last table has no rows with layer norm, because layer norm has no Lipschitz constant at rows that hardly vary: a "
-        "net of its inputs does not give a net of its outputs.\n\n"
+        "projection, and `weights` for the norms of the weights themselves. The rows of the tables without skips, and those "
+        "with layer norm, have the values that the same matrices would have in a network without skips, or with layer norm. "
+        "Skips add 1 to alpha and omega. Without layer norm R grows as the product of omega alpha; with layer norm R is the "
+        "size of a normalised row. The last table has no rows with layer norm, because layer norm has no Lipschitz constant "
+        "at rows that hardly vary: a net of its inputs does not give a net of its outputs.\n\n"
         "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation that is "
         "1-Lipschitz and has no weights (assumption C.2). The corrected bound has an additional factor of 2, because the "
         "loss is 2-Lipschitz and the proof takes it as 1-Lipschitz. `log covering` is the logarithm of the covering number "

@@ -308,8 +308,8 @@ const hark_experiment hark_experiment_cme_rate = {
     .notes =
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
         "mu))^p,   mu = lambda / L\n\n"
-        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. v = q / 2 is in the modes +-1, and "
-        "the noise, of mean square 1/8, is in all modes. Nothing is fitted.\n\n"
+        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. The conditional mean q / 2 has only "
+        "the modes +-1; the noise, of mean square 1/8, has all modes. Nothing is fitted.\n\n"
         "The printed bound holds here. It is useless where lambda is constant, because it then grows with L; the reason is "
         "that its proof bounds the inverse and the kernel separately. The printed bound does not hold for every "
         "distribution, because its second term, lambda / L, requires a conditional mean in the range of the kernel's "

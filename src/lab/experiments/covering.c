@@ -303,10 +303,11 @@ const hark_experiment hark_experiment_covering = {
         "The second table has the ratios of `lipschitz`, but all weights move at once, by the resolutions that the proofs of "
         "C.11 and C.13 choose.\n\n"
         "The third table is about a transformer of T layers (in each layer feed-forward first, then attention, as in C.4). "
-        "Each array of its weights is replaced by its negative. The weights of the last layer's attention move the output as "
-        "the other weights do, but the sum of C.15 has no net for them, and none for the aggregation. With T = 1 it has no "
-        "net for any attention. The exponent (4 + h) D^2 T that C.9 prints is large enough for the layers, because it "
-        "exceeds the sum of C.15 by exactly (2 + h) D^2. C.9 lacks d_agg and the resolution of the last attention.\n\n"
+        "Each array of weights, one at a time, is replaced by its negative. The weights of the last layer's attention move "
+        "the output as the other weights do, but the sum of C.15 has no net for them, and none for the aggregation. With T = "
+        "1 the sum has no net for any attention. The exponent (4 + h) D^2 T that C.9 prints is large enough for the layers, "
+        "because it exceeds the sum of C.15 by exactly (2 + h) D^2. C.9 lacks d_agg and the resolution of the last "
+        "attention.\n\n"
         "*Figure.* The number of points of packings over the resolution, and the bound.",
     .measure = measure,
     .judge = judge};

@@ -269,9 +269,9 @@ const hark_experiment hark_experiment_instrument = {
         "variance is 36.5 / h instead. Let g = (1, W, W^2), d the derivative of g by W, A = E g g^T, theta the limit of the "
         "estimate, r = E[Y | W] - theta.g and u = r d - (theta.d) g. Then the variance is A^-1 (E[g g^T (var(Y | W) + r^2)] "
         "+ E[u u^T s^2]) A^-1 / h, of which 16.7 / h is due to the second half and 19.8 / h to the first. So the expected "
-        "error is 1.65 times its limit at 500 tokens, and 1.10 times at 4000 tokens. With `--quick` the most tokens are 500, "
-        "and the bound is 1.75, which is near this expected value; 15 of the seeds 1 to 60 are above the bound (mean 1.71, "
-        "standard deviation 0.13).",
+        "error is 1.65 times its limit at 500 tokens, and 1.10 times at 4000 tokens. With `--quick` the largest length is "
+        "500 tokens and the bound is 1.75, which is near the expected value at this length; 15 of the seeds 1 to 60 are "
+        "above the bound (mean 1.71, standard deviation 0.13).",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -279,7 +279,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, difference, 0, ROUNDING, "attention with rbf(l=h) equals the formula, largest difference"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, 0)[TO_SAMPLES], 0, ROUNDING, "the least bandwidth interpolates, largest difference"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, last)[TO_MEAN], 0, 1e-6, "the largest bandwidth gives the mean, largest difference"));
-  HARK_TRY(hark_lab_require(lab, best / ends, 0, 0.5, "least error / the smaller of those at the ends of the bandwidths"));
+  HARK_TRY(hark_lab_require(lab, best / ends, 0, 0.5, "least error / the smaller error of the least and the largest bandwidth"));
   const double within = lab->quick ? 0.25 : 0.08, within_left_out = lab->quick ? 0.12 : 0.04;
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, ERROR, ERROR_EXPECTED), 1 - within, 1 + within, "error / expected"));
   return hark_lab_require_range(lab, hark_lab_column_range(table, LEFT_OUT, LEFT_OUT_EXPECTED), 1 - within_left_out, 1 + within_left_out,
@@ -317,10 +317,10 @@ const hark_experiment hark_experiment_nadaraya_watson = {
     .paper = HARK_LAB_PAPER_K "equation 1 and figure 1",
     .statement =
         "attention with zero logits and the kernel rbf(l=h) is the Nadaraya-Watson estimate; this estimate equals the values "
-        "of the points at small h and their mean at large h, and is best in between; its error is the expected error of a "
-        "linear smoother with the same weights",
+        "of the points at small h and their mean at large h, and its error is least in between; the measured error is the "
+        "expected error of a linear smoother with the same weights",
     .notes =
-        "For points x_i = 0, 1, ..., 255 with values y_i = f(x_i) + noise of variance s2,\n\n"
+        "For points x_i = 0, 1, ..., 255 with values y_i = f(x_i) + noise of variance s2, the estimate\n\n"
         "    NW_h(x) = sum_i K_h(x - x_i) y_i / sum_i K_h(x - x_i),      K_h(u) = exp(-u^2 / (2 h^2))\n\n"
         "is attention with logits of zero and the positional kernel `rbf(l=h)`. hark's operator computes this attention, and "
         "the formula is evaluated separately for comparison. The estimate is a linear smoother. With its weights w_ij, and "

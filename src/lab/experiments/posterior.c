@@ -247,13 +247,13 @@ const hark_experiment hark_experiment_posterior = {
     .failure_of = "in standard errors",
     .failure =
         "If attention is the posterior mean, each of the 60 comparisons is a standard normal variable, because the draws are "
-        "normal, and 10,000 draws determine their standard deviation to 0.7 %. A comparison is beyond three with probability "
-        ".0027. So .162 of the 60 are expected beyond three, whatever their correlation. Neighbouring queries share the same "
-        "draws of z. The comparisons of one sequence are therefore a smooth function of the query with about seven free "
-        "directions: if a query is beyond three, its neighbours often are too. If the comparisons were independent, 1 - "
-        ".9973^60 = 15 % of the runs would fail. The three sequences have 21 free directions; with 21 in place of 60 the "
-        "fraction is 1 - .9973^21 = 5.5 %, one run in eighteen. A difference between attention and the posterior mean would "
-        "appear with every seed. It would also show in the last two criteria, which do not depend on chance and are at the "
-        "level of rounding.",
+        "normal, and 10,000 draws determine their standard deviation to 0.7 %. A comparison exceeds three standard errors "
+        "with probability .0027. So .162 of the 60 comparisons are expected to exceed them, whatever their correlation. "
+        "Neighbouring queries share the same draws of z. The comparisons of one sequence are therefore a smooth function of "
+        "the query with about seven free directions: if the comparison of a query exceeds three standard errors, those of "
+        "its neighbours often do too. If the comparisons were independent, 1 - .9973^60 = 15 % of the runs would fail. The "
+        "three sequences have 21 free directions; with 21 in place of 60 comparisons the fraction is 1 - .9973^21 = 5.5 %, "
+        "one run in eighteen. A difference between attention and the posterior mean would appear with every seed. It would "
+        "also show in the last two criteria, which do not depend on chance and are at the level of rounding.",
     .measure = measure,
     .judge = judge};
