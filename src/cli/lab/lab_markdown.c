@@ -13,10 +13,10 @@
 
 static const char introduction[] = TITLE
     "\n"
-    "Papers make statements that can be measured. `hark lab NAME` runs one experiment, which measures one statement. The "
-    "command prints tables, judges the statement by criteria (pass or fail), draws a figure, and writes JSON. The criteria "
-    "are part of the code. The criteria of the papers' statements were fixed before the first run of the full experiment. If "
-    "a criterion, or the quantity that it judges, was changed later, the notes of the experiment report the change. With "
+    "Papers make statements that can be measured. `hark lab NAME` runs one experiment, which measures one statement. It "
+    "prints tables, judges the statement by criteria (pass or fail), draws a figure, and writes JSON. The criteria are part "
+    "of the code. The criteria of the papers' statements were fixed before the first run of the full experiment. If a "
+    "criterion, or the quantity that it judges, was changed later, the notes of the experiment report the change. With "
     "`--quick` the intervals of the criteria are wider; such runs serve as tests.\n\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
