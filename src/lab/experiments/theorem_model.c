@@ -518,8 +518,8 @@ const hark_experiment hark_experiment_theorem_model = {
         "float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they "
         "need what it does not have: the gradient of every single output (the G of `optimisation`); thousands of sequences, "
         "each with its own mask; widths of queries and values that are not those of the model; the scaling of wide networks; "
-        "and a smooth map of the output into Y, where the model's projection onto a ball has a kink. Attention is the same "
-        "operator in both. The second table compares both networks with the same weights.",
+        "and a smooth map of the output into Y, where the model's projection onto a ball has a kink. Their attention is the "
+        "same operator as in the trainer's model. The second table compares both kinds of networks, with the same weights.",
     .measure = measure,
     .judge = judge,
 };
