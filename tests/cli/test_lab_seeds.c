@@ -236,7 +236,8 @@ static void failures_are_shown(void **state) {
   assert_non_null(strstr(section, "| always | [0, 3] | 5 (seed 8), 6 (seed 9), 7 (seed 10), 8 (seed 12) |\n"));
   assert_non_null(strstr(section, "| later | [0, 3] | 3.25 (seed 10), 3.5 (seed 12) |\n"));
   assert_null(strstr(section, "| never | [0, 3] | 1 (seed"));
-  assert_non_null(strstr(section, "*Explanation of* \"by chance, in standard errors\". Each of the 60"));
+  assert_non_null(
+      strstr(section, "*Explanation of* \"by chance, in standard errors\". If attention is the posterior mean, each of the 60"));
   assert_non_null(strstr(section, "*No explanation is known* for \"always\", \"later\".\n"));
   assert_non_null(strstr(section, "\nPassed with 0 of 4 seeds: `hark lab posterior --seeds 8-10,12 --quick`\n"));
   hark_text_free(&document);
