@@ -320,7 +320,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, slope_of(times, TIME), 0.5, 1.1, "time: power of M, 2^10 .. 2^15"));
   HARK_TRY(hark_lab_require(lab, slope_of(times, DENSE_TIME), 1.8, 2.3, "dense attention: time, power of M"));
   HARK_TRY(hark_lab_require(lab, measured / counted, 0.5, 2, "measured crossing / counted crossing"));
-  HARK_TRY(hark_lab_require(lab, in_batch / counted, 0.5, 2, "the same crossing in a batch of 16 sequences (added later)"));
+  HARK_TRY(hark_lab_require(lab, in_batch / counted, 0.5, 2, "batch of 16 sequences: crossing in time / counted crossing (added later)"));
   return hark_lab_require(lab, saved[SAVED_TIME] / saved[SAVED_OPERATIONS], 0.85, 1.15, "adaptive depth: time saved / operations saved");
 }
 
