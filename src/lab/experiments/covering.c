@@ -288,7 +288,7 @@ const hark_experiment hark_experiment_covering = {
     .statement =
         "greedy packings of two-dimensional balls have fewer than (1 + 2 R/e)^2 points; if weights move by the resolutions "
         "of C.11, or of the corrected C.13 with w^v / sigma^2, the output moves by at most e; if they move by the "
-        "resolutions of C.13 as printed, it moves by more; the sum of C.15 has no net for the attention of the last layer, "
+        "resolutions of C.13 as printed, it can move by more; the sum of C.15 has no net for the attention of the last layer, "
         "and none for the aggregation",
     .printed =
         "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
