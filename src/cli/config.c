@@ -15,20 +15,29 @@ static const hark_option options[] = {
 static const hark_option_table table = {options, 2, NULL, sizeof(config_values), false};
 
 static const char introduction[] =
-    "# Configuration\n\n"
-    "Written by `hark config --markdown` from the tables of options in `src/train/config.c` and `src/models/model_options.h`; do not "
-    "edit.\n\n"
-    "A configuration file is YAML. A key such as `model.rotary.base` stands in the file as `base`, in section `rotary` of section\n"
-    "`model`. `hark config` prints a file with all defaults. Every run stores all of its values in `config.yaml`. A value comes from\n"
-    "the command line, otherwise from the file given with `--config`, otherwise from the defaults.\n\n"
-    "- Every key is also a flag: `--model.rotary.base 500000` or `--model.rotary.base=500000`. Frequent ones have a short form. `-` and\n"
+    "# Configuration\n"
+    "\n"
+    "Written by `hark config --markdown` from the tables of options in `src/train/config.c` and "
+    "`src/models/model_options.h`; do not edit.\n"
+    "\n"
+    "A configuration file is YAML. A key such as `model.rotary.base` is written in the file as `base`, in section "
+    "`rotary` of\n"
+    "section `model`. `hark config` prints a file with all defaults. Every run stores all of its values in "
+    "`config.yaml`. A value comes from\n"
+    "the command line, otherwise from the file given with `--config`, otherwise from the defaults.\n"
+    "\n"
+    "- Every key is also a flag: `--model.rotary.base 500000` or `--model.rotary.base=500000`. Frequent ones have a "
+    "short form. `-` and\n"
     "  `_` are the same in flags, and `normalization` is read as `normalisation`.\n"
     "- Booleans are `--flag` and `--no-flag`. A list is given by repeating its flag.\n"
-    "- Numbers have a decimal point in every locale. Whole numbers may be written as `8e6`, times as `90s`, `10m` or `1h30m`.\n"
+    "- Numbers have a decimal point in every locale. Whole numbers may be written as `8e6`, times as `90s`, `10m` or "
+    "`1h30m`.\n"
     "- An option that is not a list may be given once on the command line, and a key may occur once in a file.\n"
-    "- An option that would have no effect is refused. Column `needs` lists the conditions of an effect; all of them must hold. A file\n"
-    "  may still contain such a key with its default value.\n"
-    "- Anchors, aliases, tags and several documents in one file are refused.\n\n";
+    "- An option that would have no effect is refused. Column `needs` lists what an option requires to have an "
+    "effect; all of it must hold.\n"
+    "  A file may still contain such a key with its default value.\n"
+    "- Anchors, aliases, tags and several documents in one file are refused.\n"
+    "\n";
 
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];

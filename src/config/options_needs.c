@@ -148,9 +148,11 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
   const bool truth = entry != NULL && entry->option->type == HARK_OPTION_BOOL;
   char number[HARK_NUMBER_BYTES];
-  if (n->kind == HARK_NEED_NONE || (truth && n->test[0] == 'f')) hark_text_append(text, "no ");
   print_name(options, n, keys, text);
-  if (truth || n->kind == HARK_NEED_NONE) return;
+  if (truth) {
+    if (n->test[0] == 'f') hark_text_append(text, " off");
+    return;
+  }
   switch (n->kind) {
     case HARK_NEED_GIVEN: hark_text_append(text, " %s", hark_option_argument(entry->option)); break;
     case HARK_NEED_ABOVE: hark_text_append(text, " above %s", hark_number_print(n->bound, number)); break;
@@ -163,7 +165,7 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
       hark_text_append(text, " ");
       print_words(n->test, text);
       break;
-    case HARK_NEED_NONE: break;
+    case HARK_NEED_NONE: hark_text_append(text, hark_option_has_choices(entry->option) ? " none" : " not given"); break;
   }
 }
 

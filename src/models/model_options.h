@@ -61,9 +61,9 @@ typedef enum hark_stored {
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                           \
     "family of models; gpt is the only one, and all architectures belong to it", NULL, WEIGHTS, ALWAYS, 0)                                 \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
-    "decoder: predicts the next token from those before it; encoder: predicts the class of an example, with attention to "                 \
-    "all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes with compressed chunks; latent, finite: "                  \
-    "map sequences of real vectors to a real vector",                                                                                      \
+    "decoder: predicts the next token from the previous tokens; encoder: predicts the class of an example, with "                          \
+    "attention to all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes with compressed chunks; "                     \
+    "latent, finite: map sequences of real vectors to a real vector",                                                                      \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -110,8 +110,8 @@ typedef enum hark_stored {
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); one for each head or layer: "           \
-    "decay|rbf|t5|alibi; none: \"\"",                                                                                                      \
+    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); several, "                              \
+    "separated by |, are for the heads or layers in turn: decay|rbf|t5|alibi; an empty text: no kernel",                                   \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have separate parameters of the kernel: the model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)   \
@@ -143,8 +143,8 @@ typedef enum hark_stored {
     "fraction of the pairs that are rotated: those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED,  \
     1)                                                                                                                                     \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, "  \
-    "a base that grows with the text, or LongRoPE (arXiv 2402.13753)",                                                                     \
+    "change of the rates for contexts longer than in training; linear: interpolated positions; ntk: a larger base; yarn: arXiv "           \
+    "2309.00071; llama3: as in Llama 3; dynamic: a base that grows with the text; longrope: arXiv 2402.13753",                             \
     HARK_NEEDS_ROTARY, MEANING, CHANGED, 1)                                                                                                \
   X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S",                                            \
     "factor s of the scaling: the context divided by that of training", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                            \
@@ -187,8 +187,8 @@ typedef enum hark_stored {
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
     "tokens of a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                      \
   X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "cells that a cell of structure hierarchical attends to; neighbour: those beside it; sibling: the other half of its "                  \
-    "parent",                                                                                                                              \
+    "cells that a cell of structure hierarchical attends to; neighbour: its neighbours; sibling: the other half of "                       \
+    "its parent",                                                                                                                          \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
     "query that a cell of structure hierarchical uses for coarse keys: the mean or the first of its queries, or each query "               \
@@ -207,8 +207,8 @@ typedef enum hark_stored {
   X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
     "no biases in attention's projections, where model.bias gives biases to all linear layers", "model.bias true", WEIGHTS, CHANGED, 1)    \
   X(attention.biased, NULL, ENUM, "none", HARK_BIASED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "biases in attention's projections where no other layer has any; input: in those of queries, keys and values; all: "                   \
-    "also in that of the output",                                                                                                          \
+    "biases in attention's projections although model.bias is off; input: for queries, keys and values; all: for the "                     \
+    "output too",                                                                                                                          \
     "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
     "softmax: kernel smoothing; cme: kernel ridge regression of the values on the keys (structure dense); stick_breaking: causal "         \
@@ -287,8 +287,8 @@ typedef enum hark_stored {
     "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
   X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
-    "fraction of the chunks in each layer from the second on: numbers between 0 and 1, none larger than the one before; "                  \
-    "empty: powers of capacity",                                                                                                           \
+    "fraction of the chunks in each layer from the second on: numbers between 0 and 1, none larger than the previous "                     \
+    "one; empty: powers of capacity",                                                                                                      \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
   X(ahca.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                       \
     "weight of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)       \
@@ -314,11 +314,11 @@ typedef enum hark_stored {
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "how latent sums a sequence up; query: a learned class query attends to its rows; mean: the mean of its rows", HARK_NEEDS_LATENT,      \
+    "how latent aggregates a sequence; query: a learned class query attends to its rows; mean: the mean of its rows", HARK_NEEDS_LATENT,   \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r of the norms that are bounded by operator_norm and matrix_norm, by a projection of every matrix after each step; "                  \
-    "none: no bounds",                                                                                                                     \
+    "r of the norms that operator_norm and matrix_norm bound: after each step every matrix is projected onto the "                         \
+    "bounds; none: no bounds",                                                                                                             \
     HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
     "bound of the r-operator norm of every matrix of latent; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)                              \

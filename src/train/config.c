@@ -49,15 +49,17 @@ static const hark_option options[] = {
      "labelled examples in files of that format (docs/formats.md)",
      NULL},
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
-     "files of the data, or folders of such files, compressed or not; may be repeated; eval reads standard input for -", NULL},
+     "files of the data, or folders of such files, compressed or not; may be repeated; -: standard input (hark eval "
+     "only)",
+     NULL},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
-     "files for validation; none: a part of the training data is used", NULL},
+     "files for validation; not given: a part of the training data is used", NULL},
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH",
      "files of test examples, which only hark eval --part test uses", EXAMPLES},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
      "examples are cut after N tokens; 0: never", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
-     "train on N examples, which are the same for all seeds, and among which are those of every smaller N; 0: on all", EXAMPLES},
+     "train on N examples, the same for all seeds; a larger N includes the examples of a smaller one; 0: on all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
      "number of classes, where the files do not state it; 0: two classes", EXAMPLES},
     {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "NAME",
@@ -69,8 +71,9 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV, with two double quotes for one inside a quoted field", "data.format text|pairs|examples"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
-     "tokens; characters: Unicode code points; subwords: pieces of words, learned from the text (data.subwords.model); "
-     "byte_bpe: bytes merged pair by pair, as in GPT-2; imported: tokens of the model that train.init_from names",
+     "tokens; characters: Unicode code points; subwords: pieces of words, learned from the text "
+     "(data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: tokens of data.vocabulary, "
+     "or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.vocabulary", "vocabulary", HARK_OPTION_STRING, AT(data.vocabulary), "", NULL, RUNS, "FILE",
      "tokenizer.json, tokenizer.model or a folder with one of them: no vocabulary is learned; data files named .bin then "
@@ -88,11 +91,13 @@ static const hark_option options[] = {
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
      "fraction of the text kept for validation", "data.validation_paths none"},
     {"data.split", "split", HARK_OPTION_ENUM, AT(data.split), "tail", "tail|per_file|files", TRAIN, NULL,
-     "part kept for validation; tail: the end of the whole text; per_file: the end of each file; files: whole files", CORPUS},
+     "part kept for validation; tail: the end of the whole text; per_file: the end of each file; files: the files of "
+     "data.validation_paths",
+     CORPUS},
     {"data.order", "order", HARK_OPTION_ENUM, AT(data.order), "random", "random|shuffled|sequential", TRAIN, NULL,
      "order of training windows", NULL},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
-     "an epoch; tokens: as many tokens as the text has; windows: one window from every token on", CORPUS ", data.unit text"},
+     "an epoch; tokens: as many tokens as the text has; windows: one window that begins at each token", CORPUS ", data.unit text"},
     {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 600000]", TRAIN, "N",
      "size of a vocabulary of sub-words or of byte_bpe, including reserved tokens and bytes", PIECES},
     {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
@@ -115,8 +120,8 @@ static const hark_option options[] = {
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step",
      NULL},
     {"train.precision", "precision", HARK_OPTION_ENUM, AT(train.precision), "f32", "f32|bf16", "train bench config", NULL,
-     "matrix products of training; bf16: operands are rounded to bf16, sums are f32; it needs a processor with AVX512_BF16; "
-     "weights, checkpoints and evaluations are f32 in both cases",
+     "matrix products of training; bf16: operands are rounded to bf16, sums are f32; it needs a processor with "
+     "AVX512_BF16, unless HARK_ARCH is set; weights, checkpoints and evaluations are f32 in both cases",
      NULL},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
      "highest learning rate", NULL},
@@ -143,7 +148,7 @@ static const hark_option options[] = {
     {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
      "AdamW: decoupled decay of matrices", NULL},
     {"train.shard_optimiser", "shard-optimiser", HARK_OPTION_BOOL, AT(train.shard_optimiser), "false", NULL, "train bench config", NULL,
-     "the processes divide the moments of AdamW among them: less memory, more bytes sent, the same bits", NULL},
+     "the processes divide the moments of AdamW among themselves: less memory, more bytes sent, the same bits", NULL},
     {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping",
      NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
@@ -167,8 +172,8 @@ static const hark_option options[] = {
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "the run ends after this number of consecutive steps with numbers that are not finite", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
-     "start with the weights of a run, a checkpoint, a file of hark or a folder of transformers; its model and vocabulary "
-     "replace the defaults",
+     "start with the weights of a run, a checkpoint, a file of hark or a folder of Hugging Face transformers; its "
+     "model and vocabulary replace the defaults",
      NULL},
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
      "weights that may be absent from init_from, or have another shape there; they are initialised; * matches any text",
@@ -181,7 +186,7 @@ static const hark_option options[] = {
      "weights that keep their values; * matches any text; may be repeated", NULL},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
-     "folder of the run; none: runs/ and the time of the start", NULL},
+     "folder of the run; not given: runs/ and the time of the start", NULL},
     {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL,
      "continue from the last checkpoint of the folder", NULL},
     {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
@@ -193,8 +198,8 @@ static const hark_option options[] = {
      "if a process does not answer for this time, all processes end", NULL},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, COMPUTES, "NAME", "cpu or reference", NULL},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, COMPUTES, NULL,
-     "the same bits for every number of threads, which the backends of this build have anyway; with ahca also the same bits "
-     "for a sequence alone and in a batch",
+     "the same bits for every number of threads (the backends of this build guarantee this without the option too); "
+     "with ahca also the same bits for a sequence alone and in a batch",
      NULL},
     {"run.tensorboard", "tensorboard", HARK_OPTION_BOOL, AT(run.tensorboard), "false", NULL, TRAIN, NULL,
      "write the metrics also as event files of TensorBoard into the folder of the run", NULL},
@@ -205,7 +210,7 @@ static const hark_option options[] = {
      "context; 0: none",
      "model.architecture decoder"},
     {"run.sample_prompt", "sample-prompt", HARK_OPTION_STRING, AT(run.sample_prompt), "", NULL, TRAIN, "TEXT",
-     "prompt that the texts of sample_tokens continue; none: they are generated from their beginning", "run.sample_tokens >0"},
+     "prompt that the texts of sample_tokens continue; not given: they are generated from their beginning", "run.sample_tokens >0"},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than is available", NULL},
 };

@@ -47,13 +47,13 @@ static void options_without_effect_are_refused(void **state) {
       {"config --data.long-sentences cut", 1, "it needs --unit sentences (currently text)"},
       {"config --unit sentences --epoch windows", 1, "it needs --unit text (currently sentences)"},
       {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (currently corpus)"},
-      {"config --validation v.txt --validation-fraction 0.2", 1, "it needs no --validation"},
+      {"config --validation v.txt --validation-fraction 0.2", 1, "it needs --validation not given"},
       {"config --allow-missing 'a*' --allow-unexpected b", 2, "it needs --init-from PATH"},
       {"config --schedule constant --train.minimum-rate 1e-5", 1, "it needs --schedule cosine or linear (currently constant)"},
       {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (currently 0)"},
       {"config --model.attention.unbiased", 1, "it needs --bias"},
-      {"config --markdown --json", 1, "it needs no --json"},
-      {"lab --list --seed 3 --quick", 2, "it needs no --list"},
+      {"config --markdown --json", 1, "it needs --json off"},
+      {"lab --list --seed 3 --quick", 2, "it needs --list off"},
       {"lab all --list --radius 2", 0, ""}, /* of one of them */
       {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},
       {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
@@ -72,7 +72,7 @@ static void options_without_effect_are_refused(void **state) {
       {"generate weights.safetensors --checkpoint best", 1, "--checkpoint: has no effect here, it needs a run"},
       {"attend -i a -o b --query-offset 3", 1, "--query-offset: has no effect here, it needs --causal"},
       {"plot run --checkpoint best", 1, "--checkpoint: has no effect here, it needs --positional"},
-      {"plot run --terminal --png --log", 2, "it needs no --terminal"}};
+      {"plot run --terminal --png --log", 2, "it needs --terminal off"}};
   expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "");
   test_file_write_text(folder, "weights.safetensors", "");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -493,10 +493,10 @@ static void evaluations_that_do_not_fit_are_reported(void **state) {
   hark(3, "plot --evaluation none.jsonl");
   hark(2, "plot --evaluation --positional run");
   hark(2, "plot --evaluation real.jsonl --metric val/loss");
-  assert_non_null(strstr(output.err, "--metric: has no effect here, it needs no --evaluation"));
+  assert_non_null(strstr(output.err, "--metric: has no effect here, it needs --evaluation off"));
   hark(2, "plot --evaluation real.jsonl --distances 4");
   hark(2, "plot --evaluation real.jsonl --log --terminal");
-  assert_non_null(strstr(output.err, "--log: has no effect here, it needs no --terminal"));
+  assert_non_null(strstr(output.err, "--log: has no effect here, it needs --terminal off"));
 }
 
 int main(void) {

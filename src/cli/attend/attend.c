@@ -60,7 +60,9 @@ static const hark_option options[] = {
     {"rotary-context", "rotary-context", HARK_OPTION_INT, AT(rotary_context), "0", "[0, 16777216]", NULL, "N",
      "the context of the training", "rotary-scaling yarn|llama3|dynamic"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
-     "kernel of the token distance, as decay(l=12)*periodic; given once for all heads, or once per head (hark positional)", NULL},
+     "kernel of the token distance, such as decay(l=12)*periodic; given once for all heads, or once per head (hark "
+     "positional)",
+     NULL},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
      NULL},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "seed of dropout", "dropout >0"},
@@ -297,17 +299,19 @@ const hark_command hark_command_attend = {
     .arguments = "",
     .summary = "run one attention operator on tensors from a safetensors file",
     .notes =
-        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; optionally: key_lengths [B] (I64), segments [B,L]\n"
-        "(I64, negative: padding), mask (U8 or BOOL, 0: masked) and attention_bias (added to the logits), both broadcastable to "
-        "[B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], rotary_rates [pairs] (radians per token, instead of those of BASE), and dout "
-        "[B,H,Lq,dv], which requests gradients; hierarchical: log_kernel of the\n"
-        "NR 2^M distances that its cells reach, query_mask [B or 1,L] (U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], "
-        "and\n"
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; optionally: key_lengths [B] (I64), "
+        "segments [B,L]\n"
+        "(I64, negative: padding), mask (U8 or BOOL, 0: masked) and attention_bias (added to the logits), both "
+        "broadcastable to [B,H,Lq,Lk],\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], rotary_rates [pairs] (radians per token, instead of those of "
+        "BASE), and dout [B,H,Lq,dv], which requests gradients; hierarchical: log_kernel for the distances that\n"
+        "its cells reach (NR times a power of 2, at least L), query_mask [B or 1,L] (U8 or BOOL, 0: not a query), "
+        "hierarchical_bias [H or 1,4*NR-1], and\n"
         "mask by key only, [B or 1,1,1,L].\n"
-        "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
-        "dhierarchical_bias, drotary_rates, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, "
-        "parameters]: with\n"
+        "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, "
+        "dlog_kernel, dforget,\n"
+        "dhierarchical_bias, drotary_rates, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional "
+        "[kernels, parameters]: with\n"
         "respect to the parameters as EXPR gives them (l, tau, ...), in the order of EXPR.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},

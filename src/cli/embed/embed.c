@@ -47,7 +47,9 @@ static const hark_option options[] = {
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
      "cut longer lines, and report their number; if turned off, a longer line is an error", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
-     "tokenizer.json, or .model of SentencePiece; none: the model's vocabulary, or that file in the folder of the model", NULL},
+     "tokenizer.json, or .model of SentencePiece; not given: the model's vocabulary, or that file in the folder of "
+     "the model",
+     NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, AT(unknown), "error", "error|map", NULL, NULL,
      "a character that the vocabulary of a run lacks is an error, or becomes the unknown token", NULL},
     {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,

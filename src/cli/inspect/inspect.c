@@ -27,7 +27,9 @@ static const hark_option options[] = {
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "of a run: best (default), last, or step-N",
      NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
-     "tokenizer.json, or .model of SentencePiece; none: the model's vocabulary, or that file in the folder of the model", NULL},
+     "tokenizer.json, or .model of SentencePiece; not given: the model's vocabulary, or that file in the folder of "
+     "the model",
+     NULL},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(inspect_values), false};

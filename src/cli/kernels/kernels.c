@@ -25,8 +25,8 @@ static const hark_option options[] = {
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
     {"data", "data", HARK_OPTION_LIST, AT(data), "", NULL, NULL, "PATH", "search: text file or folder, may be repeated", "$1 search"},
     {"base", "base", HARK_OPTION_STRING, AT(base), "", NULL, NULL, "FILE",
-     "search: configuration of the models that are trained (hark config prints one); none: two layers of four heads, width 128, "
-     "context 256, one million tokens",
+     "search: configuration of the models that are trained (hark config prints one); not given: two layers of four "
+     "heads, width 128, context 256, one million tokens",
      "$1 search"},
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "search: the folder of its runs and its report", "$1 search"},
     {"seeds", "seeds", HARK_OPTION_INT, AT(seeds), "1", "[1, 64]", NULL, NULL,
@@ -118,14 +118,16 @@ const hark_command hark_command_kernels = {
     .name = "kernels",
     .arguments = "search|fit|export [RUN|FILE]",
     .words = "search|fit|export",
-    .summary = "search the positional kernels of a text, fit expressions to learned kernels, export them",
+    .summary = "search for positional kernels that fit a text, fit expressions to learned kernels, export them",
     .notes =
         "  hark kernels search --data book.txt --out search\n"
         "  hark kernels fit runs/table --text book.txt\n"
         "  hark kernels export runs/book --output kernels.py\n"
         "\n"
-        "  search trains models whose heads learn a free table of the distance, fits an expression to each table, and trains again with\n"
-        "  these; FOLDER/search.md is its report. When it is called again, it continues. docs/kernel-search.md describes it.\n",
+        "  search trains models whose heads learn a free table of the distance, fits an expression to each table, and "
+        "trains again with\n"
+        "  these; FOLDER/search.md is its report. If the command is called again, the search continues. "
+        "docs/kernel-search.md describes it.\n",
     .argument_minimum = 1,
     .argument_maximum = 2,
     .has_json = true,

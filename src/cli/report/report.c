@@ -18,7 +18,9 @@ static const hark_option options[] = {
     {"curves", "curves", HARK_OPTION_INT, AT(curves), "32", "[1, 256]", NULL, NULL,
      "show curves, configuration, kernels and memory of the first N runs; the others are only in the table", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
-     "checkpoint whose kernels and attention are shown: best, last or step-N; none: best; if there is no best, last", NULL},
+     "checkpoint whose kernels and attention are shown: best, last or step-N; not given: best, or last if there is no "
+     "best",
+     NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
      "positional kernels and rows of rotary rates of a run, at most", NULL},
     {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",

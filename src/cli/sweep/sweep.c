@@ -32,11 +32,11 @@ static const hark_option options[] = {
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
      "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost: only evaluations count at which NAME (operations, tokens, time or step) is at most X; least: X is the "
-     "smallest value that a run has at its last evaluation",
+     "compare runs at equal cost: count only the evaluations at which NAME (operations, tokens, time or step) is at "
+     "most X; least: X is the smallest value that a run has at its last evaluation",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
-     "cell that the others are compared with, by its name in the table; none: the first", "list false"},
+     "cell that the others are compared with, by its name in the table; not given: the first", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
      "further metrics to show, separated by commas: the last value of each run, averaged over seeds", "list false"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
@@ -496,12 +496,14 @@ const hark_command hark_command_sweep = {
     .arguments = "FILE...",
     .summary = "train the runs of a plan and compare them",
     .notes =
-        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration file next to it), 'seeds' (a list), "
-        "'settings'\n"
-        "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
-        "run.\n"
-        "When it is called again, it continues where it was interrupted. Several plans are trained in turn, and then compared in one "
-        "table\nwith a column for each. The processes of a launcher (mpirun -n N) share the runs. docs/sweeps.md describes sweeps.\n",
+        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration file next to it), 'seeds' (a "
+        "list), 'settings'\n"
+        "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every "
+        "combination and seed is a run.\n"
+        "If the command is called again, the sweep continues where it was interrupted. Several plans are trained in "
+        "turn, and then compared in one table\n"
+        "with a column for each. The processes of a launcher (mpirun -n N) share the runs. docs/sweeps.md describes "
+        "sweeps.\n",
     .shares_work = true,
     .argument_minimum = 1,
     .argument_maximum = PLANS,

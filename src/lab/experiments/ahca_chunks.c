@@ -82,9 +82,9 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .summary = "learned boundaries find changes of topic that fixed chunks run over",
     .paper = HARK_LAB_PAPER_AHCA "section 3.1, with the boundaries of H-Net (arXiv 2507.07955)",
     .statement =
-        "chunks with learned boundaries follow the runs of a text if its labels are predicted through the chunks; fixed chunks mix topics. "
-        "Three gradients are compared: that of the price of boundaries alone, and with it that of the straight-through "
-        "factor, that of the smoothing of chunks, or both",
+        "chunks with learned boundaries follow the runs of a text if its labels are predicted through the chunks; fixed "
+        "chunks mix topics. Four gradients are compared: that of the price of boundaries alone, and its sum with that of "
+        "the straight-through factor, with that of the smoothing of chunks, or with both",
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
         "\n"

@@ -237,13 +237,16 @@ const hark_experiment hark_experiment_posterior = {
         "variance is that of psi; draws of z from its posterior agree with both, and so does the posterior that is computed "
         "in the space of z",
     .notes =
-        "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n\n"
-        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. So "
-        "the latent variable z is a vector, and its posterior can be computed and sampled in the space of z. The statement "
-        "requires that mean and variance of this posterior agree with attention up to rounding. The means of 10,000 draws "
-        "scatter about attention. Their criterion was fixed beforehand: all of them, at 20 queries and three lengths, are "
-        "within three standard errors.\n\n"
-        "*Figures.* For each length: attention over the query with twice its standard deviation, and the means of the draws.",
+        "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
+        "\n"
+        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. "
+        "So the latent variable z is a vector, and its posterior can be computed and sampled in the space of z. The "
+        "statement requires that mean and variance of this posterior agree with attention up to rounding. The means of "
+        "10,000 draws are scattered around the output of attention. Their criterion was fixed beforehand: all of them, "
+        "at 20 queries and three lengths, are within three standard errors.\n"
+        "\n"
+        "*Figures.* For each length: attention over the query with twice its standard deviation, and the means of the "
+        "draws.",
     .failure_of = "in standard errors",
     .failure =
         "If attention is the posterior mean, each of the 60 comparisons is a standard normal variable, because the draws are "

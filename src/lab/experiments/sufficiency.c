@@ -261,18 +261,22 @@ const hark_experiment hark_experiment_sufficiency = {
         "the same mutual information with the target as the sequence; distinct posteriors have distinct predictive "
         "distributions when T = P(y | z) has rank 3, but not necessarily when it has rank 2",
     .notes =
-        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive distribution is P(y | X) = T b(X). Two posteriors are "
-        "distinct if their values differ, whatever the numbers of ones. Predictive distributions are computed from the joint "
-        "distribution:\n\n"
-        "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
+        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive distribution is P(y | X) = T b(X). Two posteriors "
+        "are distinct if their values differ, whatever the numbers of ones. Predictive distributions are computed from "
+        "the joint distribution:\n"
+        "\n"
+        "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
+        "\n"
         "The posterior is minimal only if T is injective, as the lemma assumes. If T has rank 2, and its first row is "
-        "orthogonal to the difference of two posteriors, these two have the same predictive distribution. The seven classes "
-        "of sequences then become six, and no information about y is lost. In this case the posterior is sufficient for y "
-        "but not minimal.\n\n"
-        "That the posterior is sufficient is an identity. The same measurement for five of the six tokens shows a loss of "
-        "information, which confirms that the numbers would show a failure. I(X; y) is computed a second time, from binomial "
-        "probabilities of the number of ones.\n\n"
-        "*Figure.* The least distance between the predictives of distinct posteriors, for every model: it is zero with rank 2, "
-        "and above the singular value with rank 3.",
+        "orthogonal to the difference of two posteriors, these two have the same predictive distribution. The seven "
+        "classes of sequences then become six, and no information about y is lost. In this case the posterior is "
+        "sufficient for y but not minimal.\n"
+        "\n"
+        "That the posterior is sufficient is an identity. To check that a failure would be visible, the same is measured "
+        "for five of the six tokens: information is lost. I(X; y) is computed a second time, from binomial probabilities "
+        "of the number of ones.\n"
+        "\n"
+        "*Figure.* The least distance between the predictives of distinct posteriors, for every model: it is zero with "
+        "rank 2, and above the singular value with rank 3.",
     .measure = measure,
     .judge = judge};
