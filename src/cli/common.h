@@ -62,6 +62,7 @@ typedef struct hark_invocation {
   void *values[HARK_COMMAND_TABLES]; /* the structs of the command's tables, filled */
   hark_common_values common;
   bool json;                              /* --json: one object (or one a line) on stdout and nothing else there */
+  bool replaces_folder;                   /* set by check with output_is_folder where files that are in the folder may be replaced */
   bool output_is_folder;                  /* set by check where --output or --out, which may also be a file, is a folder in this call */
   char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
   int exit_code;                          /* set by run to exit with a code that differs from that of the status: signals */

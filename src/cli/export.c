@@ -21,7 +21,9 @@ enum { FORMAT_HARK, FORMAT_HUGGING_FACE, FORMAT_TOKENIZER_JSON };
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "", NULL, NULL, "FILE",
-     "file to write (without it model.safetensors or tokenizer.json); with --format huggingface a new or empty folder", NULL},
+     "file to write (without it model.safetensors or tokenizer.json); with --format huggingface a new or empty folder, or an earlier "
+     "export, which is replaced",
+     NULL},
     {"format", "format", HARK_OPTION_ENUM, offsetof(export_values, format), "hark", FORMAT_WORDS, NULL, NULL,
      "a file of hark; a folder for transformers: config.json, model.safetensors and the tokenizer of an imported model; or the vocabulary "
      "alone, for the Hugging Face tokenizers library",
@@ -40,7 +42,7 @@ static hark_status check(hark_invocation *call) {
   if (values->format == FORMAT_HUGGING_FACE && values->output[0] == '\0')
     return hark_options_complain(call->context, call->options, "output", "is missing: --format huggingface writes a folder");
   if (values->output[0] == '\0') values->output = values->format == FORMAT_TOKENIZER_JSON ? "tokenizer.json" : "model.safetensors";
-  call->output_is_folder = values->format == FORMAT_HUGGING_FACE;
+  call->output_is_folder = call->replaces_folder = values->format == FORMAT_HUGGING_FACE;
   if (values->format == FORMAT_TOKENIZER_JSON) return HARK_OK;
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));

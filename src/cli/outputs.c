@@ -24,8 +24,8 @@ typedef struct existing_output {
 
 static hark_status refuse(const existing_output *output, const char *what, const char *name) {
   return hark_fail(output->call->context, HARK_BAD_CONFIGURATION,
-                   "--%s %.1200s: is %s %.1200s, and would be overwritten: expected another file", output->option->name, output->path, what,
-                   name);
+                   "--%s %.1200s: is %s %.1200s, and would be overwritten: expected another %s", output->option->name, output->path, what,
+                   name, output->call->replaces_folder ? "folder" : "file");
 }
 
 static bool is_output(const existing_output *output, const char *path) {
@@ -266,6 +266,25 @@ static hark_status check_place(const hark_invocation *call, const hark_option *o
   return place_status(call->context, hark_writer_check(call->context, path), option->name, path);
 }
 
+static hark_status refuse_files_in(hark_invocation *call, const hark_option *option, const char *folder, const hark_names *names) {
+  char path[HARK_PATH_BYTES];
+  for (int64_t i = 0; i < names->count; i++) {
+    HARK_TRY(hark_path_join(call->context, folder, names->items[i], path));
+    existing_output output = {.call = call, .option = option, .path = path};
+    if (stat(path, &output.about) == 0 && S_ISREG(output.about.st_mode)) HARK_TRY(refuse_output(&output));
+  }
+  return HARK_OK;
+}
+
+/* A folder whose files are replaced. */
+static hark_status refuse_folder(hark_invocation *call, const hark_option *option, const char *folder) {
+  hark_names names = {0};
+  HARK_TRY(hark_folder_list(call->context, folder, &names));
+  const hark_status status = refuse_files_in(call, option, folder, &names);
+  hark_names_free(call->context, &names);
+  return status;
+}
+
 /* A name such as /dev/stdout is an open descriptor, which the shell has prepared already. */
 static hark_status visit_output(void *user, const hark_option *option, const void *field) {
   char target[HARK_PATH_BYTES];
@@ -275,6 +294,7 @@ static hark_status visit_output(void *user, const hark_option *option, const voi
   if (path[0] == '\0') return HARK_OK;
   HARK_TRY(check_place(user, option, path));
   existing_output output = {.call = user, .option = option, .path = path};
+  if (output.call->replaces_folder && hark_path_kind_of(path) == HARK_PATH_FOLDER) return refuse_folder(user, option, path);
   if (stat(output.path, &output.about) != 0 || !S_ISREG(output.about.st_mode)) return HARK_OK;
   HARK_TRY(hark_path_follow(output.call->context, output.path, target, &descriptor));
   return descriptor >= 0 ? HARK_OK : refuse_output(&output);

@@ -24,6 +24,11 @@ static int begin(void **state) {
   expect("train --data text.txt --out kernels --steps 3 --positions none --positional decay " COMMAND_TINY, 0, "", "");
   assert_int_equal(shell("mkdir texts && cp text.txt texts/a.txt && sed s/quick/swift/ text.txt >texts/b.txt"), 0);
   expect("train --data texts --out fed --steps 3 " COMMAND_TINY, 0, "", "");
+  expect("train --data text.txt --out gpt --steps 2 --positions learned --bias --activation gelu_tanh " COMMAND_TINY, 0, "", "");
+  expect("export gpt --format huggingface --output half", 0, "", "");
+  expect("export gpt --format tokenizer.json --output half/tokenizer.json", 0, "", "");
+  expect("export gpt --format huggingface --output half --type bf16", 0, "", ""); /* an earlier export is replaced */
+  expect("export gpt --format tokenizer.json --output half/tokenizer.json", 0, "", "");
   expect("data make pathfinder --size 32 --training 2 --validation 0 --test 0 --out made", 0, "", "");
   (void)test_file_write_text(folder, "t.txt", "to be or not to be");
   (void)test_file_write_text(folder, "ev.json", "{\"run\": \"run\", \"loss\": 1}\n");
@@ -31,7 +36,8 @@ static int begin(void **state) {
   (void)test_file_write_text(folder, "text.md", "to be or not to be");
   (void)test_file_write_text(folder, "o.yaml", "data:\n  unit: line\n");
   return shell(
-      "ln t.txt hard && ln -s t.txt soft && ln -s run/metrics.jsonl far && cp run/checkpoints/step-3/model.safetensors . &&"
+      "ln t.txt hard && ln -s t.txt soft && ln -s run/metrics.jsonl far && cp run/checkpoints/step-3/model.safetensors . && ln -s half "
+      "linked &&"
       "echo x >run/events.out.tfevents.1");
 }
 
@@ -80,6 +86,9 @@ static void inputs_stay(void **state) {
       {"report . -o text.txt", "--output text.txt: ", "a file of the data of the run "},
       {"export fed --output texts/b.txt", "--output texts/b.txt: ", "a file of the data of the run fed"},
       {"report fed -o texts/a.txt", "--output texts/a.txt: ", "a file of the data of the run fed"},
+      {"export half --format huggingface --output half", "--output half/config.json: ", "the model that is read, half"},
+      {"export half/model.safetensors --format huggingface --output half", "--output half/config.json: ", "the model that is read, half/"},
+      {"export half --format huggingface --output linked", "--output linked/config.json: ", "the model that is read, half"},
       {"data picture made --out made/task.json", "--out made/task.json: ", "data that are read, made"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].output, cases[i].input);
