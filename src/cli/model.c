@@ -83,6 +83,7 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &out->run, out->checkpoint));
   if (out->checkpoint[0] == '\0') HARK_TRY(hark_checkpoint_choose(call->context, &out->run, checkpoint, out->checkpoint));
   HARK_TRY(hark_checkpoint_check_vocabulary(call->context, &out->run, out->checkpoint));
+  HARK_TRY(hark_checkpoint_check_configuration(call->context, &out->run, out->checkpoint));
   if (hark_config_has_examples(config)) return HARK_OK; /* their vocabulary is compared, not read */
   HARK_TRY(hark_run_path(call->context, &out->run, "vocabulary.json", path));
   return hark_tokenizer_load(call->context, path, &out->tokenizer);

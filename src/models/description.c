@@ -38,7 +38,7 @@ static void print_list(const hark_model_list *list, const hark_network_config *c
   hark_text_append(text, "]");
 }
 
-static void print_value(const hark_model_option *row, const hark_network_config *config, hark_text *text) {
+void hark_description_print_value(const hark_model_option *row, const hark_network_config *config, hark_text *text) {
   const void *const field = hark_model_option_value(row, config);
   char word[HARK_OPTION_WORD_BYTES] = "";
   switch (row->option.type) {
@@ -87,7 +87,7 @@ static int print_section(const char *key, const hark_network_config *config, har
       if (row->place != place || section_length(other) != length || memcmp(other, key, length) != 0 || !is_stated(row, config)) continue;
       if (count == 0 && length > 0) hark_text_append(text, ", \"%.*s\": {", (int)length, key);
       hark_text_append(text, "%s\"%s\": ", count > 0 ? ", " : "", length > 0 ? other + length + 1 : other);
-      print_value(row, config, text);
+      hark_description_print_value(row, config, text);
       count++;
     }
   }

@@ -10,10 +10,14 @@
 
 #include "io/json_tree.h"
 #include "io/text.h"
+#include "models/model_options.h"
 #include "models/network_config.h"
 
 /* Appends the description to a text. */
 void hark_description_print(const hark_network_config *config, hark_text *text);
+
+/* Appends the value of an option, as the description has it. */
+void hark_description_print_value(const hark_model_option *row, const hark_network_config *config, hark_text *text);
 
 /* A description that was read. The tree owns the strings of the configuration. */
 typedef struct hark_description {

@@ -111,6 +111,16 @@ HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const 
  * valid with the meanings of their tokens. Errors: HARK_BAD_FILE, which names both; those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_run *run, const char *name);
 
+/* config.yaml of a run. The caller destroys the options, which own the strings of the configuration; after a failure there are none.
+ * Errors: HARK_BAD_FILE, those of files. */
+HARK_MUST_CHECK hark_status hark_run_read_configuration(hark_context *context, const hark_run *run, hark_config *config,
+                                                        hark_options **options);
+/* Checks that a configuration, or that of config.yaml, has the options of the model that the checkpoint's weights were trained as: with
+ * other values the same weights have another meaning. Errors: HARK_BAD_FILE, which names the key and both values; those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_check_model(hark_context *context, const hark_run *run, const char *name,
+                                                        const hark_network_config *config);
+HARK_MUST_CHECK hark_status hark_checkpoint_check_configuration(hark_context *context, const hark_run *run, const char *name);
+
 /* Reads the engine's weights and, if it trains, the moments and the state (which may be NULL). The tensors must be exactly those of the
  * model. Errors: HARK_BAD_FILE, HARK_NOT_FOUND, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine,

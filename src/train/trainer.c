@@ -124,6 +124,7 @@ static hark_status find_checkpoint(hark_context *context, const hark_config *con
   out->there = found == HARK_OK;
   if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
   if (found == HARK_OK) HARK_TRY(hark_checkpoint_read_state(context, run, out->name, &out->state));
+  if (found == HARK_OK) HARK_TRY(hark_checkpoint_check_model(context, run, out->name, &config->model));
   /* tasks of examples are compared when they are opened, and the first difference is reported */
   if (found == HARK_OK && !hark_config_has_examples(config)) return hark_checkpoint_check_vocabulary(context, run, out->name);
   return found == HARK_NOT_FOUND ? HARK_OK : found;

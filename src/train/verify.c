@@ -33,18 +33,13 @@ static hark_status report(verification *v, const char *what, hark_status status,
 /* ---- single files ---- */
 
 hark_status hark_run_check_configuration(hark_context *context, const hark_run *run, bool *examples) {
-  char path[HARK_PATH_BYTES];
   hark_config config;
   hark_options *options = NULL;
-  const hark_option_group group = {&hark_config_table, &config};
-  HARK_TRY(hark_run_path(context, run, "config.yaml", path));
-  HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
-  hark_status status = hark_data_place_read_stored(context, options, path);
-  if (status == HARK_OK) status = hark_config_finish(context, options, &config);
-  if (status == HARK_OK) status = hark_options_finish(context, options);
-  if (examples != NULL) *examples = status == HARK_OK && hark_config_has_examples(&config);
+  if (examples != NULL) *examples = false;
+  HARK_TRY(hark_run_read_configuration(context, run, &config, &options));
+  if (examples != NULL) *examples = hark_config_has_examples(&config);
   hark_options_destroy(context, &options);
-  return status;
+  return HARK_OK;
 }
 
 static hark_status verify_configuration(verification *v) {
@@ -166,6 +161,7 @@ static hark_status verify_tensors(verification *v, const char *name) {
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_WEIGHTS_FILE, model_path));
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_OPTIMIZER_FILE, optimizer_path));
   HARK_TRY(hark_checkpoint_check_vocabulary(context, v->run, name));
+  if (v->data_known) HARK_TRY(hark_checkpoint_check_configuration(context, v->run, name)); /* a damaged config.yaml has been reported */
   hark_status status = hark_safetensors_open(context, model_path, &model);
   if (status == HARK_OK) status = hark_safetensors_open(context, optimizer_path, &optimizer);
   if (status == HARK_OK) status = verify_moments(v, model, optimizer, optimizer_path);

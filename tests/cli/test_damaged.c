@@ -109,6 +109,31 @@ static void the_newest_checkpoint_is_the_last(void **state) {
   expect("train --resume --out all/x --threads 1", HARK_EXIT_BAD_INPUT, "", "config.yaml: is empty");
 }
 
+/* The same weights with other options are another model, or none. What may change when a run continues may differ. */
+static void options_of_another_model_are_refused(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {{"s/heads: .*/heads: 1/", "model.heads is 1, and the weights of step-6 were trained with 2"},
+                                         {"s/norm: layer_norm/norm: rms_norm/", "model.norm is \"rms_norm\", and the weights of step-6"},
+                                         {"s/structure: dense/structure: window/", "model.attention.structure is \"window\""},
+                                         {"s/positions: rotary/positions: none/", "model.positions is \"none\""},
+                                         {"s/layers: 1/layers: 2/", "model.layers is 2, and the weights of step-6 were trained with 1"}};
+  static const char *const commands[] = {"eval all/x --threads 1", "train --resume all/x --steps 8 --threads 1", "generate all/x",
+                                         "export all/x --output o.st", "train --init-from all/x --out new --data text.txt --steps 1"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char line[128];
+    (void)snprintf(line, sizeof line, "sed -i '%s' config.yaml && ! cmp -s config.yaml ../../good/config.yaml", cases[i][0]);
+    damage(line);
+    for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) expect(commands[c], HARK_EXIT_BAD_INPUT, "", cases[i][1]);
+    expect("verify all/x", HARK_EXIT_BAD_INPUT, "BAD   checkpoints/step-6", "");
+    expect("inspect all/x --text t.txt", HARK_EXIT_DONE, "", ""); /* the file of weights describes the model */
+  }
+  damage(
+      "sed -i 's/  dropout: 0$/  dropout: 0.25/; s/recompute: false/recompute: true/' config.yaml && ! cmp -s config.yaml "
+      "../../good/config.yaml");
+  expect("verify all/x", HARK_EXIT_DONE, "", "");
+  expect("train --resume all/x --steps 8 --threads 1", HARK_EXIT_DONE, "", "");
+}
+
 static void a_run_is_reported_once(void **state) {
   (void)state;
   damage(":");
@@ -186,13 +211,10 @@ static void the_number_of_curves_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damage_is_reported_with_the_reason),
-      cmocka_unit_test(the_newest_checkpoint_is_the_last),
-      cmocka_unit_test(a_run_is_reported_once),
-      cmocka_unit_test(mistakes_of_a_report_write_no_page),
-      cmocka_unit_test(missing_permissions_are_named),
-      cmocka_unit_test(single_points_are_drawn_without_a_warning),
-      cmocka_unit_test(the_number_of_curves_is_named),
+      cmocka_unit_test(damage_is_reported_with_the_reason),        cmocka_unit_test(the_newest_checkpoint_is_the_last),
+      cmocka_unit_test(options_of_another_model_are_refused),      cmocka_unit_test(a_run_is_reported_once),
+      cmocka_unit_test(mistakes_of_a_report_write_no_page),        cmocka_unit_test(missing_permissions_are_named),
+      cmocka_unit_test(single_points_are_drawn_without_a_warning), cmocka_unit_test(the_number_of_curves_is_named),
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
 }

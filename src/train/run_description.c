@@ -1,0 +1,70 @@
+/* run_description.c - a run's configuration, and whether it describes the model that a checkpoint's weights were trained as. */
+#include <string.h>
+
+#include "models/description.h"
+#include "models/model_options.h"
+#include "models/model_parts.h"
+#include "train/data_place.h"
+#include "train/run.h"
+
+hark_status hark_run_read_configuration(hark_context *context, const hark_run *run, hark_config *config, hark_options **options) {
+  char path[HARK_PATH_BYTES];
+  const hark_option_group group = {&hark_config_table, config};
+  *options = NULL;
+  HARK_TRY(hark_run_path(context, run, "config.yaml", path));
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, options));
+  hark_status status = hark_data_place_read_stored(context, *options, path);
+  if (status == HARK_OK) status = hark_config_finish(context, *options, config);
+  if (status == HARK_OK) status = hark_options_finish(context, *options);
+  if (status != HARK_OK) hark_options_destroy(context, options);
+  return status;
+}
+
+/* Not compared: what the data determine (also the context, to which examples add rows, and the head of ahca), what only training uses, what
+ * may change in a run, and two options that earlier versions did not write. */
+static bool is_compared(const hark_model_option *row, const hark_network_config *run) {
+  static const char *const left_out[] = {"model.context", "model.ahca.head", "model.rotary.ramp", "model.ahca.more_delimiters"};
+  for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+    if (strcmp(row->option.name, left_out[i]) == 0) return false;
+  return !row->fact && row->bond != HARK_BOND_NONE && row->stored != HARK_STORED_NEVER && hark_model_option_has_effect(row, run);
+}
+
+static hark_status compare(hark_context *context, const hark_run *run, const char *name, const hark_network_config *stored,
+                           const hark_network_config *described) {
+  hark_text value = hark_text_empty(context), trained = hark_text_empty(context);
+  const hark_model_option *row;
+  hark_status status = HARK_OK;
+  for (int i = 0; (row = hark_model_option_at(i)) != NULL && status == HARK_OK; i++) {
+    if (!is_compared(row, stored)) continue;
+    hark_text_resize(&value, 0);
+    hark_text_resize(&trained, 0);
+    hark_description_print_value(row, stored, &value);
+    hark_description_print_value(row, described, &trained);
+    status = value.status != HARK_OK ? value.status : trained.status;
+    if (status == HARK_OK && strcmp(hark_text_get(&value), hark_text_get(&trained)) != 0)
+      status = hark_fail(context, HARK_BAD_FILE, "%.1500s/config.yaml: %s is %.300s, and the weights of %s were trained with %.300s",
+                         run->path, row->option.name, hark_text_get(&value), name, hark_text_get(&trained));
+  }
+  hark_text_free(&value);
+  hark_text_free(&trained);
+  return status;
+}
+
+hark_status hark_checkpoint_check_model(hark_context *context, const hark_run *run, const char *name, const hark_network_config *config) {
+  char path[HARK_PATH_BYTES];
+  hark_description description;
+  HARK_TRY(hark_checkpoint_path(context, run, name, HARK_WEIGHTS_FILE, path));
+  HARK_TRY(hark_model_read_description(context, path, "", &description));
+  const hark_status status = compare(context, run, name, config, &description.config);
+  hark_description_close(context, &description);
+  return status;
+}
+
+hark_status hark_checkpoint_check_configuration(hark_context *context, const hark_run *run, const char *name) {
+  hark_config config;
+  hark_options *options = NULL;
+  HARK_TRY(hark_run_read_configuration(context, run, &config, &options));
+  const hark_status status = hark_checkpoint_check_model(context, run, name, &config.model);
+  hark_options_destroy(context, &options);
+  return status;
+}
