@@ -89,6 +89,25 @@ typedef struct generation {
 
 static int64_t count_of(const generation *g) { return g->values->sequences; }
 
+/* Seeds of all texts, which are numbered from --seed on, are seeds that --seed takes. */
+static hark_status check_seeds(hark_invocation *call) {
+  const generate_values *const values = call->values[0];
+  const hark_config *const config = call->values[1];
+  if (config->train.seed <= INT64_MAX - (values->sequences - 1)) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "train.seed",
+                               "%" PRId64 " is too large for %" PRId64 " samples, numbered from it: expected at most %" PRId64,
+                               config->train.seed, values->sequences, INT64_MAX - (values->sequences - 1));
+}
+
+static hark_status read_model_options(hark_invocation *call) {
+  const generate_values *const values = call->values[0];
+  if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
+  if (values->checkpoint[0] != '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",
+                                   "has no effect here, it needs a run: %s is a file of weights", hark_options_argument(call->options, 0)));
+  return hark_config_finish(call->context, call->options, call->values[1]);
+}
+
 static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   const generate_values *const values = call->values[0];
@@ -98,11 +117,8 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(hark_options_complain(call->context, call->options, "train.seed",
                                    "has no effect here, it needs --temperature above 0 (currently 0)"));
   HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
-  if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
-  if (values->checkpoint[0] != '\0')
-    HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",
-                                   "has no effect here, it needs a run: %s is a file of weights", hark_options_argument(call->options, 0)));
-  return hark_config_finish(call->context, call->options, call->values[1]);
+  HARK_TRY(read_model_options(call));
+  return check_seeds(call);
 }
 
 static hark_status read_standard_input(hark_context *context, hark_text *out) {

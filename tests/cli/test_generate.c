@@ -159,6 +159,9 @@ static void texts_together_are_those_alone(void **state) {
   }
   expect("generate rotary --prompt the -n 2 --seed 5 --sequences 2", HARK_EXIT_DONE, "\n---\nthe", "");
   expect("generate rotary --sequences 2 --temperature 0", HARK_EXIT_USAGE, "", "sequences");
+  expect("generate rotary --sequences 2 --seed 9223372036854775807", HARK_EXIT_USAGE, "",
+         "--seed: 9223372036854775807 is too large for 2 samples, numbered from it: expected at most 9223372036854775806");
+  expect("generate rotary --sequences 2 --seed 9223372036854775806 -n 1 --json", HARK_EXIT_DONE, "\"seed\": 9223372036854775807", "");
   expect("generate rotary --sequences 0", HARK_EXIT_USAGE, "", "sequences");
 }
 

@@ -150,6 +150,8 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --example-limit 3 --data text.txt", HARK_EXIT_USAGE, "it needs --format other than corpus (currently corpus)"},
       {"train --out no --latent-norm 3 " LATENT, HARK_EXIT_USAGE, "expected one of none, 1, 2, inf"},
       {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "--operator-norm"},
+      {"data make latent --spread 1e308 --out no", HARK_EXIT_USAGE, "--spread: \"1e308\" given"},
+      {"data make latent --frequency 1e308 --out no", HARK_EXIT_USAGE, "--frequency: \"1e308\" given"},
       {"data make latent --tokens 1048575 --features 1024 --out no", HARK_EXIT_USAGE, "--tokens"},
       {"train --out no --model.ahca.head labels " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},
       {"train --out no --model.ahca.head classes " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},

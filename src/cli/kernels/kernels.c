@@ -1,6 +1,7 @@
 /* kernels.c - hark kernels: the search for the positional kernels of a text, fits of learned kernels, and their export. */
 #include "cli/kernels/kernels.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -52,6 +53,9 @@ static hark_status fit(hark_invocation *call) {
   hark_fitted_kernels kernels;
   hark_text text = hark_text_empty(call->context);
   hark_status status = hark_kernels_fit(call->context, hark_options_argument(call->options, 1), values->text, values, &kernels);
+  if (status == HARK_OK && kernels.unknown > 0)
+    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " tokens are the unknown token: the model's vocabulary lacks what is there",
+                      values->text, kernels.unknown, kernels.tokens);
   if (status == HARK_OK && call->json) {
     hark_text_append(&text, "{");
     hark_kernels_append_json(&kernels, &text);

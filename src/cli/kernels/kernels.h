@@ -29,6 +29,7 @@ typedef struct hark_fitted_kernels {
   hark_positional_scope scope;
   int64_t count, windows, length; /* length: of the tables, the model's context */
   bool of_heads;                  /* a row is a head */
+  int64_t tokens, unknown;        /* of the text; unknown: those that stand for what the vocabulary lacks */
   hark_fitted_kernel *items;
   size_t bytes;
 } hark_fitted_kernels;
@@ -37,6 +38,7 @@ typedef struct hark_fitted_kernels {
 typedef struct hark_kernels_text {
   int32_t *ids;
   size_t count, bytes; /* bytes: of the memory */
+  int64_t unknown;     /* tokens that stand for what the vocabulary lacks */
 } hark_kernels_text;
 
 /* Reads up to `most` bytes of a text; what the vocabulary lacks is its unknown token. The caller frees *out, also after a failure. */

@@ -48,6 +48,8 @@ static hark_status read_text(kernels_fit *f, const hark_model *model, const char
   if (status == HARK_OK && text.count < 2)
     status = hark_fail(f->context, HARK_BAD_FILE, "%s: %zu token%s, expected at least 2", path, text.count, text.count == 1 ? "" : "s");
   if (status == HARK_OK) status = add_windows(f, text.ids, text.count);
+  f->out->tokens = (int64_t)text.count;
+  f->out->unknown = text.unknown;
   hark_kernels_free_text(f->context, &text);
   return status;
 }

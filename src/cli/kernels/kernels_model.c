@@ -5,6 +5,15 @@
 #include "data/inputs.h"
 #include "models/stack.h"
 
+/* Tokens of the text, and how many of them stand for what the vocabulary lacks. */
+static hark_status encode(hark_context *context, const hark_model *model, const hark_text *text, hark_kernels_text *out) {
+  const hark_status status = hark_model_encode(context, model, hark_text_get(text), text->length, false, out->ids, &out->count);
+  if (status != HARK_BAD_FILE) return status;
+  HARK_TRY(hark_model_encode(context, model, hark_text_get(text), text->length, true, out->ids, &out->count));
+  for (size_t i = 0; i < out->count; i++) out->unknown += out->ids[i] == HARK_TOKEN_UNKNOWN;
+  return HARK_OK;
+}
+
 hark_status hark_kernels_read_text(hark_context *context, const hark_model *model, const char *path, size_t most, hark_kernels_text *out) {
   hark_text text = hark_text_empty(context);
   bool cut = false;
@@ -16,7 +25,7 @@ hark_status hark_kernels_read_text(hark_context *context, const hark_model *mode
   if (status == HARK_OK) {
     out->ids = memory;
     out->bytes = bytes;
-    status = hark_model_encode(context, model, hark_text_get(&text), text.length, true, out->ids, &out->count);
+    status = encode(context, model, &text, out);
   }
   hark_text_free(&text);
   return status;
