@@ -180,6 +180,10 @@ static void the_same_length_limit_is_compared(void **state) {
   expect("train --out run --data a.tsv --length-limit 3 " LABELS, HARK_EXIT_DONE, "step 2", "");
   expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
   expect("eval run --part training --length-limit 2 --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+  expect("eval run --part training --length-limit 2 --threads 1", HARK_EXIT_DONE, "\"data.length_limit\": \"2\"", "");
+  expect("eval run --part training --length-limit 2 --threads 1 --json", HARK_EXIT_DONE, "\"exchanged\": {\"data.length_limit\": \"2\"}",
+         "");
+  expect("eval run --part training --threads 1 --json", HARK_EXIT_DONE, "\"exchanged\": {}", "");
 }
 
 /* ---- each of them once ---- */
