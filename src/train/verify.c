@@ -1,9 +1,11 @@
 /* verify.c - see verify.h. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "train/verify.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "io/checkpoint_files.h"
 #include "io/safetensors.h"
@@ -16,6 +18,7 @@
 
 #define ORIGIN_LIMIT ((size_t)1 << 26)
 #define MOMENTS 2
+#define PAUSES 50 /* for a process that writes the run */
 static const char *const moment_names[MOMENTS] = {HARK_FIRST_MOMENT, HARK_SECOND_MOMENT};
 
 typedef struct verification {
@@ -161,7 +164,6 @@ static hark_status verify_tensors(verification *v, const char *name) {
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_WEIGHTS_FILE, model_path));
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_OPTIMIZER_FILE, optimizer_path));
   HARK_TRY(hark_checkpoint_check_vocabulary(context, v->run, name));
-  if (v->data_known) HARK_TRY(hark_checkpoint_check_configuration(context, v->run, name)); /* a damaged config.yaml has been reported */
   hark_status status = hark_safetensors_open(context, model_path, &model);
   if (status == HARK_OK) status = hark_safetensors_open(context, optimizer_path, &optimizer);
   if (status == HARK_OK) status = verify_moments(v, model, optimizer, optimizer_path);
@@ -201,15 +203,57 @@ static hark_status verify_state(verification *v, const char *name) {
   return hark_run_check_metrics(v->context, v->run, name, state.metrics_bytes);
 }
 
-static hark_status verify_checkpoint(verification *v, const char *name) {
-  char what[HARK_NAME_BYTES + 16];
-  (void)snprintf(what, sizeof what, "checkpoints/%s", name);
+static hark_status check_checkpoint(verification *v, const char *name) {
   hark_status status = HARK_OK;
   if (hark_checkpoint_step(name) < 0) status = hark_fail(v->context, HARK_BAD_FILE, "%s: is not the name of a checkpoint (step-N)", name);
   if (status == HARK_OK) status = hark_checkpoint_verify(v->context, v->run, name, NULL);
   if (status == HARK_OK) status = verify_tensors(v, name);
   if (status == HARK_OK) status = verify_state(v, name);
-  return report(v, what, status, NULL);
+  if (status == HARK_OK && v->data_known) status = hark_checkpoint_check_configuration(v->context, v->run, name);
+  return status;
+}
+
+static hark_status verify_checkpoint(verification *v, const char *name) {
+  char what[HARK_NAME_BYTES + 16];
+  (void)snprintf(what, sizeof what, "checkpoints/%s", name);
+  return report(v, what, check_checkpoint(v, name), NULL);
+}
+
+/* ---- a run that a process writes ---- */
+
+static bool is_written(const verification *v) {
+  char message[HARK_MESSAGE_BYTES];
+  memcpy(message, v->context->message, sizeof message);
+  const bool busy = hark_folder_check_unlocked(v->context, v->run->path) == HARK_BUSY;
+  memcpy(v->context->message, message, sizeof message);
+  return busy;
+}
+
+static bool is_there(const verification *v, const char *name) {
+  char path[HARK_PATH_BYTES];
+  return hark_checkpoint_path(v->context, v->run, name, NULL, path) != HARK_OK || hark_path_kind_of(path) != HARK_PATH_NONE;
+}
+
+static void pause_briefly(void) { (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+
+/* Whether the process that writes the run has removed a checkpoint since it was listed. It removes one file after another. */
+static bool was_removed(const verification *v, const char *name) {
+  if (!is_there(v, name)) return true;
+  for (int i = 0; i < PAUSES && is_written(v); i++) {
+    pause_briefly();
+    if (!is_there(v, name)) return true;
+  }
+  return false;
+}
+
+static hark_status verify_listed(verification *v, const char *name) {
+  char what[HARK_NAME_BYTES + 16];
+  (void)snprintf(what, sizeof what, "checkpoints/%s", name);
+  if (name[0] == '.')
+    return report(v, what, HARK_OK,
+                  is_written(v) ? "a process writes the run, and saves here" : "left by an interrupted save; the next save removes it");
+  const hark_status status = check_checkpoint(v, name);
+  return status != HARK_OK && was_removed(v, name) ? HARK_OK : report(v, what, status, NULL);
 }
 
 static hark_status verify_checkpoints(verification *v) {
@@ -219,25 +263,29 @@ static hark_status verify_checkpoints(verification *v) {
   if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
   HARK_TRY(hark_folder_list(v->context, path, &names));
   hark_status status = HARK_OK;
-  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    char what[HARK_NAME_BYTES + 16];
-    (void)snprintf(what, sizeof what, "checkpoints/%s", names.items[i]);
-    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by an interrupted save; the next save removes it")
-                                      : verify_checkpoint(v, names.items[i]);
-  }
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) status = verify_listed(v, names.items[i]);
   hark_names_free(v->context, &names);
   return status;
 }
 
-/* Checks that a pointer names an existing checkpoint. A missing pointer is accepted when there is nothing to name. */
+/* A pointer names an existing checkpoint. */
+static hark_status check_pointer(const verification *v, const char *which) {
+  char name[HARK_NAME_BYTES];
+  HARK_TRY(hark_checkpoint_find(v->context, v->run, which, name));
+  if (is_there(v, name)) return HARK_OK;
+  return hark_fail(v->context, HARK_BAD_FILE, "%s: names %s, and there is no such checkpoint", which, name);
+}
+
+/* A missing pointer is accepted when there is nothing to name. One that a process moves at this moment is read again. */
 static hark_status verify_pointer(verification *v, const char *which) {
-  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(v->context, v->run, which, path));
   if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
-  hark_status status = hark_checkpoint_find(v->context, v->run, which, name);
-  if (status == HARK_OK) status = hark_checkpoint_path(v->context, v->run, name, NULL, path);
-  if (status == HARK_OK && hark_path_kind_of(path) != HARK_PATH_FOLDER)
-    status = hark_fail(v->context, HARK_BAD_FILE, "%s: names %s, and there is no such checkpoint", which, name);
+  hark_status status = check_pointer(v, which);
+  for (int i = 0; i < PAUSES && status != HARK_OK && is_written(v); i++) {
+    pause_briefly();
+    status = check_pointer(v, which);
+  }
   return report(v, which, status, NULL);
 }
 
@@ -247,6 +295,7 @@ hark_status hark_run_verify(hark_context *context, const hark_run *run, const ch
   *problems = 0;
   hark_status status = HARK_OK;
   if (checkpoint[0] != '\0') {
+    v.data_known = hark_run_check_configuration(context, run, &v.has_examples) == HARK_OK;
     status = verify_checkpoint(&v, checkpoint);
   } else {
     status = verify_configuration(&v);

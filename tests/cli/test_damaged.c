@@ -83,6 +83,20 @@ static void damage_is_reported_with_the_reason(void **state) {
   }
 }
 
+/* A process may write the run, and replace its checkpoints, while it is verified. */
+static void a_running_run_is_no_damaged_one(void **state) {
+  (void)state;
+  damage("mkdir checkpoints/.partial");
+  expect("verify all/x", HARK_EXIT_DONE, "left by an interrupted save", "");
+  assert_int_equal(shell("flock all/x/.lock '" HARK_COMMAND "' verify all/x | grep -q 'a process writes the run, and saves here'"), 0);
+  damage(":");
+  assert_int_equal(shell("'" HARK_COMMAND "' train --resume --out all/x --steps 100000 --checkpoint-every 1 --keep 2 >log 2>&1 & "
+                         "echo $! >pid; until grep -q . log; do sleep 0.05; done"),
+                   0);
+  for (int i = 0; i < 20; i++) expect("verify all/x", HARK_EXIT_DONE, "good  config.yaml", "");
+  assert_int_equal(shell("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done"), 0);
+}
+
 /* Without `last`, a resumed run continues from the newest checkpoint, and the others use it too. */
 static void the_newest_checkpoint_is_the_last(void **state) {
   (void)state;
@@ -125,6 +139,7 @@ static void options_of_another_model_are_refused(void **state) {
     damage(line);
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) expect(commands[c], HARK_EXIT_BAD_INPUT, "", cases[i][1]);
     expect("verify all/x", HARK_EXIT_BAD_INPUT, "BAD   checkpoints/step-6", "");
+    expect("verify all/x/checkpoints/step-6", HARK_EXIT_BAD_INPUT, "BAD   checkpoints/step-6", "");
     expect("inspect all/x --text t.txt", HARK_EXIT_DONE, "", ""); /* the file of weights describes the model */
   }
   damage(
@@ -211,10 +226,15 @@ static void the_number_of_curves_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damage_is_reported_with_the_reason),        cmocka_unit_test(the_newest_checkpoint_is_the_last),
-      cmocka_unit_test(options_of_another_model_are_refused),      cmocka_unit_test(a_run_is_reported_once),
-      cmocka_unit_test(mistakes_of_a_report_write_no_page),        cmocka_unit_test(missing_permissions_are_named),
-      cmocka_unit_test(single_points_are_drawn_without_a_warning), cmocka_unit_test(the_number_of_curves_is_named),
+      cmocka_unit_test(damage_is_reported_with_the_reason),
+      cmocka_unit_test(the_newest_checkpoint_is_the_last),
+      cmocka_unit_test(a_running_run_is_no_damaged_one),
+      cmocka_unit_test(options_of_another_model_are_refused),
+      cmocka_unit_test(a_run_is_reported_once),
+      cmocka_unit_test(mistakes_of_a_report_write_no_page),
+      cmocka_unit_test(missing_permissions_are_named),
+      cmocka_unit_test(single_points_are_drawn_without_a_warning),
+      cmocka_unit_test(the_number_of_curves_is_named),
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
 }

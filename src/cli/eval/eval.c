@@ -89,11 +89,14 @@ static hark_status check_swaps(hark_invocation *call, const hark_config *config)
   return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
 }
 
+/* Parts of the model, and how many tokens of an example it gets. */
+static bool is_exchanged(const char *name) { return hark_config_bond(name) != HARK_BOND_NONE || strcmp(name, "data.length_limit") == 0; }
+
 /* Appends "name": "value" of a replaced part. */
 static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)stored;
   hark_text *text = user;
-  if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
+  if (!is_exchanged(option->name)) return HARK_OK;
   hark_text value = hark_text_empty(call->context);
   hark_options_print_value(call->options, option->name, &value);
   if (text->length > 0) hark_text_append(text, ", ");

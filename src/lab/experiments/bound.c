@@ -267,6 +267,7 @@ static hark_status read_responses(hark_context *context, const hark_run *run, co
 static hark_status measure_checkpoint(hark_lab *lab, const hark_config *config, const hark_run *run, const char *checkpoint) {
   hark_learning_task task = {.vocabulary = 1, .parts = 1, .features = (int32_t)config->model.width};
   hark_network *network = NULL;
+  HARK_TRY(hark_checkpoint_check_configuration(lab->context, run, checkpoint));
   HARK_TRY(read_responses(lab->context, run, checkpoint, &task.responses));
   const hark_network_config shape = hark_engine_network_config(config, &task);
   HARK_TRY(hark_network_create(lab->context, &shape, HARK_F32, false, &network));
