@@ -134,6 +134,23 @@ static void test_far_rows(void **state) {
   assert_int_equal(failed, 0);
 }
 
+/* Kernels of rows so far away that products and squares overflow in f32 are 0, not errors; equal far rows have a kernel of 1. Most far rows
+ * are equal in f32, so the ridge is larger than above for a similar condition. */
+static void test_overflowing_products(void **state) {
+  (void)state;
+  static const char *const far_cases[] = {"cme:B1,H1,L128,D16,rbf,ridge=2,learned", "cme:B1,H1,L128,D16,V9,causal,rbf,ridge=1,learned",
+                                          "cme:B1,H4,K2,L70,S90,D5,rbf,ridge=1,heads,kernel",
+                                          "cme:B2,H2,L75,D7,causal,rbf,mask,perhead,shared,ridge=1",
+                                          "cme:B1,H2,L66,D1,causal,rbf,ragged,threads=3"};
+  static const double distances[] = {1e19, 1e20, 1e36};
+  int failed = 0;
+  for (size_t c = 0; c < sizeof far_cases / sizeof far_cases[0]; c++)
+    for (int way = 0; way < DISPLACEMENTS; way++)
+      for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++)
+        failed += check(far_cases[c], (displacement)way, distances[d], false);
+  assert_int_equal(failed, 0);
+}
+
 /* Rows of a unit length are compared by what little they differ where sigma is small. */
 static void test_unit_rows(void **state) {
   (void)state;
@@ -207,7 +224,7 @@ int main(int argc, char **argv) {
       if (strcmp(argv[2], names[way]) == 0) failed += check(argv[1], (displacement)way, strtod(argv[3], NULL), true);
     return failed > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows), cmocka_unit_test(test_unit_rows), cmocka_unit_test(test_causality),
-                                     cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows), cmocka_unit_test(test_overflowing_products),
+                                     cmocka_unit_test(test_unit_rows), cmocka_unit_test(test_causality), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

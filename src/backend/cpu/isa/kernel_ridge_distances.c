@@ -7,7 +7,8 @@
  *
  * This is approximately their distance. In a loose tile every pair is checked: if the error of its kernel may exceed that of products at
  * the bound, it is computed from the difference of the given rows in float64. In the backward the gradients of such pairs also come from
- * differences. The bound is lower than softmax's, because a system is solved with these kernels.
+ * differences. The bound is lower than softmax's, because a system is solved with these kernels. A row whose products do not fit into f32
+ * is stored as zeros with an infinite square, which makes all its pairs loose.
  */
 #include "distances.h"
 #include "kernel_ridge_tile.h"
@@ -112,7 +113,7 @@ void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_
         if (!is_there(h, side, lane + l)) continue;
         if (flags[l] != 0) {
           const row_pair pair = pair_of(h, side, lane + l, tile, i);
-          to[l] = (float)(scale * square_of(h, &pair));
+          to[l] = (float)fmax(scale * square_of(h, &pair), (double)-FLT_MAX);
         }
         if (apart != NULL && (flags[l] != 0 || splits[l] != 0)) apart->lanes[i] |= (uint64_t)1 << (lane + l);
       }

@@ -189,36 +189,61 @@ static void read_centre(ridge_tiles *h) {
   }
 }
 
-static bool read_keys(ridge_tiles *h) {
+/* Rows whose products do not fit into f32 are stored as zeros with infinite squares: all their distances come from the given rows. */
+static void set_far(uint64_t far_rows, float *squares) {
+  for (int i = 0; far_rows != 0; i++, far_rows >>= 1)
+    if (far_rows & 1) squares[i] = INFINITY;
+}
+
+/* Reads a visible key and its value; *is_far: the key is stored as zeros. */
+static bool read_key(ridge_tiles *h, int64_t i, float *row, float *value, bool *is_far) {
   const hark_attention_args *args = h->run->args;
-  read_centre(h);
+  const int64_t at = h->sequence->key_row + i;
   const int dv = (int)h->desc->value_dim;
-  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
+  double far;
+  const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &h->key_places, i, &far);
+  if (!isfinite(squares)) { /* in float64 squares of finite numbers are finite */
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_KEY, at, far);
+    return false;
+  }
+  *is_far = !(far >= -FARTHEST);
+  if (*is_far) memset(row, 0, (size_t)h->dp * sizeof *row);
+  h->longest = fmax(h->longest, sqrt(squares));
+  const float *from = ridge_row(&args->value, h->sequence, h->key_head, at);
+  if (!hark_rows_finite(from, 0, 1, dv)) {
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_VALUE, at, 0);
+    return false;
+  }
+  hark_pack_rows(from, 0, 1, dv, h->dvp, 1.0f, value);
+  return true;
+}
+
+/* The keys of a tile; *far_rows: a bit for each key that is stored as zeros. */
+static bool read_key_tile(ridge_tiles *h, int64_t tile, uint64_t *far_rows) {
+  *far_rows = 0;
+  for (int64_t i = tile * HARK_RIDGE_TILE; i < (tile + 1) * HARK_RIDGE_TILE; i++) {
     float *row = h->key_rows + i * h->dp, *value = h->solved + i * h->dvp;
+    bool is_far = false;
     if (h->seen[i] == 0) {
       memset(row, 0, (size_t)h->dp * sizeof *row);
       memset(value, 0, (size_t)h->dvp * sizeof *value);
       if (h->rbf) h->key_places.alongs[i] = h->key_places.kept[i] = 0;
       continue;
     }
-    const int64_t at = h->sequence->key_row + i;
-    double far;
-    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &h->key_places, i, &far);
-    if (!isfinite(squares) || far < -FARTHEST) { /* in float64 squares of finite numbers are finite */
-      hark_ridge_trouble(h->record, h->system, isfinite(squares) ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
-      return false;
-    }
-    h->longest = fmax(h->longest, sqrt(squares));
-    const float *from = ridge_row(&args->value, h->sequence, h->key_head, at);
-    if (!hark_rows_finite(from, 0, 1, dv)) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_VALUE, at, 0);
-      return false;
-    }
-    hark_pack_rows(from, 0, 1, dv, h->dvp, 1.0f, value);
+    if (!read_key(h, i, row, value, &is_far)) return false;
+    if (is_far) *far_rows |= (uint64_t)1 << (i % HARK_RIDGE_TILE);
   }
+  return true;
+}
+
+static bool read_keys(ridge_tiles *h) {
+  read_centre(h);
   for (int64_t t = 0; t < h->tiles; t++) {
     const int64_t first = t * HARK_RIDGE_TILE;
+    uint64_t far_rows;
+    if (!read_key_tile(h, t, &far_rows)) return false;
     pack_lanes(h, h->key_rows + first * h->dp, h->key_lanes + first * h->desc->head_dim, h->key_squares + first);
+    set_far(far_rows, h->key_squares + first);
     if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->key_places, t, h->seen + first, h->key_squares + first, HARK_RIDGE_TILE);
   }
   return true;
@@ -270,6 +295,7 @@ static bool query_in_range(const ridge_tiles *h, int64_t row, const float *query
 
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
   const hark_attention_args *args = h->run->args;
+  uint64_t far_rows = 0;
   for (int r = 0; r < HARK_RIDGE_TILE; r++) {
     float *to = h->query_rows + (ptrdiff_t)r * h->dp;
     if (r >= count) {
@@ -280,13 +306,17 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     const int64_t at = h->sequence->query_row + row + r;
     double far;
     const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &h->query_places, r, &far);
-    if (!isfinite(squares) || far < -FARTHEST) {
-      hark_ridge_trouble(h->record, h->system, isfinite(squares) ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
+    if (!isfinite(squares)) {
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, far);
       return false;
     }
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
+    if (far >= -FARTHEST) continue;
+    memset(to, 0, (size_t)h->dp * sizeof *to);
+    far_rows |= (uint64_t)1 << r;
   }
   pack_lanes(h, h->query_rows, h->query_lanes, h->query_squares);
+  set_far(far_rows, h->query_squares);
   if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->query_places, 0, NULL, h->query_squares, count);
   return true;
 }
