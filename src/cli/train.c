@@ -252,6 +252,8 @@ static hark_status find_origin(hark_invocation *call, const hark_config *config,
 /* config.yaml of the run to resume, in `path`: "" when there is none, which is a problem. */
 static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
   path[0] = '\0';
+  const bool unread = hark_options_argument_count(call->options) > 0; /* an argument that problems keep from naming the run */
+  if (config->run.directory[0] == '\0' && unread) return HARK_OK;
   if (config->run.directory[0] == '\0')
     return hark_options_complain(call->context, call->options, "run.resume",
                                  "--resume needs --out FOLDER, or RUN after it: the run to continue");

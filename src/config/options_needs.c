@@ -55,7 +55,7 @@ static bool holds(const hark_options *options, const hark_option_need *n) {
     return (hark_option_choice(n->test, hark_options_argument(options, argument)) >= 0) == (n->kind == HARK_NEED_WORDS);
   }
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
-  return hark_option_need_holds(n, entry->option, entry->field);
+  return entry->bad || hark_option_need_holds(n, entry->option, entry->field); /* its own problem is reported */
 }
 
 /* The first condition that does not hold; NULL: all hold. *overruled: an option of one of its alternatives has a higher source than this

@@ -14,6 +14,26 @@
 
 static void expect(const char *words, int code, const char *in_err) { command_expect(folder, words, code, "", in_err, &output); }
 
+/* A rule that needs an option is not checked if that option has a problem of its own, which is the only one reported. */
+static void a_bad_option_is_one_problem(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"attend --structure window --window -1 --input a --output b", "--window: "},
+      {"attend --kernel rbf --sigma -1 --input a --output b", "--sigma: "},
+      {"attend --normalisation cme --ridge -1 --input a --output b", "--ridge: "},
+      {"attend --rotary 10 --rotary-scaling linear --rotary-factor 0.5 --input a --output b", "--rotary-factor: "},
+      {"attend --rotary 10 --rotary-scaling yarn --rotary-factor 2 --rotary-context -1 --input a --output b", "--rotary-context: "},
+      {"config --structure windoww --window 4", "--structure: "},
+      {"config --positions nope --model.rotary.base 5e5", "--positions: "},
+      {"train --resume run --steps x", "--steps: "},
+      {"train --resume run --lr 0", "--lr: "},
+      {"train --resume run --extend nope", "--extend: "}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expect(cases[i][0], HARK_EXIT_USAGE, cases[i][1]);
+    if (test_line_count(output.err) != 1) fail_msg("hark %s: expected one line:\n%s", cases[i][0], output.err);
+  }
+}
+
 /* Every option without effect is reported in one line, and all are reported at once. */
 static void options_without_effect_are_refused(void **state) {
   (void)state;
@@ -166,8 +186,9 @@ static void tasks_take_what_they_say(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(options_without_effect_are_refused), cmocka_unit_test(exchanges_have_an_effect),
-                                     cmocka_unit_test(options_are_given_once), cmocka_unit_test(files_that_hark_writes_are_taken),
-                                     cmocka_unit_test(tasks_take_what_they_say)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_bad_option_is_one_problem),      cmocka_unit_test(options_without_effect_are_refused),
+      cmocka_unit_test(exchanges_have_an_effect),         cmocka_unit_test(options_are_given_once),
+      cmocka_unit_test(files_that_hark_writes_are_taken), cmocka_unit_test(tasks_take_what_they_say)};
   return cmocka_run_group_tests_name("needs", tests, begin, end);
 }

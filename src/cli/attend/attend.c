@@ -81,12 +81,12 @@ static hark_status check(hark_invocation *call) {
   v->has_query_offset = hark_command_is_given(call, "query-offset");
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "missing, expected a file"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "missing, expected a file"));
-  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation", "cme needs --ridge X above 0"));
+  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
-    HARK_TRY(complain(call, "structure", "window needs --window W"));
+    HARK_TRY(complain(call, "structure window", "window needs --window W"));
   HARK_TRY(hark_attend_rotary_check(call));
-  if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
+  if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel sigma", "rbf needs --sigma X above 0"));
   return HARK_OK;
 }
 

@@ -15,9 +15,9 @@ hark_status hark_attend_rotary_check(hark_invocation *call) {
                                  "%s given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
                                  hark_number_print(v->rotary, (char[HARK_NUMBER_BYTES]){""}));
   if (v->rotary_scaling != 0 && scaling != HARK_ROTARY_DYNAMIC && !hark_command_is_given(call, "rotary-factor"))
-    return hark_options_complain(call->context, call->options, "rotary-scaling", "needs --rotary-factor S");
+    return hark_options_complain(call->context, call->options, "rotary-scaling rotary-factor", "needs --rotary-factor S");
   if (by_length && v->rotary_context == 0)
-    return hark_options_complain(call->context, call->options, "rotary-scaling",
+    return hark_options_complain(call->context, call->options, "rotary-scaling rotary-context",
                                  "needs --rotary-context N, the length for which the rates were trained");
   if (scaling == HARK_ROTARY_YARN && v->rotary == 1)
     return hark_options_complain(call->context, call->options, "rotary", "1 given, expected a base above 1 with yarn");
