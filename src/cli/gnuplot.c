@@ -29,7 +29,7 @@ extern char **environ;
 static hark_status next_to(hark_context *context, const char *picture, const char *ending, char *out) {
   const int used = snprintf(out, HARK_PATH_BYTES, "%s%s", picture, ending);
   if (used >= 0 && used < HARK_PATH_BYTES) return HARK_OK;
-  return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", picture);
+  return hark_fail(context, HARK_IO_ERROR, "%.64s...: path too long", picture);
 }
 
 /* Pictures are XML: a byte that is no character there, such as a control character or invalid UTF-8, becomes '?'. */

@@ -19,7 +19,8 @@
 hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what) {
   char text[128];
   if (strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "system error %d", error);
-  const hark_status status = error == ENOENT || error == ENOTDIR ? HARK_NOT_FOUND : error == ENOMEM ? HARK_OUT_OF_MEMORY : HARK_IO_ERROR;
+  const bool missing = error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG; /* no path of such a length exists */
+  const hark_status status = missing ? HARK_NOT_FOUND : error == ENOMEM ? HARK_OUT_OF_MEMORY : HARK_IO_ERROR;
   return hark_fail(context, status, "%.300s: %s: %s", path, what, text);
 }
 
@@ -67,7 +68,7 @@ hark_status hark_path_join(hark_context *context, const char *folder, const char
     used = snprintf(out, HARK_PATH_BYTES, "%s%s%s", folder, folder[length - 1] == '/' ? "" : "/", name);
   }
   if (used < 0 || used >= HARK_PATH_BYTES)
-    return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of more than %d bytes", folder, HARK_PATH_BYTES - 1);
+    return hark_fail(context, HARK_NOT_FOUND, "%.64s...: path of more than %d bytes", folder, HARK_PATH_BYTES - 1);
   return HARK_OK;
 }
 
@@ -82,7 +83,7 @@ bool hark_name_is_plain(const char *name) {
 hark_status hark_folder_make(hark_context *context, const char *path) {
   char part[HARK_PATH_BYTES];
   const size_t length = strlen(path);
-  if (length >= sizeof part) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (length >= sizeof part) return hark_fail(context, HARK_IO_ERROR, "%.64s...: path of %zu bytes", path, length);
   if (length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is not a folder");
   for (size_t at = 1; at <= length; at++) {
     if (at < length && path[at] != '/') continue;
@@ -212,7 +213,7 @@ hark_status hark_parent_sync(hark_context *context, const char *path) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/') length--;
   while (length > 0 && path[length - 1] != '/') length--;
-  if (length >= sizeof folder) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (length >= sizeof folder) return hark_fail(context, HARK_IO_ERROR, "%.64s...: path of %zu bytes", path, length);
   memcpy(folder, path, length);
   folder[length] = 0;
   return hark_folder_sync(context, length > 0 ? folder : ".");

@@ -11,7 +11,8 @@ int hark_open_again(const char *path, int flags, mode_t mode);
 int hark_sync_again(int descriptor);
 int hark_cut_again(int descriptor, off_t bytes);
 
-/* "PATH: WHAT: text of error". ENOENT and ENOTDIR are HARK_NOT_FOUND, ENOMEM is HARK_OUT_OF_MEMORY, the others HARK_IO_ERROR. */
+/* "PATH: WHAT: text of error". ENOENT, ENOTDIR and ENAMETOOLONG are HARK_NOT_FOUND, ENOMEM is HARK_OUT_OF_MEMORY, the
+ * others HARK_IO_ERROR. */
 hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what);
 
 #endif

@@ -33,7 +33,7 @@ hark_status hark_temporary_name(hark_context *context, const char *path, int num
   const int used =
       snprintf(out, HARK_PATH_BYTES, "%.*s.%.*s%s%ld-%d", (int)(name - path), path, kept_bytes(name), name, mark, (long)getpid(), number);
   if (used >= 0 && used < HARK_PATH_BYTES) return HARK_OK;
-  return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, strlen(path));
+  return hark_fail(context, HARK_IO_ERROR, "%.64s...: path of %zu bytes", path, strlen(path));
 }
 
 /* ---- notes ---- */

@@ -124,7 +124,7 @@ hark_status hark_writer_open(hark_context *context, hark_writer *writer, const c
   writer->descriptor = -1;
   writer->note = NULL;
   writer->bytes = 0;
-  if (length + 1 > sizeof writer->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (length + 1 > sizeof writer->path) return hark_fail(context, HARK_IO_ERROR, "%.64s...: path of %zu bytes", path, length);
   if (hark_path_name(path)[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);
   memcpy(writer->path, path, length + 1);
   HARK_TRY(open_target(context, writer));

@@ -56,7 +56,7 @@ static hark_status remove_torn_line(hark_context *context, hark_jsonl *file, uin
 
 hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char *path) {
   const size_t length = strlen(path);
-  if (length >= sizeof file->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (length >= sizeof file->path) return hark_fail(context, HARK_IO_ERROR, "%.64s...: path of %zu bytes", path, length);
   memcpy(file->path, path, length + 1);
   file->line = hark_text_empty(context);
   file->descriptor = hark_open_again(path, O_RDWR | O_APPEND, 0);

@@ -29,7 +29,7 @@ static hark_status holds_run(hark_context *context, const hark_run *run, bool *h
 static hark_status copy_path(hark_context *context, const char *path, hark_run *run) {
   const size_t length = strlen(path);
   if (length == 0 || length >= sizeof run->path)
-    return hark_fail(context, HARK_TOO_LARGE, "a path of %zu bytes, expected 1 to %zu", length, sizeof run->path - 1);
+    return hark_fail(context, HARK_NOT_FOUND, "a path of %zu bytes, expected 1 to %zu", length, sizeof run->path - 1);
   memcpy(run->path, path, length + 1);
   return HARK_OK;
 }

@@ -243,6 +243,21 @@ static void the_end_of_a_parent_is_one_event(void **state) {
 #endif
 }
 
+/* An input with an empty path, or with one that is longer than a path can be, is a missing input for every subcommand. */
+static void a_path_without_a_file_is_a_missing_input(void **state) {
+  (void)state;
+  static const char *const commands[] = {"generate", "eval", "export", "verify", "info", "inspect", "embed"};
+  static const char *const paths[] = {"''", "$(head -c 5000 /dev/zero | tr '\\0' a)"};
+  char words[128];
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t p = 0; p < sizeof paths / sizeof *paths; p++) {
+      test_output_free(&output);
+      (void)snprintf(words, sizeof words, "%s %s", commands[i], paths[p]);
+      const int code = run("", words);
+      if (code != HARK_EXIT_BAD_INPUT) fail_msg("%s: exit code %d: %s", words, code, output.err);
+    }
+}
+
 typedef struct situation {
   int code;
   const char *name;
@@ -319,11 +334,12 @@ static void every_exit_code_is_reached_and_documented(void **state) {
 
 int main(void) {
   enum { COUNT = sizeof situations / sizeof situations[0] };
-  struct CMUnitTest tests[COUNT + 2];
+  struct CMUnitTest tests[COUNT + 3];
   for (size_t i = 0; i < COUNT; i++) {
     tests[i] = (struct CMUnitTest){situations[i].name, every_situation_has_its_exit_code, begin, end, (void *)&situations[i]};
   }
   tests[COUNT] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(every_exit_code_is_reached_and_documented, begin, end);
   tests[COUNT + 1] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(the_end_of_a_parent_is_one_event, begin, end);
+  tests[COUNT + 2] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(a_path_without_a_file_is_a_missing_input, begin, end);
   return cmocka_run_group_tests_name("exit codes", tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static hark_status configuration_path(const sweep *s, int run, char *path) {
   char folder[HARK_PATH_BYTES];
   HARK_TRY(hark_sweep_run_path(s, run, folder));
   const int used = snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder);
-  return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
+  return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "%.64s...: path too long", folder);
 }
 
 hark_status hark_sweep_print_configuration(const sweep *s, int run, hark_text *text) {

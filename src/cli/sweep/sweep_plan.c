@@ -165,7 +165,7 @@ static hark_status settle(plan_reader *r) {
   if (plan->config[0] != '\0' && plan->config[0] != '/') {
     char joined[HARK_PATH_BYTES];
     const int used = snprintf(joined, sizeof joined, "%.*s%s", (int)folder_length(plan->path), plan->path, plan->config);
-    if (used < 0 || (size_t)used >= sizeof joined) return hark_fail(r->context, HARK_TOO_LARGE, "%.64s...: path too long", plan->path);
+    if (used < 0 || (size_t)used >= sizeof joined) return hark_fail(r->context, HARK_NOT_FOUND, "%.64s...: path too long", plan->path);
     memcpy(plan->config, joined, (size_t)used + 1);
   }
   return HARK_OK;

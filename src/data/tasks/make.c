@@ -364,7 +364,7 @@ hark_status hark_task_make(hark_context *context, const hark_task_settings *sett
   size_t length = strlen(settings->folder);
   while (length > 1 && settings->folder[length - 1] == '/') length--;
   if (length == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "no folder is given");
-  if (length >= sizeof folder) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", settings->folder);
+  if (length >= sizeof folder) return hark_fail(context, HARK_IO_ERROR, "%.64s...: path too long", settings->folder);
   memcpy(folder, settings->folder, length);
   folder[length] = '\0';
   if (settings->examples[HARK_SPLIT_TRAINING] < 1) return hark_fail(context, HARK_BAD_CONFIGURATION, "--training: at least one example");
