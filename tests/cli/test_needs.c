@@ -73,6 +73,8 @@ static void options_without_effect_are_refused(void **state) {
       {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (currently 0)"},
       {"config --model.attention.unbiased", 1, "it needs --bias"},
       {"config --markdown --json", 1, "it needs --json off"},
+      {"sweep plan.yaml --list --json", 1, "--list: has no effect here, it needs --json off"},
+      {"kernels export run --output k.csv --json", 1, "--json: has no effect here, export writes a file"},
       {"lab --list --seed 3 --quick", 2, "it needs --list off"},
       {"lab all --list --radius 2", 0, ""}, /* of one of them */
       {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},

@@ -107,6 +107,8 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(hark_options_complain(call->context, call->options, "out", "missing, expected a folder"));
   if (verb->run == hark_kernels_export && values->output[0] == '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "output", "missing, expected a file"));
+  if (verb->run == hark_kernels_export && call->json)
+    HARK_TRY(hark_options_complain(call->context, call->options, "json", "has no effect here, export writes a file and prints its name"));
   if (verb->run == hark_kernels_export && values->output[0] != '\0' && hark_kernels_format_of(values->output) == HARK_KERNELS_UNKNOWN)
     HARK_TRY(hark_options_complain(call->context, call->options, "output", "expected a name that ends in .py, .csv or .safetensors"));
   return HARK_OK;
