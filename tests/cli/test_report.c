@@ -380,9 +380,9 @@ static void different_kinds_read_a_text(void **state) {
   assert_string_equal(text_of(tree, "kind"), "hierarchical");
   assert_non_null(json_object_get(json_array_get(json_object_get(tree, "heads"), 0), "cells"));
   expect_problem(3, "reads real vectors");
-  expect("report kinds -o kinds.html --file none.txt", HARK_EXIT_USAGE, "", "--file: none.txt: cannot be opened");
+  expect("report kinds -o kinds.html --file none.txt", HARK_EXIT_BAD_INPUT, "", "--file: none.txt: cannot be opened");
   test_file_write_text(folder, "empty.txt", "");
-  expect("report kinds -o kinds.html --file empty.txt", HARK_EXIT_USAGE, "", "--file: empty.txt: is empty");
+  expect("report kinds -o kinds.html --file empty.txt", HARK_EXIT_BAD_INPUT, "", "--file: empty.txt: is empty");
   test_file_write_text(folder, "bytes.txt", "\xff\xfe");
   expect("report kinds/dense -o lacking.html --text 'the \xc3\x9f'", HARK_EXIT_DONE, "1 run",
          "kinds/dense: 1 of 5 tokens of the text are the unknown token");
@@ -407,7 +407,7 @@ static void evaluations_are_taken_from_files(void **state) {
       HARK_EXIT_DONE, "", "");
   expect("eval films --json", HARK_EXIT_DONE, "confusion", "");
   test_file_write_text(folder, "eval.json", output.out);
-  expect("report films -o films.html --evaluation eval.json --evaluation films.tsv", HARK_EXIT_USAGE, "",
+  expect("report films -o films.html --evaluation eval.json --evaluation films.tsv", HARK_EXIT_BAD_INPUT, "",
          "--evaluation: films.tsv:1:1: not");
   expect("report films -o films.html --evaluation eval.json --text 'film good 1'", HARK_EXIT_DONE, "", "");
   read_page("films.html");

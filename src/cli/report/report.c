@@ -55,7 +55,7 @@ hark_status hark_report_refuse_file(hark_report *report, const char *option, har
   char message[HARK_MESSAGE_BYTES];
   if (status == HARK_OK || status == HARK_OUT_OF_MEMORY) return status;
   (void)snprintf(message, sizeof message, "%s", hark_context_message(report->context));
-  return hark_fail(report->context, HARK_BAD_CONFIGURATION, "--%s: %s", option, message);
+  return hark_fail(report->context, status, "--%s: %s", option, message);
 }
 
 hark_status hark_report_note(hark_report *report, int64_t index, const char *message) {

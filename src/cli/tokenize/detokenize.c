@@ -32,14 +32,17 @@ static hark_status fail(hark_context *context, const hark_line_reader *lines, si
   return hark_lines_fail(context, lines, at, "expected a list of tokens, [1, 2, 3]");
 }
 
+#define SHOWN_DIGITS 40
+
 static hark_status read_token(hark_context *context, const hark_line_reader *lines, int32_t size, size_t *at, hark_ids *ids) {
   int64_t value = 0;
   const size_t begin = *at = skip_blanks(lines, *at);
-  for (; *at < lines->length && lines->line[*at] >= '0' && lines->line[*at] <= '9' && value <= INT32_MAX; ++*at)
-    value = 10 * value + (lines->line[*at] - '0');
+  for (; *at < lines->length && lines->line[*at] >= '0' && lines->line[*at] <= '9'; ++*at)
+    if (value <= INT32_MAX) value = 10 * value + (lines->line[*at] - '0');
   if (*at == begin) return fail(context, lines, *at);
   if (value >= size)
-    return hark_lines_fail(context, lines, begin, "token %" PRId64 " is not in the vocabulary of %" PRId32 " tokens", value, size);
+    return hark_lines_fail(context, lines, begin, "token %.*s is not in the vocabulary of %" PRId32 " tokens",
+                           (int)hark_min((int64_t)(*at - begin), SHOWN_DIGITS), lines->line + begin, size);
   return hark_ids_add(context, ids, (int32_t)value);
 }
 
