@@ -170,7 +170,8 @@ static hark_status encode_prompt(generation *g) {
   if (status == HARK_OK)
     status = hark_prompt_read(context, g->model, &prompt, config->data.unknown == HARK_UNKNOWN_IS_MAPPED, g->sequences[0].tokens,
                               &g->prompt_count);
-  if (status == HARK_BAD_FILE) hark_fail_prefix(context, g->values->file[0] != '\0' ? "--file: " : "--prompt: ");
+  const char *const file = g->values->file;
+  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "%s%.1200s: ", file[0] != '\0' ? "--file " : "--prompt", file);
   HARK_TRY(status);
   for (int64_t i = 0; i < count_of(g); i++) {
     if (i > 0) memcpy(g->sequences[i].tokens, g->sequences[0].tokens, (size_t)g->prompt_count * sizeof(int32_t));

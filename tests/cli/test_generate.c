@@ -163,6 +163,8 @@ static void texts_together_are_those_alone(void **state) {
          "--seed: 9223372036854775807 is too large for 2 samples, numbered from it: expected at most 9223372036854775806");
   expect("generate rotary --sequences 2 --seed 9223372036854775806 -n 1 --json", HARK_EXIT_DONE, "\"seed\": 9223372036854775807", "");
   expect("generate rotary --sequences 0", HARK_EXIT_USAGE, "", "sequences");
+  (void)test_file_write_text(folder, "bad.txt", "the \xff");
+  expect("generate rotary --file bad.txt", HARK_EXIT_BAD_INPUT, "", "--file bad.txt: text:1:5: invalid UTF-8");
 }
 
 int main(void) {

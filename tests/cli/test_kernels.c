@@ -104,6 +104,8 @@ static void learned_kernels_are_fitted(void **state) {
   (void)state;
   expect("train " TINY KERNELS "--positional-rate 0 --out run", 0, "", "");
   expect("kernels fit run --text text.txt --json", 0, "", "");
+  (void)test_file_write_text(folder, "bad.txt", "the \xff");
+  expect("kernels fit run --text bad.txt", HARK_EXIT_BAD_INPUT, "", "bad.txt: text:1:5: invalid UTF-8");
   (void)test_file_write_text(folder, "strange.txt", "\xce\xb1\xce\xb2\xce\xb3\xce\xb4");
   expect("kernels fit run --text strange.txt", 0, "--positional ", "strange.txt: 4 of 4 tokens are the unknown token");
   expect("kernels fit run --text text.txt --json", 0, "", "");

@@ -26,6 +26,7 @@ hark_status hark_kernels_read_text(hark_context *context, const hark_model *mode
     out->ids = memory;
     out->bytes = bytes;
     status = encode(context, model, &text, out);
+    if (status == HARK_BAD_FILE) hark_fail_prefix(context, "%.1200s: ", path);
   }
   hark_text_free(&text);
   return status;
