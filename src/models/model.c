@@ -19,7 +19,6 @@
 
 #define FORMAT_VERSION "1"
 #define FORMAT_VERSION_KEY "format_version"
-#define DESCRIPTION_KEY "model"
 #define STAGE_BYTES ((size_t)1 << 18)
 
 static const char type_name[] = "gpt";
@@ -192,7 +191,7 @@ hark_status hark_model_read_weights(hark_context *context, const char *name, con
 
 hark_status hark_model_read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
   const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY),
-             *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
+             *description = hark_safetensors_metadata(file, HARK_DESCRIPTION_KEY);
   const char *vocabulary = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
   if (version != NULL && strcmp(version, FORMAT_VERSION) != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %s", name, FORMAT_VERSION);
@@ -206,7 +205,7 @@ hark_status hark_model_read_metadata(hark_context *context, const hark_safetenso
   }
   if (options->description == NULL)
     return hark_fail(context, HARK_BAD_FILE, "%s: does not describe its model (metadata \"%s\"): hark export RUN writes a file that does",
-                     name, DESCRIPTION_KEY);
+                     name, HARK_DESCRIPTION_KEY);
   return HARK_OK;
 }
 
@@ -399,7 +398,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   hark_description_print(&network->config, &description);
   enum { FIXED_ENTRIES = 4 };
   hark_metadata_entry metadata[FIXED_ENTRIES + HARK_PARAMETER_NOTES] = {
-      {"format", "hark"}, {FORMAT_VERSION_KEY, FORMAT_VERSION}, {DESCRIPTION_KEY, hark_text_get(&description)}};
+      {"format", "hark"}, {FORMAT_VERSION_KEY, FORMAT_VERSION}, {HARK_DESCRIPTION_KEY, hark_text_get(&description)}};
   int64_t entries = FIXED_ENTRIES - 1;
   for (int i = 0; i < parameters->note_count; i++)
     if (parameters->notes[i].text[0] != '\0')

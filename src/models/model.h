@@ -50,6 +50,7 @@ HARK_MUST_CHECK hark_status hark_model_read_metadata(hark_context *context, cons
                                                      hark_model_options *options);
 
 /* Keys of the metadata. */
+#define HARK_DESCRIPTION_KEY "model"     /* metadata of a file: the description (description.h) */
 #define HARK_VOCABULARY_KEY "vocabulary" /* the contents of vocabulary.json */
 #define HARK_TOKENIZER_KEY "tokenizer"   /* or of another program's tokenizer (tokenizers/imported.h) */
 
