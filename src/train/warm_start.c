@@ -282,7 +282,6 @@ static hark_status open_checkpoint(hark_context *context, const hark_config *con
   HARK_TRY(open_run(context, config, &source->run, source->checkpoint));
   HARK_TRY(hark_checkpoint_verify(context, &source->run, source->checkpoint, &summary));
   HARK_TRY(hark_checkpoint_check_vocabulary(context, &source->run, source->checkpoint));
-  HARK_TRY(hark_checkpoint_check_configuration(context, &source->run, source->checkpoint));
   HARK_TRY(hark_checkpoint_path(context, &source->run, source->checkpoint, HARK_WEIGHTS_FILE, path));
   memcpy(source->sha256, summary.sha256, sizeof source->sha256);
   return hark_safetensors_open(context, path, &source->file);
