@@ -4,6 +4,7 @@
 #include "io/safetensors.h"
 #include "models/description.h"
 #include "models/model.h"
+#include "models/model_difference.h"
 #include "models/model_options.h"
 #include "positional/list.h"
 #include "train/data_place.h"
@@ -24,11 +25,11 @@ hark_status hark_run_read_configuration(hark_context *context, const hark_run *r
 
 /* Not compared: what the data determine (also the context, to which examples add rows, and the head of ahca), what only training uses, what
  * may change in a run, and two options that earlier versions did not write. */
-static bool is_compared(const hark_model_option *row, const hark_network_config *run) {
+static bool is_compared(const hark_model_option *row, const hark_network_config *config) {
   static const char *const left_out[] = {"model.context", "model.ahca.head", "model.rotary.ramp", "model.ahca.more_delimiters"};
   for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
     if (strcmp(row->option.name, left_out[i]) == 0) return false;
-  return !row->fact && row->bond != HARK_BOND_NONE && row->stored != HARK_STORED_NEVER && hark_model_option_has_effect(row, run);
+  return !row->fact && row->bond != HARK_BOND_NONE && row->stored != HARK_STORED_NEVER && hark_model_option_has_effect(row, config);
 }
 
 /* Files have the canonical text of a positional kernel, config.yaml the one that was given. */
@@ -57,13 +58,14 @@ static hark_status print_value(hark_context *context, const hark_model_option *r
 
 static hark_status compare(hark_context *context, const hark_run *run, const char *name, const hark_network_config *stored,
                            const hark_network_config *described) {
+  const hark_network_config a = hark_model_settled(stored), b = hark_model_settled(described);
   hark_text value = hark_text_empty(context), trained = hark_text_empty(context);
   const hark_model_option *row;
   hark_status status = HARK_OK;
   for (int i = 0; (row = hark_model_option_at(i)) != NULL && status == HARK_OK; i++) {
-    if (!is_compared(row, stored)) continue;
-    status = print_value(context, row, stored, &value);
-    if (status == HARK_OK) status = print_value(context, row, described, &trained);
+    if ((!is_compared(row, &a) && !is_compared(row, &b)) || hark_model_option_agrees(row, &a, &b)) continue;
+    status = print_value(context, row, &a, &value);
+    if (status == HARK_OK) status = print_value(context, row, &b, &trained);
     if (status == HARK_OK && strcmp(hark_text_get(&value), hark_text_get(&trained)) != 0)
       status = hark_fail(context, HARK_BAD_FILE, "%.1500s/config.yaml: %s is %.300s, and the weights of %s were trained with %.300s",
                          run->path, row->option.name, hark_text_get(&value), name, hark_text_get(&trained));
