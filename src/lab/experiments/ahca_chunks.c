@@ -82,18 +82,20 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .summary = "learned boundaries find changes of topic that fixed chunks run over",
     .paper = HARK_LAB_PAPER_AHCA "section 3.1, with the boundaries of H-Net (arXiv 2507.07955)",
     .statement =
-        "chunks with learned boundaries follow the runs of a text if its labels are predicted through the chunks; fixed "
-        "chunks mix topics. Four gradients are compared: that of the price of boundaries alone, and its sum with that of "
-        "the straight-through factor, with that of the smoothing of chunks, or with both",
+        "if labels are predicted through chunks, learned boundaries follow the runs of a text. Fixed chunks mix topics. "
+        "Boundaries are learned with four different gradients. The first is the gradient of the price of boundaries "
+        "alone. The second adds the gradient of the straight-through factor to it. The third adds the gradient of the "
+        "smoothing of chunks instead, and the fourth adds both",
     .notes =
-        "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) chunk_{k-1}\n"
+        "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) "
+        "chunk_{k-1}\n"
         "\n"
         "For every token there is a query, which consists of the position of the token and the number of its chunk. The "
         "query attends to the one slot of the chunk, and the topic of the token is predicted from the result. The "
-        "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`), because a "
-        "norm after the factor would remove it and its gradient. Norms are RMS norms, and linear layers have biases. The "
-        "smallest and the largest length of a chunk are 1 and 32; the defaults for chunks of 8 are 2 and 32. F1 does not "
-        "count the boundaries at the beginning of a sequence.\n"
+        "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`). A norm "
+        "after the factor would remove the factor and its gradient. Norms are RMS norms, and linear layers have biases. "
+        "The smallest and the largest length of a chunk are 1 and 32. The defaults for chunks of 8 tokens are 2 and 32. "
+        "F1 does not count the boundaries at the beginning of a sequence.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
     .trains = true,

@@ -310,17 +310,18 @@ const hark_experiment hark_experiment_ahca_figures = {
     .summary = "the paper's figures 1 to 6, drawn from a run over a text",
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
-        "the figures show the chunks of a text, both compressions, the selected tokens, the layers of every chunk and the "
-        "rows of every stage, in a network that has learned to reconstruct the text from the slots of its chunks",
+        "a network has learned to reconstruct a text from the slots of its chunks. The figures show its chunks of the "
+        "text, both compressions, the selected tokens, the layers of every chunk, and the rows of every stage",
     .notes =
-        "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on the others\n"
+        "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on "
+        "the others\n"
         "\n"
-        "The text consists of the descriptions of the experiments of `hark lab`; the passage is held out. The weights in "
-        "figures 2 and 3 are the output of `segment_pool` for the identity matrix and the run's boundaries: they are averages, "
-        "without the smoothing of chunks.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`. The passage in the figures is held out "
+        "from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix and the "
+        "run's boundaries. They are averages, without the smoothing of chunks.\n"
         "\n"
-        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the first letters and slots. 3: "
-        "slots and global tokens. 4: scores, with those selected. 5: layers of chunks. 6: rows from stage to stage.",
+        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the first letters and slots. "
+        "3: slots and global tokens. 4: scores, with those selected. 5: layers of chunks. 6: rows from stage to stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};

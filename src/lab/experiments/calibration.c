@@ -217,22 +217,23 @@ const hark_experiment hark_experiment_calibration = {
     .summary = "intervals of CME attention with learned ridge and sigma have their nominal coverage for data of the model",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "ridge and sigma learned by the mean square error of new responses give intervals m +- x sqrt(var + s2) that contain "
-        "50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1, at the length used for "
-        "learning and at a longer one",
+        "ridge and sigma are learned by the mean square error of new responses. Then the intervals m +- x sqrt(var + s2) "
+        "contain 50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1. Both hold at "
+        "the length used for learning and at a longer one",
     .notes =
         "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
         "\n"
-        "Sequences have 32 tokens with covariates U(-1, 1). The functions are drawn from a Gaussian process with an RBF of "
-        "width 1/2. The noise has the variance s2 = 0.1; the intervals use this value, learning does not. The mean square "
-        "error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are those of hark's "
-        "operator. The column var + ridge uses the learned ridge as the variance of the noise, as is necessary if this "
-        "variance is unknown; if the learned ridge is wrong by a tenth, this variance of the noise is wrong by a tenth too.\n"
+        "Sequences have 32 tokens with covariates U(-1, 1). The functions are drawn from a Gaussian process with an RBF "
+        "of width 1/2. The noise has the variance s2 = 0.1. The intervals use this value, but learning does not. The "
+        "mean square error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are those "
+        "of hark's operator. The column var + ridge uses the learned ridge as the variance of the noise. This is "
+        "necessary if the variance of the noise is unknown. If the learned ridge is wrong by a tenth, the variance of "
+        "the noise is then wrong by a tenth too.\n"
         "\n"
-        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's distribution "
-        "with three degrees of freedom, and noise whose variance depends on c. All have the same mean variance of the noise. "
-        "The variances that are predicted for these tasks are those of the nearest process, which are at best correct on "
-        "average.\n"
+        "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's "
+        "distribution with three degrees of freedom, and noise whose variance depends on c. All have the same mean "
+        "variance of the noise. For these tasks the predicted variances are those of the nearest Gaussian process. At "
+        "best they are correct on average.\n"
         "\n"
         "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",

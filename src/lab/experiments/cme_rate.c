@@ -295,30 +295,37 @@ const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention converges to the conditional mean like a ridge regression with its spectrum, faster than the printed bound",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
-        "on a circle the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the "
-        "kernel's eigenvalues l_j, without a fitted parameter; the root of this error falls like L^-.44 with lambda = 1, and "
-        "has a floor with lambda = L / 10",
+        "on a circle the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L). Here mu is "
+        "lambda / L, and the l_j are the kernel's eigenvalues. The formula has no fitted parameter. The root of this "
+        "error falls like L^-.44 with lambda = 1, and has a floor with lambda = L / 10",
     .printed =
-        "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean; it grows with L where "
-        "lambda is fixed",
+        "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean. This "
+        "grows with L if lambda is fixed",
     .corrected =
-        "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2: the standard deviation of a ridge "
-        "regression, and its bias; the bias is of "
-        "order lambda / L for means in the range of the kernel's operator",
+        "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2. The two terms are the "
+        "standard deviation and the bias of a ridge regression. The bias is of order lambda / L for means in the range "
+        "of the kernel's operator",
     .notes =
-        "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / (l_j + "
-        "mu))^p,   mu = lambda / L\n\n"
-        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle. The conditional mean q / 2 has only "
-        "the modes +-1; the noise, of mean square 1/8, has all modes. Nothing is fitted.\n\n"
-        "The printed bound holds here. It is useless where lambda is constant, because it then grows with L; the reason is "
-        "that its proof bounds the inverse and the kernel separately. The printed bound does not hold for every "
-        "distribution, because its second term, lambda / L, requires a conditional mean in the range of the kernel's "
-        "operator. For v = sign(k_1) the error exceeds the bound. This error is a bias that falls only like a power of 1 / "
-        "log L. The second term also leaves out a constant 1 / l_1: at lambda = L / 10 the term is .1, but the floor is "
-        ".159.\n\n"
-        "The interval [.9, 1.15] was fixed beforehand. It applies from 256 tokens on, because K / L is close to the kernel's "
-        "operator only for many keys. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n\n"
-        "*Figure.* Measured and predicted errors for four rules of lambda; for lambda = 1 also the printed bound.",
+        "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / "
+        "(l_j + mu))^p,   mu = lambda / L\n"
+        "\n"
+        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle, and I_j is a Bessel function. The "
+        "conditional mean q / 2 has only the modes +-1. The noise has the mean square 1/8 and all modes. Nothing is "
+        "fitted.\n"
+        "\n"
+        "The printed bound holds here. But it is useless if lambda is constant, because it then grows with L. The reason "
+        "for this growth is that the proof bounds the inverse and the kernel separately. The printed bound does not hold "
+        "for every distribution. Its second term, lambda / L, requires a conditional mean in the range of the kernel's "
+        "operator. For v = sign(k_1) the error exceeds the bound. This error is a bias that falls only like a power of 1 "
+        "/ log L. The second term also lacks a constant 1 / l_1: at lambda = L / 10 the term is .1, but the floor is "
+        ".159.\n"
+        "\n"
+        "The interval [.9, 1.15] was fixed beforehand. It applies from 256 tokens on, because K / L is close to the "
+        "kernel's operator only for many keys. Derivation: "
+        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
+        "\n"
+        "*Figure.* Measured and predicted errors for four rules for lambda. For lambda = 1 the figure also has the "
+        "printed bound.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -417,38 +417,41 @@ const hark_experiment hark_experiment_decomposition = {
     .summary = "approximation, generalisation and optimisation add up to the excess risk",
     .paper = HARK_LAB_PAPER_X "equation 5.3",
     .statement =
-        "for attention networks on 35 enumerated sequences of a latent angle the three terms of (5.3) add up to E (f^ - f*)^2, with f* by "
-        "quadrature of the posterior; approximation does not rise with the width, generalisation falls with the number of sequences, "
-        "optimisation "
-        "with the steps of training",
+        "the networks are attention networks, and all 35 sequences of a latent angle are enumerated. The three terms of "
+        "(5.3) add up to E (f^ - f*)^2, with f* by quadrature of the posterior. The approximation term does not rise "
+        "with the width. The generalisation term falls with the number of sequences, and the optimisation term falls "
+        "with the number of training steps",
     .notes =
         "    E_gen = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0),   E_approx = E L(f0) - E L(f*),   E_opt = E^ L(f^) - E^ "
         "L(f~)\n"
         "\n"
         "By definition the three terms add up to E L(f^) - E L(f*), because each intermediate risk occurs once with plus "
-        "and once with minus. The sum is compared with a separate computation, E (f^ - f*)^2, where f* is the mean over "
-        "the latent posterior by a separate quadrature. The criterion passes only if f* is the conditional mean; it "
-        "would fail if f* had an error of one tenth of a per cent.\n"
+        "and once with minus. The sum is compared with E (f^ - f*)^2, which is computed separately. There f* is the mean "
+        "over the latent posterior, computed by a separate quadrature. The criterion passes only if f* is the "
+        "conditional mean. It would fail if f* had an error of one tenth of a per cent.\n"
         "\n"
-        "Tokens are four points of the circle with P(x_k | z) proportional to exp(1.5 cos(phi_k - pi z)); labels are "
-        "-1/2 or 1/2 with mean 0.35 sin(pi z) + 0.1 cos(2 pi z). f^ is the network at which Adam ends, from random "
-        "weights. f0 is the network of the least population risk that L-BFGS reaches, from many random weights, and from "
-        "the f0 of a narrower network where there is one. f~ is the network of the least risk on the sample that L-BFGS "
-        "reaches, from random weights, from f^ and from f0. So the risks of f0 and f~ are upper bounds of the minima. "
-        "Where they do not vary, n is 256, the width 4, and the number of steps 800.\n"
+        "A sequence has four tokens. Each token is one of four points x_k on the circle, at the angle phi_k. Its "
+        "probability P(x_k | z) is proportional to exp(1.5 cos(phi_k - pi z)). Labels are -1/2 or 1/2, with the mean "
+        "0.35 sin(pi z) + 0.1 cos(2 pi z). Three networks are compared. f^ is the network at which Adam ends if it "
+        "starts from random weights. f0 is the network with the least population risk that L-BFGS reaches. Its searches "
+        "start from many random weights, and also from the f0 of a narrower network if there is one. f~ is the network "
+        "with the least risk on the sample that L-BFGS reaches. Its searches start from random weights, from f^ and from "
+        "f0. So the risks of f0 and f~ are upper bounds of the true minima. Where they are not varied, n is 256, the "
+        "width is 4, and the number of steps is 800.\n"
         "\n"
         "After few steps E_gen can be negative, because f~ fits the sample better than f^ does. E_gen is the sum of two "
         "parts, (E - E^)(L(f^) - L(f0)) and E^ L(f~) - E^ L(f0). If f^ does not fit the sample, the first part has a "
         "mean near zero, and its scatter depends on the distance of f^ from f0. The second part is never positive. So a "
-        "mean of E_gen over a few samples may be negative at any n. Negative means have no logarithm; therefore the "
-        "power c n^s is fitted to the means themselves, by least squares weighted by their standard errors "
-        "(`hark_lab_power()`). The criterion of this power was changed later, because its first form measured nan with "
-        "some seeds of `--quick`.\n"
+        "mean of E_gen over a few samples may be negative at any n. Negative means have no logarithm. Therefore the "
+        "power c n^s is fitted to the means themselves, by least squares that are weighted by the standard errors of the "
+        "means (`hark_lab_power()`). The criterion for the power was changed later, because its first form measured nan "
+        "with some seeds of `--quick`.\n"
         "\n"
-        "E_approx saturates: with seed 1 it is 0.00149497 at widths 2, 4, 8 and 16, which is below its value at width 1. "
-        "This remainder does not depend on the width, so the widths show only that E_approx does not rise.\n"
+        "E_approx saturates. With seed 1 it is 0.00149497 at widths 2, 4, 8 and 16. This is below its value at width 1. "
+        "From width 2 on E_approx does not depend on the width, so the experiment shows only that E_approx does not "
+        "rise.\n"
         "\n"
-        "*Figures.* The terms and the excess risk over n, width and steps; negative values are not drawn.",
+        "*Figures.* The terms and the excess risk over n, width and steps. Negative values are not drawn.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

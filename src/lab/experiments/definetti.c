@@ -123,8 +123,8 @@ static hark_status measure(hark_lab *lab) {
   const int sequences = lab->quick ? 2 : 20;
   hark_lab_table *table;
   uint32_t stream = 0;
-  HARK_TRY(hark_lab_add_table(lab, "Polya's urn: the predictive of a token that is left out, three ways", predictive_columns,
-                              PREDICTIVE_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "Polya's urn: the predictive distribution of a token that is left out, computed in three ways",
+                              predictive_columns, PREDICTIVE_COLUMNS, &table));
   for (int64_t length = 2; length <= LONGEST; length *= 2)
     for (int i = 0; i < sequences; i++) HARK_TRY(measure_sequence(lab, length, stream++, table));
   HARK_TRY(hark_lab_add_table(lab, "an urn without replacement: the first 8 draws", urn_columns, URN_COLUMNS, &table));
@@ -159,18 +159,22 @@ const hark_experiment hark_experiment_definetti = {
     .summary = "exchangeable sequences are mixtures over a latent variable; finite ones are nearly mixtures",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
-        "the predictive distribution of a token that is left out of Polya's urn equals the integral over the urn's latent "
-        "variable; 8 draws without replacement from L balls are within 28/L of a mixture in total variation, and this "
-        "distance falls like 1/L",
+        "in a sequence from Polya's urn one token is left out. Its predictive distribution equals the integral over the "
+        "urn's latent variable. If 8 of L balls are drawn without replacement, the draws are within 28/L of a mixture in "
+        "total variation, and this distance falls like 1/L",
     .notes =
-        "Polya's urn with one ball of each of two colours is exchangeable with a uniform latent z:\n\n"
-        "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n\n"
-        "with n1 ones and n0 zeros among the L - 1 others. The left side is computed from the urn itself, as a quotient of "
-        "two products of the probabilities of draws; every token is left out in turn. The right side is computed by "
-        "Gauss-Legendre quadrature with L/2 + 1 nodes, which is exact. The proposition needs an infinite sequence. L balls "
-        "drawn without replacement are an exchangeable sequence, but a finite one. The total variation between its first k = "
-        "8 draws and independent draws is less than k (k - 1)/(2 L), an upper bound of the probability that draws with "
-        "replacement take some ball twice.\n\n"
+        "Polya's urn starts with one ball of each of two colours. Its draws are exchangeable, and their latent variable "
+        "z is uniform:\n"
+        "\n"
+        "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n"
+        "\n"
+        "where the L - 1 others are n1 ones and n0 zeros. The left side is computed from the urn itself: it is a "
+        "quotient of two products of the probabilities of draws. Every token is left out in turn. The right side is "
+        "computed by Gauss-Legendre quadrature with L/2 + 1 nodes, which is exact. The proposition needs an infinite "
+        "sequence. L balls drawn without replacement are an exchangeable sequence, but a finite one. The total variation "
+        "between its first k = 8 draws and independent draws is less than k (k - 1)/(2 L). This is an upper bound of the "
+        "probability that k draws with replacement take some ball twice.\n"
+        "\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,
     .measure = measure,

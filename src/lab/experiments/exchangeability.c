@@ -208,20 +208,22 @@ const hark_experiment hark_experiment_exchangeability = {
     .summary = "an encoder treats tokens with their positions as a set",
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
-        "permuting tokens together with their positions permutes the encoder's output and does not change its mean, up to "
-        "rounding; this does not hold if only the tokens are permuted, or if attention has a positional kernel",
+        "if tokens are permuted together with their positions, the encoder's output is permuted in the same way, and its "
+        "mean does not change, up to rounding. This does not hold if only the tokens are permuted, or if attention has a "
+        "positional kernel",
     .notes =
-        "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
-        "The encoder has two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a "
-        "skip connection. Two further checks must show a difference. In the first, only the tokens are permuted, so the "
-        "output depends on their order. In the second, attention has a kernel G(|n - i|) of the row numbers, which are not "
-        "permuted with the tokens.",
+        "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n"
+        "\n"
+        "The encoder has two layers. Each layer has attention (two heads, hark's operator) and a feed-forward part with "
+        "ReLU, both with a skip connection. Two further checks must show a difference. In the first, only the tokens are "
+        "permuted, so the output depends on their order. In the second, attention has a kernel G(|n - i|) of the row "
+        "numbers, which are not permuted with the tokens.",
     .failure_of = "with a positional kernel",
     .failure =
-        "The least difference occurs with four tokens. Their distances are 1, 2 and 3, so the logarithms of the kernel are "
-        "-1/4, -1/2 and -3/4. A permutation changes each of these logarithms by 1/2 at most. So the weights change by some "
-        "tens of per cent, and outputs of size one to ten change by some tenths. The bound of 0.5 assumes larger changes. "
-        "The experiment shows that the difference is not rounding: it is eleven orders of magnitude larger than the "
-        "difference when tokens and positions are permuted together.",
+        "The least difference occurs with four tokens. Their distances are 1, 2 and 3, so the logarithms of the kernel "
+        "are -1/4, -1/2 and -3/4. A permutation changes each of these logarithms by 1/2 at most. So the weights change "
+        "by some tens of per cent, and outputs of size one to ten change by some tenths. The bound of 0.5 assumes larger "
+        "changes. Nevertheless the experiment shows that the difference is not rounding. It is eleven orders of "
+        "magnitude larger than the difference that remains if tokens and positions are permuted together.",
     .measure = measure,
     .judge = judge};

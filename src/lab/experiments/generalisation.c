@@ -312,22 +312,28 @@ const hark_experiment hark_experiment_generalisation = {
     .summary = "the fit of attention networks to noise falls like n^-1/2, for any number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
-        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new "
-        "sequences and on training sequences, fall with the number of sequences n at least like n^-1/2 and do not grow with "
-        "the number of tokens L; if rows move, their mean moves at most as much as the rows, a class query without matrices "
-        "at most 1.5 times as much, and their sum L times as much",
+        "two quantities of attention networks with norms of at most 3 are measured: the Rademacher complexity, and the "
+        "gap between the loss on new sequences and the loss on training sequences. Both fall with the number of "
+        "sequences n at least like n^-1/2, and do not grow with the number of tokens L. Aggregations are measured too. "
+        "If rows move, their mean moves at most as much as the rows. A class query without matrices moves at most 1.5 "
+        "times as much, and the sum of the rows L times as much",
     .notes =
-        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n\n"
-        "The networks are those of (5.1) with d = 4. The tokens are z + N in the unit ball, and the labels are 0.3 tanh z_1 "
-        "with noise of -0.2 or 0.2. Adam searches for suprema and minimisers; every step is projected onto the bounds of the "
-        "norms (singular values are cut at 3). The supremum may be larger than what Adam finds, so the result is a lower "
-        "bound of the complexity. The theorem is an upper bound, so a gap that falls faster than n^-1/2 agrees with it (at a "
-        "regular minimum the gap falls like 1/n). The growth with heads or layers is not measured, because it cannot test an "
-        "upper bound.\n\n"
-        "Aggregations are measured without matrices, that is, with W^q = W^k = W^v = I, and with a query of length 1. The "
-        "factor 1.5 of the class query is analytic: it is 1 + (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = "
-        "4. Assumption C.2 does not hold for the class query with norms of at most 3: with W^v = 3 I and equal scores its "
-        "output is three times the mean of the rows, and moves three times as much as this mean.\n\n"
-        "*Figures.* Complexity and gap over n and over L; the dashed lines have the slope of the theorem.",
+        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - "
+        "f^(X_i))^2\n"
+        "\n"
+        "The networks are those of (5.1) with d = 4. The tokens are z + N in the unit ball, where N is normal noise. The "
+        "labels are 0.3 tanh z_1 with noise of -0.2 or 0.2. Adam searches for suprema and minimisers. After every step "
+        "the matrices are projected onto the bounds of their norms (singular values are cut at 3). The supremum may be "
+        "larger than what Adam finds, so the result is a lower bound of the complexity. The theorem is an upper bound, "
+        "so a gap that falls faster than n^-1/2 agrees with the theorem. For example, at a regular minimum the gap falls "
+        "like 1/n. The growth with heads or layers is not measured, because it cannot test an upper bound.\n"
+        "\n"
+        "Aggregations are measured without matrices, that is, with W^q = W^k = W^v = I, and with a query of length 1. "
+        "The factor 1.5 of the class query follows from a formula: it is 1 + (|q| + |k|) / sigma^2 with rows in the unit "
+        "ball and sigma^2 = 4. Assumption C.2 does not hold for a class query whose matrices have norms of at most 3. "
+        "For example, with W^v = 3 I and equal scores, its output is three times the mean of the rows. So it moves three "
+        "times as much as this mean.\n"
+        "\n"
+        "*Figures.* Complexity and gap over n and over L. The dashed lines have the slope of the theorem.",
     .measure = measure,
     .judge = judge};

@@ -120,13 +120,14 @@ const hark_experiment hark_experiment_head_sum = {
     .summary = "heads concatenated and projected are a sum of heads",
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
-        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of "
-        "heads whose values have d/h features, for both kernels; this identity does not hold if the output weights are shifted "
-        "by one row",
+        "let W^v_i = W~_i W^o_i. Then the sum of h heads whose values have all d features equals the projected "
+        "concatenation of h heads whose values have d/h features. This holds for both kernels. It does not hold if the "
+        "output weights are shifted by one row",
     .notes =
-        "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
+        "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n"
+        "\n"
         "The identity holds because attention is linear in its values. These W^v_i have rank d/h at most. The paper's "
-        "section C uses the sum of heads with free d x d matrices, which is the larger class: every concatenation is such a "
+        "section C uses the sum of heads with free d x d matrices. This class is larger: every concatenation is such a "
         "sum, but not every such sum is a concatenation.",
     .measure = measure,
     .judge = judge};

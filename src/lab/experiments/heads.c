@@ -216,17 +216,19 @@ const hark_experiment hark_experiment_heads = {
     .summary = "a head whose keys determine the whole token is a linear map; a head whose keys determine only a part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
-        "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens; with k = u, v = "
-        "x_2 it approaches sin 2q; the best linear map explains 9 % of the variance of sin 2q (45 % for queries within 1.7). "
-        "For normal tokens every head is linear",
+        "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens. With k = u, "
+        "v = x_2 it approaches sin 2q. The best linear map explains 9 % of the variance of sin 2q, and 45 % for queries "
+        "between -1.7 and 1.7. For normal tokens every head is linear",
     .notes =
-        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n\n"
-        "Tokens are x = (u, x_2), with x_2 = sin 2u and noise. The first equation holds for every distribution of tokens and "
-        "is exact, because the key determines the token. The fraction R^2 of sin 2q that a linear map explains depends on "
-        "the queries: it is .092 for queries that are distributed like the tokens, and .445 for queries within 1.7. Both "
-        "values come from closed forms, with which the measured values are compared. The bounds .02 and .6 were fixed "
-        "beforehand. Tokens are bounded, because normal tokens would show no difference between heads: with them every "
-        "conditional mean is linear.\n\n"
+        "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n"
+        "\n"
+        "Tokens are x = (u, x_2), with x_2 = sin 2u and noise. The first equation holds for every distribution of tokens "
+        "and is exact, because the key determines the token. R^2 is the fraction of the variance of sin 2q that a linear "
+        "map explains. It depends on the queries. It is .092 for queries that are distributed like the tokens, and .445 "
+        "for queries between -1.7 and 1.7 (`within 1.7`). Both values come from closed forms. The measured values are "
+        "compared with them. The bounds .02 and .6 were fixed beforehand. Tokens are bounded, because normal tokens "
+        "would show no difference between heads: with them every conditional mean is linear.\n"
+        "\n"
         "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,
     .judge = judge};

@@ -201,17 +201,21 @@ const hark_experiment hark_experiment_kernel_closure = {
     .summary = "sums and products of positive definite kernels are positive definite",
     .paper = HARK_LAB_PAPER_K "section 2.2, equations 5 and 6",
     .statement =
-        "sums, products and banks of the positive definite kernels of hark's language are positive definite, also when they "
-        "are multiplied by exp(s q.q); differences and maxima of such kernels, kernels that are set to 0 beyond a distance, "
-        "and kernels such as bump, table and t5 are in general not positive definite",
+        "sums, products and banks of the positive definite kernels of hark's language are positive definite. They remain "
+        "so if they are multiplied by exp(s q.q). Differences and maxima of such kernels are in general not positive "
+        "definite. The same is true of kernels that are set to 0 beyond a distance, and of kernels such as bump, table "
+        "and t5",
     .notes =
-        "Each row of the table has one operation on kernels with random parameters. In all rows but the last, the kernels "
-        "are drawn from those kernels of hark that are positive definite for every value of their parameters. In the last "
-        "row they are drawn from the kernels for which `hark positional` prints \"no\". The column `parts called definite` "
-        "counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, b, .. . The language "
-        "has no differences, maxima and cuts, so the function is not called for the result of these operations.\n\n"
-        "Local attention sets a kernel to 0 beyond a distance, so its kernel is in general not positive definite. Softmax "
-        "attention does not need a positive definite kernel; kernel ridge attention does.\n\n"
+        "Each row of the table has one operation on kernels with random parameters. In all rows but the last, the "
+        "kernels are drawn from those kernels of hark that are positive definite for every value of their parameters. In "
+        "the last row they are drawn from the kernels for which `hark positional` prints \"no\". The column `parts "
+        "called definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, "
+        "b, .. . The language has no differences, maxima or cuts, so the function is not called for the results of these "
+        "operations.\n"
+        "\n"
+        "Local attention sets a kernel to 0 beyond a distance, so its kernel is in general not positive definite. "
+        "Softmax attention does not need a positive definite kernel. Kernel ridge attention needs one.\n"
+        "\n"
         "*Figure.* The fraction of draws with a negative eigenvalue, for every row of the table.",
     .measure = measure,
     .judge = judge};

@@ -167,7 +167,7 @@ static hark_status draw(hark_lab *lab) {
 static hark_status measure(hark_lab *lab) {
   const size_t count = lab->quick ? QUICK_INSTANCES : sizeof instances / sizeof instances[0];
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "largest ratios that the search met", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "largest ratios that the search found", columns, COLUMNS, &table));
   for (size_t i = 0; i < count; i++) HARK_TRY(measure_instance(lab, table, &instances[i], (uint32_t)i));
   HARK_TRY(measure_products(lab));
   HARK_TRY(measure_zero(lab));
@@ -201,22 +201,24 @@ const hark_experiment hark_experiment_lipschitz = {
     .summary = "how far outputs of layers move: printed bounds that fail and corrected ones that hold",
     .paper = HARK_LAB_PAPER_X "Lemmas C.11, C.12, C.14, F.1, G.3, G.6",
     .statement =
-        "an adversarial search over inputs, weights and their changes does not bring the left side of a corrected bound "
-        "above the right side; as printed, C.12 fails where w^v > sigma^2, C.14 fails where sigma^2 < 1 (which the paper's "
-        "Assumption C.1 excludes), and F.1 fails where query and keys are zero",
+        "an adversarial search over inputs, weights and their changes does not find a corrected bound whose left side "
+        "exceeds its right side. As printed, C.12 fails where w^v > sigma^2. C.14 as printed fails where sigma^2 < 1, "
+        "which the paper's Assumption C.1 excludes. F.1 as printed fails where query and keys are zero",
     .printed = "C.12: R sum e^v + R^3 sum (w^q + w^k)(e^q + e^k); C.14: sum w^v + R^2 sum (w^q + w^k)^2 w^v; F.1: (|q| + |K|) |K - K^|",
     .corrected =
         "C.12: R sum e^v + (R^3/sigma^2) sum (w^q + w^k) w^v (e^q + e^k); C.14: sum w^v + (R^2/sigma^2) sum (w^q + w^k)^2 w^v; "
         "F.1: (|q| + max(|K|, |K^|)) |K - K^|/sigma^2",
     .notes =
-        "For every bound, Adam increases the ratio of the left side to the right side, by changing inputs, weights and the "
-        "changes of both (of size 1e-4). All of these are scaled to their bounds during the search. Attention is computed by "
-        "hark's operator. A ratio above one refutes a bound. A ratio below one is evidence but not a proof; "
-        "[mathematics/latent-variables.md](mathematics/latent-variables.md) has the derivations. The weights p are softmax "
-        "weights of exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has the gradient (q - k)/sigma^2, so every use "
-        "of F.1 needs the factor 1/sigma^2. The outputs of two heads with the same values X W^v differ by (p - p^) X W^v, "
-        "whose size is at most |p - p^| R w^v. The paper's Assumption C.1 requires sigma^2 > 1. So under this assumption "
-        "C.14 as printed is true, and C.12 as printed is true where w^v <= sigma^2.\n\n"
+        "For every bound, Adam increases the ratio of the left side to the right side. It varies the inputs, the "
+        "weights, and small changes of both, which have the size 1e-4. All of these are scaled to their bounds during "
+        "the search. Attention is computed by hark's operator. A ratio above one refutes a bound. A ratio below one is "
+        "evidence but not a proof. The derivations are in "
+        "[mathematics/latent-variables.md](mathematics/latent-variables.md). The weights p are softmax weights of "
+        "exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has the gradient (q - k)/sigma^2, so every use of F.1 "
+        "needs the factor 1/sigma^2. The outputs of two heads with the same values X W^v differ by (p - p^) X W^v, whose "
+        "size is at most |p - p^| R w^v. The paper's Assumption C.1 requires sigma^2 > 1. So under this assumption C.14 "
+        "as printed is true, and C.12 as printed is true where w^v <= sigma^2.\n"
+        "\n"
         "*Figure.* The ratios of all instances, for the printed and the corrected bounds.",
     .measure = measure,
     .judge = judge};

@@ -345,26 +345,33 @@ const hark_experiment hark_experiment_optimisation = {
     .summary = "the excess risk of a stationary point is bounded by the distance of its linearisation from the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
-        "where L-BFGS ends, the empirical risk exceeds the least risk by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + "
-        "|grad| |theta - theta^|; with f* in place of f~, and for dead ReLUs and labels that are noise, the right side is "
-        "zero but the left side is not; the error of linearisation about the initial weights falls with the width",
+        "let f^ be the network at which L-BFGS ends, and f~ the network with the least empirical risk. The empirical "
+        "risk of f^ exceeds that of f~ by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|. "
+        "With f* in place of f~ this is false: for dead ReLUs and labels that are noise, the right side is zero but the "
+        "left side is not. The error of linearisation about the initial weights falls with the width",
     .printed = "E_opt <= 2 min over theta of E^ |f^ + grad f^.(theta - theta^) - f*| (5.13)",
     .corrected = "f~, the empirical minimiser, in place of f* = E[y | X]",
     .notes =
-        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n\n"
-        "There are 64 sequences of 8 tokens. The networks are those of (5.1) with d = 4 and without bounds on the norms. f^ "
-        "is the network with the weights theta^ at which a search ends, and f~ is the best of the restarts. A search should "
-        "end with a gradient of norm 1e-7. But ReLU networks have minima on kinks, where L-BFGS may end with a gradient that "
-        "is not small. The first table has the norm that each search reached, and the reason why it ended (this norm, a line "
-        "search that finds no lower point, or 2000 evaluations). The bound contains the norm of the gradient, so theta^ need "
-        "not be stationary. The bound holds for any theta; a theta with a small right side is found by reweighted least "
-        "squares. In the counterexample the tokens have positive entries, and the matrix A has negative entries. So the "
-        "output of every ReLU is zero, also with nearby weights, while other weights fit the labels -1/2 and 1/2.\n\n"
-        "In 5.3 of the paper the residual is o(1), because wide networks are linear in their parameters. The last table "
-        "compares such networks with their linearisation about the initial weights. All of A, W^q, W^k, W^v and u are "
-        "trained, by eight steps of gradient descent from normal weights. Features and output are divided by the square root "
-        "of the width, d_p = d_v = width, and the output is not mapped into Y. The paper states no rate; a slope of -1/2 "
-        "would be expected.\n\n"
-        "*Figures.* E_opt and its bound at every point; the error of linearisation over the width.",
+        "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - "
+        "theta^|\n"
+        "\n"
+        "There are 64 sequences of 8 tokens, and E^ is the mean over them. The networks are those of (5.1) with d = 4 "
+        "and without bounds on the norms. The search for f^ ends at the weights theta^. The network f~ is the best of "
+        "the restarts. A search should end with a gradient of norm 1e-7. But ReLU networks have minima on kinks, where "
+        "L-BFGS may end with a gradient that is not small. The first table has the norm of the gradient at the end of "
+        "each search. It also has the reason for the end: a gradient of norm 1e-7, a line search that found no lower "
+        "point, or 2000 evaluations. The bound contains the norm of the gradient, so it also holds if theta^ is not "
+        "stationary. The bound holds for any theta. A theta with a small right side is found by reweighted least "
+        "squares. In the counterexample the tokens have positive entries, and the matrix A has negative entries. So "
+        "every ReLU has the output zero, also with nearby weights. Other weights, however, fit the labels -1/2 and 1/2.\n"
+        "\n"
+        "In section 5.3 of the paper the residual is o(1), because wide networks are linear in their parameters. The "
+        "last table compares such networks with their linearisation about the initial weights. All of A, W^q, W^k, W^v "
+        "and u are trained, by eight steps of gradient descent from normal weights. The widths of queries and values are "
+        "d_p = d_v = width. Features and output are divided by the square root of the width, and the output is not "
+        "mapped into Y. The paper states no rate. A slope of -1/2 would be expected.\n"
+        "\n"
+        "*Figures.* The first figure has E_opt and its bound at every point. The second has the error of linearisation "
+        "over the width.",
     .measure = measure,
     .judge = judge};

@@ -283,31 +283,36 @@ const hark_experiment hark_experiment_period_recovery = {
     .summary = "the period of a text, from the kernel that predicts it",
     .paper = HARK_LAB_PAPER_K "section 2.2",
     .statement =
-        "a kernel with a lag and a period, learned by attention without contents, finds the period of a text within 2 %, and "
-        "does not reduce the loss of texts without a period; a periodic kernel with its peak at distance 0 predicts worse, "
-        "because distance d belongs to the token that is d + 1 places before the predicted one",
+        "a kernel with a lag and a period is learned by attention without contents. It finds the period of a text within "
+        "2 %. For texts without a period it does not reduce the loss. A periodic kernel with its peak at distance 0 "
+        "predicts worse, because distance d belongs to the token that is d + 1 places before the predicted one",
     .notes =
-        "    P(x_t = c) = e / A + (1 - e) sum over d of p[d] [x_(t-1-d) = c],      p[d] = G(d) / sum G\n\n"
-        "A is the number of symbols, and e is learned together with the kernel G. The texts are those of `hark data make "
-        "periodic-text` with 16 symbols. A text with a period repeats a hidden pattern, of which a fifth of the symbols are "
-        "replaced by random ones. A text without a period is a chain in which every symbol depends on the previous one; its "
-        "symbols repeat no more often than by chance. Gradients are those of hark's expressions. L-BFGS makes some steps "
-        "from every whole period from 2 to 32, and continues from the best of the points that it reaches.\n\n"
-        "Different periods can give the same kernel at whole distances: a kernel with sharp peaks every 23 / 4 tokens then "
-        "equals one with a peak every 23 tokens. Therefore the best point is the one with the longest period among those "
-        "whose loss is within .005 nats of the least. (The first version took the period with the least loss, and found 5.75 "
-        "in place of 23.)\n\n"
+        "    P(x_t = c) = e / A + (1 - e) sum over d of p[d] [x_(t-1-d) = c],      p[d] = G(d) / sum G\n"
+        "\n"
+        "A is the number of symbols, and e is learned together with the kernel G. The bracket [x = c] is 1 if x = c, and "
+        "0 otherwise. The texts are those of `hark data make periodic-text` with 16 symbols. A text with a period "
+        "repeats a hidden pattern. A fifth of its symbols are replaced by random ones. A text without a period is a "
+        "chain in which every symbol depends on the previous one. Its symbols repeat no more often than by chance. "
+        "Gradients are those of hark's expressions. L-BFGS starts at every whole period from 2 to 32, and makes some "
+        "steps from each. Then it continues from the best of the points that it has reached.\n"
+        "\n"
+        "Different periods can give the same kernel at whole distances. For example, sharp peaks every 23 / 4 tokens and "
+        "a sharp peak every 23 tokens give the same kernel there. Therefore all points are considered whose loss is "
+        "within .005 nats of the least loss. Among these, the point with the longest period is the best. (The first "
+        "version took the period with the least loss, and found 5.75 in place of 23.)\n"
+        "\n"
         "In a decoder, distance d of the kernel belongs to the token that is d + 1 places before the predicted one. So a "
-        "text of period T repeats at d = T - 1, 2 T - 1, .. . Kernels of the paper's form have their peaks at 0, T, 2 T, .., "
-        "so each of their peaks is one token too far. The fits of these kernels end at a period that is up to .6 of a token "
-        "shorter than T, or at about 2 T. With seed 1 their losses are .3 to .5 nats above those of lagged_periodic. A model "
-        "with contents and more layers may compensate for this; that is not measured here.\n\n"
+        "text of period T repeats at d = T - 1, 2 T - 1, .. . Kernels of the paper's form have their peaks at 0, T, 2 T, "
+        ".., so each of their peaks is one token too far. Some fits of these kernels end at a period that is up to .6 of "
+        "a token shorter than T. The others end at about 2 T. With seed 1 their losses are .3 to .5 nats above those of "
+        "lagged_periodic. A model with contents and more layers may compensate for this; that is not measured here.\n"
+        "\n"
         "*Figure.* First panel: the period that was found, over the period of the text. Second panel: the loss over the "
         "period of the text, and the entropy rate of the texts.",
     .failure_of = "fraction of the periods",
     .failure =
-        "With the seeds that fail, the periods that are found for 23 and 30 are wrong by 2 to 3 %. Only two repetitions of "
-        "such a period are among the 64 distances. The prediction hardly depends on where a sharp peak is between two whole "
-        "distances.",
+        "With the seeds that fail, the periods that are found for 23 and 30 are wrong by 2 to 3 %. The 64 distances "
+        "contain only two repetitions of such a period. The prediction hardly depends on where a sharp peak is between "
+        "two whole distances.",
     .measure = measure,
     .judge = judge};

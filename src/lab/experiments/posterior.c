@@ -233,30 +233,32 @@ const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
-        "if r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 equals E[W' psi(z) | X], and its "
-        "variance is that of psi; draws of z from its posterior agree with both, and so does the posterior that is computed "
-        "in the space of z",
+        "if r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 equals E[W' psi(z) | X], and "
+        "its variance is that of psi. Draws of z from its posterior agree with this mean and this variance. The "
+        "posterior that is computed in the space of z agrees with them too",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
         "\n"
-        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!). The sum of their products is close to the RBF. "
-        "So the latent variable z is a vector, and its posterior can be computed and sampled in the space of z. The "
-        "statement requires that mean and variance of this posterior agree with attention up to rounding. The means of "
-        "10,000 draws are scattered around the output of attention. Their criterion was fixed beforehand: all of them, "
-        "at 20 queries and three lengths, are within three standard errors.\n"
+        "phi consists of 32 functions, exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!) with n = 0 .. 31. The sum of their "
+        "products is close to the RBF. So the latent variable z is a vector, and its posterior can be computed and "
+        "sampled in the space of z. The statement requires that mean and variance of this posterior agree with attention "
+        "up to rounding. The means of 10,000 draws are scattered around the output of attention. The criterion for these "
+        "means was fixed beforehand: at 20 queries and three lengths, all means are within three standard errors.\n"
         "\n"
-        "*Figures.* For each length: attention over the query with twice its standard deviation, and the means of the "
-        "draws.",
+        "*Figures.* For each length, a panel has attention over the query, with twice its standard deviation, and the "
+        "means of the draws.",
     .failure_of = "in standard errors",
     .failure =
-        "If attention is the posterior mean, each of the 60 comparisons is a standard normal variable, because the draws are "
-        "normal, and 10,000 draws determine their standard deviation to 0.7 %. A comparison exceeds three standard errors "
-        "with probability .0027. So .162 of the 60 comparisons are expected to exceed them, whatever their correlation. "
-        "Neighbouring queries share the same draws of z. The comparisons of one sequence are therefore a smooth function of "
-        "the query with about seven free directions: if the comparison of a query exceeds three standard errors, those of "
-        "its neighbours often do too. If the comparisons were independent, 1 - .9973^60 = 15 % of the runs would fail. The "
-        "three sequences have 21 free directions; with 21 in place of 60 comparisons the fraction is 1 - .9973^21 = 5.5 %, "
-        "one run in eighteen. A difference between attention and the posterior mean would appear with every seed. It would "
-        "also show in the last two criteria, which do not depend on chance and are at the level of rounding.",
+        "At each of 20 queries and three lengths, the mean of the draws is compared with attention. The draws are "
+        "normal, and 10,000 draws determine their standard deviation to 0.7 %. So if attention is the posterior mean, "
+        "each of these 60 comparisons is a standard normal variable. The probability that a comparison exceeds three "
+        "standard errors is .0027. If the 60 comparisons were independent, 1 - .9973^60 = 15 % of the runs would fail. "
+        "But neighbouring queries share the same draws of z. Therefore the comparisons of one sequence are a smooth "
+        "function of the query, with about seven free directions. If one comparison exceeds three standard errors, its "
+        "neighbours often exceed them too. The expected number of such comparisons in a run, 60 x .0027 = .162, stays "
+        "the same. But they occur in groups, so fewer runs fail. The three sequences have 21 free directions in total. "
+        "For 21 independent comparisons, 1 - .9973^21 = 5.5 % of the runs fail, which is one run in eighteen. A "
+        "difference between attention and the posterior mean would appear with every seed. It would also change the last "
+        "two criteria. These do not depend on chance, and their values are at the level of rounding.",
     .measure = measure,
     .judge = judge};

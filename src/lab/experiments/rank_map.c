@@ -200,21 +200,25 @@ const hark_experiment hark_experiment_rank_map = {
     .summary = "a matrix of full rank whose blocks off the diagonal have rank two",
     .paper = "Zhu, Soricut: H-Transformer-1D, equations 7 to 13",
     .statement =
-        "for the 16 x 16 matrix A = exp(2 exp(-(i-j)^2) - 1) at tolerance 1e-3, the blocks on the diagonal have rank 4 and "
-        "all other blocks rank 2, so that 192 numbers are stored in place of 256; the whole matrix has rank 16 even at "
-        "tolerance 1e-1",
+        "let A = exp(2 exp(-(i-j)^2) - 1) be a matrix of 16 x 16 entries. At tolerance 1e-3 its blocks on the diagonal "
+        "have rank 4, and all other blocks have rank 2. So 192 numbers are stored in place of 256. The whole matrix has "
+        "rank 16 even at tolerance 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r for which the singular values after the r-th sum to less than the "
-        "tolerance. For the matrix\n\n"
-        "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n\n"
-        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 blocks "
-        "(level 1) rank 2. If a block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers, 192 numbers are "
-        "stored in place of 256. The whole matrix has rank 16 even at 1e-1. Each criterion requires one of these numbers "
-        "exactly.\n\n"
-        "The second table goes beyond the paper: it has the same matrix at lengths up to 512 (`--quick`: 128). A block off "
-        "the diagonal differs from a constant only in the corner next to the diagonal, and this corner is the same in all "
-        "such blocks. So their rank must remain 2, and the storage must be 4 L (1 + log2(L / 4)). Both predictions are "
-        "criteria. A further criterion is that the whole matrix has full rank at 1e-1 at every length.\n\n"
+        "The numerical rank of a matrix at a tolerance is the least r with the following property: the singular values "
+        "after the r-th sum to less than the tolerance. For the matrix\n"
+        "\n"
+        "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n"
+        "\n"
+        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 "
+        "blocks (level 1) rank 2. If a block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers, 192 "
+        "numbers are stored in place of 256. The whole matrix has rank 16 even at 1e-1. Each criterion requires one of "
+        "these numbers exactly.\n"
+        "\n"
+        "The second table goes beyond the paper: it has the same matrix at lengths up to 512 (`--quick`: 128). A block "
+        "off the diagonal differs from a constant only in the corner next to the diagonal, and this corner is the same "
+        "in all such blocks. So their rank must remain 2, and the storage must be 4 L (1 + log2(L / 4)). Both "
+        "predictions are criteria. A further criterion is that the whole matrix has full rank at 1e-1 at every length.\n"
+        "\n"
         "*Figure.* The rank map has the blocks with their ranks. The other panel has singular values: those of the whole "
         "matrix hardly fall, and those of a block of level 1 fall at once.",
     .measure = measure,

@@ -266,24 +266,30 @@ const hark_experiment hark_experiment_rotary_kernel = {
     .summary = "rotary products are kernels of the distance, chosen by the rates",
     .paper = HARK_LAB_PAPER_K "section 2.1",
     .statement =
-        "products of rotated queries and keys depend on the distance alone; for equal queries and keys they are a positive semidefinite "
-        "kernel; this kernel is rbf if the rates are drawn from a normal distribution, and decay if they are drawn from a "
-        "Cauchy distribution, up to an error whose mean square is known and falls as 1 / (number of pairs)",
+        "products of rotated queries and keys depend on the distance alone. For equal queries and keys they are a "
+        "positive semidefinite kernel. This kernel is approximately rbf if the rates are drawn from a normal "
+        "distribution, and approximately decay if they are drawn from a Cauchy distribution. The mean square error of "
+        "this approximation is known, and falls as 1 / (number of pairs)",
     .notes =
-        "    (R_n q)^T (R_m k) = sum_j Re(q_j conj(k_j) e^(i (n - m) theta_j))\n\n"
-        "In the first table the positions of queries and keys are shifted together; for comparison, the last column shifts "
-        "only the positions of the keys. In the second table all positions have the same query q and the same key k. If q = "
-        "k, the product is sum_j |q_j|^2 cos((n - m) theta_j), which is symmetric and positive semidefinite for any rates. "
-        "If q and k are independent draws, the product is not symmetric, because the phase between q_j and k_j shifts the "
-        "cosine. So a head can prefer a distance other than 0.\n\n"
-        "In the third table queries and keys are equal, all |q_j|^2 are equal to 1 / pairs, and the rates are random. The "
-        "product is then an estimate of the characteristic function g of the distribution of the rates. For normal rates of "
-        "standard deviation 1 / l this is g(d) = exp(-d^2 / (2 l^2)), and for Cauchy rates of scale 1 / l it is g(d) = "
-        "exp(-d / l); here l = 12. The mean square error at distance d is ((1 + g(2 d)) / 2 - g(d)^2) / pairs. So sums of "
-        "cosines approximate any stationary positive definite kernel, for example the paper's decay, and so do rotary "
-        "positions. With drawn rates the error falls slowly: an error of 1 % (root mean square) needs thousands of pairs. "
-        "Rates that are chosen can give a smaller error, as in a Fourier series; that is not measured here.\n\n"
-        "*Figure.* First: the kernel of static rates, in which a few fast pairs cause waves at all distances. Then: kernels "
-        "of 64 drawn rates, and the kernels that they approximate. Last: the error over the number of pairs.",
+        "    (R_n q)^T (R_m k) = sum_j Re(q_j conj(k_j) e^(i (n - m) theta_j))\n"
+        "\n"
+        "In the first table the positions of queries and keys are shifted together. For comparison, the last column "
+        "shifts only the positions of the keys. In the second table all positions have the same query q and the same key "
+        "k. If q = k, the product is sum_j |q_j|^2 cos((n - m) theta_j), which is symmetric and positive semidefinite "
+        "for any rates. If q and k are independent draws, the product is not symmetric, because the phase between q_j "
+        "and k_j shifts the cosine. So a head can prefer a distance other than 0.\n"
+        "\n"
+        "In the third table queries and keys are equal, and the rates are random. Every |q_j|^2 is 1 / pairs, where "
+        "pairs is the number of rates. The product is then an estimate of the characteristic function g of the "
+        "distribution of the rates. For normal rates of standard deviation 1 / l this is g(d) = exp(-d^2 / (2 l^2)), and "
+        "for Cauchy rates of scale 1 / l it is g(d) = exp(-d / l). Here l = 12. The mean square error at distance d is "
+        "((1 + g(2 d)) / 2 - g(d)^2) / pairs. So sums of cosines approximate any stationary positive definite kernel, "
+        "for example the paper's decay. Rotary positions give such sums, so they can approximate these kernels too. With "
+        "drawn rates the error falls slowly: an error of 1 % (root mean square) needs thousands of pairs. Chosen rates, "
+        "as in a Fourier series, can give a smaller error. This is not measured here.\n"
+        "\n"
+        "*Figure.* The first panel has the kernel of static rates, in which a few fast pairs cause waves at all "
+        "distances. The next panels have kernels of 64 drawn rates, and the kernels that they approximate. The last "
+        "panel has the error over the number of pairs.",
     .measure = measure,
     .judge = judge};

@@ -330,29 +330,34 @@ const hark_experiment hark_experiment_rotary_smoother = {
     .summary = "rotary attention is a smoother with an asymmetric kernel",
     .paper = HARK_LAB_PAPER_K "section 2.1, equation 2",
     .statement =
-        "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and distance; "
-        "K is symmetric and positive semidefinite for equal queries and keys, and a function of the distance alone if all "
-        "tokens have the same content; for independent queries and keys K is not symmetric, and not a function of the "
-        "distance alone; an asymmetric K can estimate a delayed function, which a symmetric kernel of the distance alone "
-        "cannot",
+        "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and "
+        "distance. K is symmetric and positive semidefinite if queries and keys are equal. K is a function of the "
+        "distance alone if all tokens have the same content. For independent queries and keys K is neither symmetric nor "
+        "a function of the distance alone. An asymmetric K can estimate a delayed function, which a symmetric kernel of "
+        "the distance alone cannot",
     .printed =
         "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\" (this refers to "
         "equation 1, whose kernel depends on x - x_i alone)",
     .corrected = "the kernel depends on the two contents too, and has a different shape around each token",
     .notes =
-        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n\n"
-        "The paper calls rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first "
-        "table shows that attention equals the estimate with the kernel K, which is an identity. It also shows for which "
-        "contents K is symmetric, has no negative eigenvalue, and depends on the distance alone. The column `distance "
-        "reversed` has the difference between attention and the formula with i - n in place of n - i. For the last column, "
-        "the variance of log K is divided into the variance between distances and the variance within a distance; the column "
-        "has the fraction between distances. For independent contents nearly all of the variance is within a distance.\n\n"
-        "The second table measures what is possible because K is not symmetric. Samples of a function f with noise are "
-        "smoothed, and all positions have the same content. If the queries are rotated by the phase of a lag, the largest "
-        "weight is at the distance of this lag. The output at n is then an estimate of f(n - lag). The expected errors "
-        "follow from the weights, as in `nadaraya-watson`. In a causal model, a lag means attention to the token at a fixed "
-        "distance, such as the previous token. A stationary positive definite kernel, such as the paper's, always has its "
-        "largest value at distance 0.\n\n"
+        "    K(n, i) = exp(s sum_j Re(q_nj conj(k_ij) e^(i (n - i) theta_j)))\n"
+        "\n"
+        "The first i in the exponent is the imaginary unit, and the second is the index of the key. The paper calls "
+        "rotary attention an instance of equation 1, and mentions that attention is not symmetric. The first table shows "
+        "that attention equals the estimate with the kernel K. This equality is an identity. The table also shows for "
+        "which contents K is symmetric, for which it has no negative eigenvalue, and for which it depends on the "
+        "distance alone. The column `distance reversed` has the difference between attention and the formula with i - n "
+        "in place of n - i. The variance of log K is the sum of the variance between distances and the variance within "
+        "distances. The last column has the fraction between distances. For independent contents nearly all of the "
+        "variance is within distances.\n"
+        "\n"
+        "The second table measures what is possible because K is not symmetric. Noisy samples of a function f are "
+        "smoothed, and all positions have the same content. If the queries are rotated by the phase of a lag, the "
+        "largest weight is at the distance of this lag. The output at n is then an estimate of f(n - lag). The expected "
+        "errors follow from the weights, as in `nadaraya-watson`. In a causal model, a lag means attention to the token "
+        "at a fixed distance, such as the previous token. A stationary positive definite kernel, such as the paper's, "
+        "always has its largest value at distance 0.\n"
+        "\n"
         "*Figure.* First panel: f(n - 8) and both estimates, for one draw. Second panel: the errors over the lag.",
     .measure = measure,
     .judge = judge};

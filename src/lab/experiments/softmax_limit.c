@@ -175,20 +175,24 @@ const hark_experiment hark_experiment_softmax_limit = {
     .summary = "softmax attention tends to the conditional mean only when the kernel narrows as the sequence grows",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the limit)",
     .statement =
-        "with uniform keys on the sphere and E[V | K = q] = c_d q, attention of fixed width g keeps the distance (1 - "
-        "A_d(1/g)) c_d from this conditional mean, and approaches A_d(1/g) c_d q like L^(-1/2); with the width g = "
+        "keys are uniform on the sphere, and E[V | K = q] = c_d q. Attention of fixed width g keeps the distance (1 - "
+        "A_d(1/g)) c_d from this conditional mean. It approaches A_d(1/g) c_d q like L^(-1/2). With the width g = "
         "L^(-2/(4+m)), m = d - 1, attention approaches the conditional mean like g",
     .printed = "attention -> C E[V | K = q] as L -> infinity, the same limit as CME attention, with g fixed",
     .corrected =
-        "at fixed g the limit is A_d(1/g) E[V | K = q] in this design, a smoothed mean in general; the limit of CME attention is "
-        "reached when g -> 0 and L g^(m/2) -> infinity",
+        "at fixed g the limit is A_d(1/g) E[V | K = q] in this design, and a smoothed mean in general. The limit of CME "
+        "attention is reached if g -> 0 and L g^(m/2) -> infinity",
     .notes =
-        "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = L^(-2/(4+m))\n\n"
-        "The proposition assumes that the density estimate converges to the conditional density. With kernels of fixed width "
-        "it cannot converge: the kernel of the keys averages over a cap of the sphere, which multiplies the mean by A_d(1/g) "
-        "here. If the width shrinks, the bias is of order g and the standard deviation of order (L g^(m/2))^(-1/2); they "
-        "balance at g = L^(-2/(4+m)). c_d is computed by quadrature, A_d with GSL's Bessel functions.\n\n"
-        "*Figure.* Distances over L at the fixed and at the shrinking width; the floor is dashed.",
+        "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = "
+        "L^(-2/(4+m))\n"
+        "\n"
+        "The proposition assumes that the density estimate converges to the conditional density. With kernels of fixed "
+        "width it cannot converge, because the kernel of the keys averages over a cap of the sphere. Here this "
+        "multiplies the mean by A_d(1/g). If the width shrinks, the bias is of order g and the standard deviation of "
+        "order (L g^(m/2))^(-1/2). The two balance at g = L^(-2/(4+m)). The constant c_d is computed by quadrature, and "
+        "A_d with GSL's Bessel functions.\n"
+        "\n"
+        "*Figure.* Distances over L at the fixed and at the shrinking width. The floor is dashed.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -257,13 +257,14 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "for a latent variable of three values and six binary tokens, whose sequences are all enumerated, the posterior has "
-        "the same mutual information with the target as the sequence; distinct posteriors have distinct predictive "
-        "distributions when T = P(y | z) has rank 3, but not necessarily when it has rank 2",
+        "the latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior has "
+        "the same mutual information with the target as the sequence. If T = P(y | z) has rank 3, distinct posteriors "
+        "have distinct predictive distributions. If T has rank 2, this need not be true",
     .notes =
         "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive distribution is P(y | X) = T b(X). Two posteriors "
-        "are distinct if their values differ, whatever the numbers of ones. Predictive distributions are computed from "
-        "the joint distribution:\n"
+        "are distinct if their values differ. Whether their sequences differ in the number of ones is not used. "
+        "Predictive distributions are computed from the joint distribution. Let sigma_3(T) be the third singular value "
+        "of T. Two relations are measured:\n"
         "\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
@@ -272,11 +273,11 @@ const hark_experiment hark_experiment_sufficiency = {
         "classes of sequences then become six, and no information about y is lost. In this case the posterior is "
         "sufficient for y but not minimal.\n"
         "\n"
-        "That the posterior is sufficient is an identity. To check that a failure would be visible, the same is measured "
-        "for five of the six tokens: information is lost. I(X; y) is computed a second time, from binomial probabilities "
-        "of the number of ones.\n"
+        "The sufficiency of the posterior is an identity. To check that a failure would be visible, the same is measured "
+        "for five of the six tokens. Then information is lost. I(X; y) is computed a second time, from binomial "
+        "probabilities of the number of ones.\n"
         "\n"
-        "*Figure.* The least distance between the predictives of distinct posteriors, for every model: it is zero with "
-        "rank 2, and above the singular value with rank 3.",
+        "*Figure.* The least distance between the predictive distributions of distinct posteriors, for every model. It "
+        "is zero with rank 2, and above the singular value with rank 3.",
     .measure = measure,
     .judge = judge};

@@ -498,28 +498,33 @@ const hark_experiment hark_experiment_theorem_model = {
     .summary = "the trainer's bounded networks are those of the theorems: formula, order, length, size of layers",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
-        "the model of `model.architecture latent` computes (C.1) to (C.5), or (5.1); its output does not change if the "
-        "tokens are reordered, or if every token is repeated; rows of layer t are of size R(t) at most; projections keep the "
-        "bounds of assumption C.3; if weights move, the output moves by no more than the covering number's resolutions allow",
+        "the model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
+        "tokens are reordered, or if every token is repeated. Rows of layer t are of size R(t) at most. Projections keep "
+        "the bounds of assumption C.3. If weights move, the output moves by no more than the covering number's "
+        "resolutions allow",
     .notes =
-        "For every row of the table, sixteen networks of one kind are measured, each with newly drawn weights, and the row "
-        "has the largest of their measurements. The output of a network without skips may be 0 for all tokens: attention "
-        "makes the rows of all tokens nearly equal, and if such a row switches off all six rectifiers of a layer, the output "
-        "of all later layers is 0. For such a network every difference is 0 and shows nothing. The last column counts the "
-        "networks whose output is not 0; if this number is 0 in a row, a criterion fails.\n\n"
-        "The weights are drawn far above their bounds and then projected. The form `single` has no layers, so no rows of "
-        "layers are measured. In the column `sum` the rows are aggregated by their sum, in place of the network's mean or "
-        "class query. Then the output depends on the number of tokens, and the aggregation is not 1-Lipschitz (assumption "
-        "C.2). The column `moved` measures the property on which covering numbers are based. If W and V are two draws of the "
-        "weights, and x = 0.01, the weights W + x (V - W) are in the class too. They differ from W by at most 2 x times the "
-        "bounds. So the output must move by at most 2 x M, with the corrected M of `bound`. Random directions are far from "
-        "the worst direction, so the ratios are small.\n\n"
-        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in "
-        "float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they "
-        "need what it does not have: the gradient of every single output (the G of `optimisation`); thousands of sequences, "
-        "each with its own mask; widths of queries and values that are not those of the model; the scaling of wide networks; "
-        "and a smooth map of the output into Y, where the model's projection onto a ball has a kink. Their attention is the "
-        "same operator as in the trainer's model. The second table compares both kinds of networks, with the same weights.",
+        "Every row of the table is about one kind of network. Sixteen networks of this kind are measured, each with "
+        "newly drawn weights, and the row has the largest of their measurements. The output of a network without skips "
+        "may be 0 for all tokens. This happens because attention makes the rows of all tokens nearly equal. If such a "
+        "row switches off all six rectifiers of a layer, the output of all later layers is 0. For such a network every "
+        "difference is 0 and shows nothing. The last column counts the networks whose output is not 0. If this number is "
+        "0 in a row, a criterion fails.\n"
+        "\n"
+        "The weights are drawn far above their bounds and then projected. The form `single` has no layers, so the rows "
+        "of its layers are not measured. In the column `sum` the rows are aggregated by their sum, in place of the "
+        "network's mean or class query. Then the output depends on the number of tokens, and the aggregation is not "
+        "1-Lipschitz, as assumption C.2 requires. The column `moved` measures the property on which covering numbers are "
+        "based. Let W and V be two draws of the weights, and let x = 0.01. Then the weights W + x (V - W) satisfy the "
+        "bounds too. They differ from W by at most 2 x times the bounds. So the output must move by at most 2 x M, with "
+        "the corrected M of `bound`. Random directions are far from the worst direction, so the ratios are small.\n"
+        "\n"
+        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of "
+        "(5.1) in float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, "
+        "because it lacks five things that they need. One is the gradient of every single output, which `optimisation` "
+        "uses. Another is training on thousands of sequences, each with its own mask. They also need widths of queries "
+        "and values that differ from those of the model, and the scaling of wide networks. Finally they need a smooth "
+        "map of the output into Y, because the model's projection onto a ball has a kink. Their attention is the same "
+        "operator as in the trainer's model. The second table compares both kinds of networks, with the same weights.",
     .measure = measure,
     .judge = judge,
 };

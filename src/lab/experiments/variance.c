@@ -197,15 +197,17 @@ const hark_experiment hark_experiment_variance = {
     .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than every smoother",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "in the Gaussian process model CME attention with lambda = s2 / t2 has a smaller error than softmax attention of the "
-        "best width, and t2 var + s2 is the variance of a new response; t2 var alone is the variance of the function",
+        "in the Gaussian process model CME attention with lambda = s2 / t2 has a smaller error than softmax attention of "
+        "the best width. The variance of a new response is t2 var + s2, and t2 var alone is the variance of the function",
     .notes =
-        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   Var "
-        "r(q) = t2 var + s2\n\n"
-        "Functions are drawn from the Gaussian process itself: 40 for every set of covariates, each in one column of the "
-        "values. The smoother is softmax attention with an RBF. Of sixteen widths, it has the one with the least error for "
-        "the true functions, which are unknown in practice. The interval [.9, 1.1] was fixed beforehand; it allows three "
-        "standard deviations, for 2000 draws.\n\n"
+        "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   "
+        "Var r(q) = t2 var + s2\n"
+        "\n"
+        "Functions are drawn from the Gaussian process itself. For every set of covariates there are 40 functions, each "
+        "in one column of the values. The smoother is softmax attention with an RBF. Its width is the one of sixteen "
+        "widths that has the least error for the true functions. In practice the true functions are unknown. The "
+        "interval [.9, 1.1] was fixed beforehand. It allows three standard deviations, for 2000 draws.\n"
+        "\n"
         "*Figure.* The errors of CME attention and of the best smoother, and the mean of CME's own variance.",
     .measure = measure,
     .judge = judge};
