@@ -89,7 +89,7 @@ const hark_experiment hark_experiment_ahca_ablations = {
     .summary = "the accuracy without each part, on the task that needs it",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.1, 3.3 and 3.4",
     .statement =
-        "without the global path the needle is not found. With one layer, maps of four steps are not computed. With "
+        "Without the global path the needle is not found. With one layer, maps of four steps are not computed. With "
         "fixed chunks topics are mixed",
     .notes =
         "The tasks are those of `ahca-information`, `ahca-depth` and `ahca-chunks`, which measure the complete model. "

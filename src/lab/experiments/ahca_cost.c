@@ -328,9 +328,9 @@ const hark_experiment hark_experiment_ahca_cost = {
     .summary = "compressed attention costs a + b M operations, memory and time",
     .paper = HARK_LAB_PAPER_AHCA "sections 5.5 and 12.1",
     .statement =
-        "if chunks, slots, second level and selection have fixed sizes, operations, memory and time are linear in the "
-        "length M. For dense attention they are quadratic in M. They are also quadratic for a network whose second level "
-        "grows with M",
+        "Let chunks, slots, second level and selection have fixed sizes. Then operations, memory and time are linear in "
+        "the length M. For dense attention they are quadratic in M. They are also quadratic for a network whose second "
+        "level grows with M",
     .notes =
         "    m = 64, C1 = 4, C2 = 64, Cs = 16, d = 64, four layers, M = 2^10 .. 2^15\n"
         "\n"
@@ -348,14 +348,15 @@ const hark_experiment hark_experiment_ahca_cost = {
         "that two threads divide AHCA's short operators badly, but dense attention well. In a batch of 16 sequences, as "
         "in training, the operators are long enough. There the measured crossing of the earlier network was 1.5 times "
         "the counted one on one thread, and 1.7 times on two threads. The batch was added after that failure. In this "
-        "batch adaptive depth saved a fraction of the time and a fraction of the operations. The first was .75 to 1 "
-        "times the second. The criteria below have the values of the present network.\n"
+        "batch adaptive depth saved both time and operations. The saved fraction of the time was .75 to 1 times the "
+        "saved fraction of the operations. The criteria below have the values of the present network.\n"
         "\n"
-        "The bounds of the residual, of the times, of the crossing, of the savings by depth and of the control over all "
-        "lengths were fixed beforehand. The bounds of memory, of the operations of dense attention and of the control's "
-        "last doubling were written with the code. The bound of a batch was added later. At first the criterion on the "
-        "savings by depth divided the remaining fraction of the time by the remaining fraction of the operations, with "
-        "the same bound. Now it divides the saved fractions, as its name says. This makes the bound harder to meet.\n"
+        "These bounds were fixed beforehand: those of the residual, the times, the crossing, the savings by depth, and "
+        "the control over all lengths. Three bounds were written with the code: those of memory, of the operations of "
+        "dense attention, and of the control's last doubling. The bound of a batch was added later. At first the "
+        "criterion on the savings by depth divided the remaining fraction of the time by the remaining fraction of the "
+        "operations. Now it divides the saved fractions, as its name says. The bound is still the same, so it is now "
+        "harder to meet.\n"
         "\n"
         "*Figure.* Operations over the length. In a full run the figure also has times.",
     .failure_of = "control C2 = M/16|measured crossing|adaptive depth",
@@ -368,23 +369,24 @@ const hark_experiment hark_experiment_ahca_cost = {
         "would be b M + 2 M^2, and the power 1.27. So the bound cannot be met at the lengths for which it was fixed.\n"
         "\n"
         "The measured crossing of one sequence on two threads was examined with an earlier network that has 1 % fewer "
-        "operations. There AHCA of 256 tokens consists of 82 operators. Of these, 33 are matrix products, and 28 of the "
-        "products have 16 rows. On machine D of docs/performance.md a pass takes 0.165 ms on one thread and 0.160 ms on "
-        "two threads. One softmax(Q K^T) V of that length is a single operator. It takes 0.18 ms on one thread and 0.097 "
-        "ms on two. Machine C has a peak twice as high. There a pass takes 0.094 ms on one thread and 0.091 ms on two, "
-        "and the softmax takes 0.045 ms on two threads. On machine C a clock around each operator showed how the 94 us "
-        "of a pass are spent. Products take 53 us (at 175 GFLOP/s), attention 10, gelu 6, averages of chunks 3, and the "
-        "other operators 6. The remaining 16 us pass between the operators. This is 0.2 us per operator, to describe, "
-        "place and record it. To give half of an operator to the second thread takes 0.6 us without data. With data from "
-        "the cache of the other thread it takes 1 to 3 us. A whole operator of 16 rows takes less time than this. So the "
-        "second thread makes AHCA 4 % faster, and dense attention 90 % faster. Nevertheless, dividing the products of 16 "
-        "rows among the threads gained 5 % on machine D. The bound of the measured crossing is twice the counted "
-        "crossing, which was 153 tokens with that network. To cross dense attention at 2 x 153 = 306 tokens, a pass of "
-        "AHCA would have to take a quarter to a third less time. Two changes that could achieve this have not been made: "
-        "products of the same rows in one operator, and feed-forward layers in one operator. On two threads, adaptive "
-        "depth saved 0.39 of the operations of a pass, but only 0.29 to 0.39 of its time. One reason is the embedding "
-        "and the averages of all tokens. They are a few thousandths of the operations. But they take a twelfth of the "
-        "time of a pass with all layers, and a ninth of the time with fewer layers. Another reason is the deep layers, "
-        "which have few chunks. They are divided less well among the threads while other programs run.",
+        "operations. With that network, AHCA of 256 tokens consists of 82 operators. Of these, 33 are matrix products, "
+        "and 28 of the products have 16 rows. On machine D of docs/performance.md a pass takes 0.165 ms on one thread "
+        "and 0.160 ms on two threads. One softmax(Q K^T) V of that length is a single operator. It takes 0.18 ms on one "
+        "thread and 0.097 ms on two. The peak of machine C is twice as high. There a pass takes 0.094 ms on one thread "
+        "and 0.091 ms on two, and the softmax takes 0.045 ms on two threads. On machine C a clock around each operator "
+        "showed how the 94 us of a pass are spent. Products take 53 us (at 175 GFLOP/s), attention 10, gelu 6, averages "
+        "of chunks 3, and the other operators 6. The remaining 16 us pass between the operators. This is 0.2 us per "
+        "operator, to describe, place and record it. To give half of an operator to the second thread takes 0.6 us "
+        "without data. With data from the cache of the other thread it takes 1 to 3 us. A whole operator of 16 rows "
+        "takes less time than this. So the second thread makes AHCA 4 % faster, and dense attention 90 % faster. "
+        "Nevertheless, dividing the products of 16 rows among the threads gained 5 % on machine D. The bound of the "
+        "measured crossing is twice the counted crossing. The counted crossing was 153 tokens with that network. To "
+        "cross dense attention at 2 x 153 = 306 tokens, a pass of AHCA would have to take a quarter to a third less "
+        "time. Two changes that could achieve this have not been made: products of the same rows in one operator, and "
+        "feed-forward layers in one operator. On two threads, adaptive depth saved 0.39 of the operations of a pass, but "
+        "only 0.29 to 0.39 of its time. One reason is the embedding and the averages of all tokens. They are a few "
+        "thousandths of the operations. But they take a twelfth of the time of a pass with all layers, and a ninth of "
+        "the time with fewer layers. Another reason is the deep layers, which have few chunks. They are divided less "
+        "well among the threads while other programs run.",
     .measure = measure,
     .judge = judge};

@@ -178,7 +178,7 @@ const hark_experiment hark_experiment_ahca_depth = {
     .summary = "layers for the chunks that need them: a learned quarter is as accurate as all",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.4, 5.4 and 11.5",
     .statement =
-        "a network of 4 layers has a mean depth of 1.75. A learned score selects the hard chunks, which need four steps. "
+        "A network of 4 layers has a mean depth of 1.75. A learned score selects the hard chunks, which need four steps. "
         "These chunks go through all layers and are predicted correctly. If a random quarter of the chunks is selected "
         "instead, the hard chunks are not predicted correctly. The layers cost 1.75 / 4 of the operations",
     .printed = "L_k = floor(a_k / max a * L) with a_k the norm of a row. In 5.4 the layers' cost has sum of L_k = L",
@@ -197,8 +197,8 @@ const hark_experiment hark_experiment_ahca_depth = {
         "\n"
         "The last token of a chunk attends to the chunk's slots, which is a further step. So a network of one layer can "
         "apply the map three times: after the layer, slot j contains f(f(j)), and also whether f(0) = j. Hard chunks "
-        "have four steps, so they need more layers. With one layer .59 of the hard chunks can be predicted: those in "
-        "which the first four symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are "
+        "have four steps, so they need more layers. With one layer .59 of the hard chunks can be predicted. In these "
+        "chunks the first four symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are "
         "predicted correctly by chance.\n"
         "\n"
         "At d = 512 the paper's rule hardly distinguishes chunks, because norms of so many independent numbers differ "

@@ -310,7 +310,7 @@ const hark_experiment hark_experiment_ahca_figures = {
     .summary = "the paper's figures 1 to 6, drawn from a run over a text",
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
-        "a network has learned to reconstruct a text from the slots of its chunks. The figures show its chunks of the "
+        "A network has learned to reconstruct a text from the slots of its chunks. The figures show its chunks of the "
         "text, both compressions, the selected tokens, the layers of every chunk, and the rows of every stage",
     .notes =
         "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one on "

@@ -320,14 +320,14 @@ const hark_experiment hark_experiment_ahca_information = {
     .summary = "the information that compression keeps of noise, of one token among many, and of a text",
     .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
     .statement =
-        "a linear decoder recovers C1 min(d', d) of the m d dimensions of noise. One token reaches all chunks through 4 "
+        "A linear decoder recovers C1 min(d', d) of the m d dimensions of noise. One token reaches all chunks through 4 "
         "of 32 global tokens if selection is learned. If the 4 are selected by their norm, it reaches all chunks no more "
         "often than at random. A text is reconstructed better if chunks have more slots. It is not reconstructed from "
         "the slots of other chunks",
     .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
     .corrected =
-        "C1 d' of the M_k d numbers are kept. This is all information if the data have at most as many degrees of "
-        "freedom, and a part of it if they have more",
+        "C1 d' of the M_k d numbers are kept. This is all information if the data have at most C1 d' degrees of freedom, "
+        "and a part of the information if they have more",
     .notes =
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"

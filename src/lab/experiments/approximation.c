@@ -443,7 +443,7 @@ const hark_experiment hark_experiment_approximation = {
     .summary = "hierarchical attention compared with dense attention, for its options and for heads of different smoothness",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
-        "the error of hierarchical attention is zero where nothing is approximated. It is smaller with larger blocks, "
+        "The error of hierarchical attention is zero where nothing is approximated. It is smaller with larger blocks, "
         "with exact queries, with the neighbour partition, and with a longer correlation of the tokens",
     .notes =
         "The experiment measures the difference between hierarchical and dense attention "
@@ -466,8 +466,9 @@ const hark_experiment hark_experiment_approximation = {
         "two errors are not of the same size. The first query is at one end of its cell, which causes an error of first "
         "order. The mean of the keys is in the middle of its cell, where the first order cancels. On the walks without a "
         "causal mask, the error of `mean` is between those of `exact` and `first`. The partition `neighbour` has a "
-        "smaller error than `sibling` with all queries. The reduction is smallest with `first`: to 0.91 times the error "
-        "of `sibling`. In the worst case of `--quick`, which has few draws, there is no reduction (factor 1.03).\n"
+        "smaller error than `sibling` with all queries. The reduction is smallest with `first`, where the error is 0.91 "
+        "times that of `sibling`. In the worst case of `--quick`, which has few draws, there is no reduction (factor "
+        "1.03).\n"
         "\n"
         "The command\n"
         "\n"

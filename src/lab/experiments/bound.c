@@ -339,8 +339,8 @@ const hark_experiment hark_experiment_bound = {
     .summary = "terms of the generalisation bound: R, gamma, kappa, zeta of every layer; of a trained network with --model",
     .paper = HARK_LAB_PAPER_X "theorem C.4, lemma C.9",
     .statement =
-        "the generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
-        "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T)",
+        "The generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + "
+        "sqrt(T) sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T)",
     .printed =
         "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the "
         "product of rho / omega over the layers after it (C.19)",

@@ -217,9 +217,9 @@ const hark_experiment hark_experiment_calibration = {
     .summary = "intervals of CME attention with learned ridge and sigma have their nominal coverage for data of the model",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "ridge and sigma are learned by the mean square error of new responses. Then the intervals m +- x sqrt(var + s2) "
-        "contain 50, 80 and 95 % of the responses of a Gaussian process, and E (r - m)^2 / (var + s2) = 1. Both hold at "
-        "the length used for learning and at a longer one",
+        "Ridge and sigma are learned by the mean square error of new responses. Then the intervals m +- x sqrt(var + s2) "
+        "contain 50, 80 and 95 % of the responses of a Gaussian process. The calibration E (r - m)^2 / (var + s2) is 1. "
+        "Both hold at the length used for learning and at a longer one",
     .notes =
         "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
         "\n"

@@ -295,9 +295,9 @@ const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention converges to the conditional mean like a ridge regression with its spectrum, faster than the printed bound",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
-        "on a circle the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L). Here mu is "
-        "lambda / L, and the l_j are the kernel's eigenvalues. The formula has no fitted parameter. The root of this "
-        "error falls like L^-.44 with lambda = 1, and has a floor with lambda = L / 10",
+        "On a circle, the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L). Here mu is "
+        "lambda / L, the l_j are the kernel's eigenvalues, and N_2 is defined below. The formula has no fitted "
+        "parameter. The root of this error falls like L^-.44 with lambda = 1, and has a floor with lambda = L / 10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean. This "
         "grows with L if lambda is fixed",
@@ -310,8 +310,8 @@ const hark_experiment hark_experiment_cme_rate = {
         "(l_j + mu))^p,   mu = lambda / L\n"
         "\n"
         "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle, and I_j is a Bessel function. The "
-        "conditional mean q / 2 has only the modes +-1. The noise has the mean square 1/8 and all modes. Nothing is "
-        "fitted.\n"
+        "conditional mean q / 2 has only the Fourier modes +-1. The noise has the mean square 1/8 and all modes. Nothing "
+        "is fitted.\n"
         "\n"
         "The printed bound holds here. But it is useless if lambda is constant, because it then grows with L. The reason "
         "for this growth is that the proof bounds the inverse and the kernel separately. The printed bound does not hold "

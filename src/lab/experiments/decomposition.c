@@ -417,10 +417,10 @@ const hark_experiment hark_experiment_decomposition = {
     .summary = "approximation, generalisation and optimisation add up to the excess risk",
     .paper = HARK_LAB_PAPER_X "equation 5.3",
     .statement =
-        "the networks are attention networks, and all 35 sequences of a latent angle are enumerated. The three terms of "
-        "(5.3) add up to E (f^ - f*)^2, with f* by quadrature of the posterior. The approximation term does not rise "
-        "with the width. The generalisation term falls with the number of sequences, and the optimisation term falls "
-        "with the number of training steps",
+        "Attention networks read sequences that depend on a latent angle, and all 35 sequences are enumerated. The three "
+        "terms of (5.3) add up to E (f^ - f*)^2, where f* is computed by quadrature of the posterior. The approximation "
+        "term does not rise with the width. The generalisation term falls with the number of sequences, and the "
+        "optimisation term falls with the number of training steps",
     .notes =
         "    E_gen = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0),   E_approx = E L(f0) - E L(f*),   E_opt = E^ L(f^) - E^ "
         "L(f~)\n"
@@ -448,7 +448,7 @@ const hark_experiment hark_experiment_decomposition = {
         "with some seeds of `--quick`.\n"
         "\n"
         "E_approx saturates. With seed 1 it is 0.00149497 at widths 2, 4, 8 and 16. This is below its value at width 1. "
-        "From width 2 on E_approx does not depend on the width, so the experiment shows only that E_approx does not "
+        "From width 2 on, E_approx does not depend on the width, so the experiment shows only that E_approx does not "
         "rise.\n"
         "\n"
         "*Figures.* The terms and the excess risk over n, width and steps. Negative values are not drawn.",

@@ -159,7 +159,7 @@ const hark_experiment hark_experiment_definetti = {
     .summary = "exchangeable sequences are mixtures over a latent variable; finite ones are nearly mixtures",
     .paper = HARK_LAB_PAPER_X "Proposition 3.1",
     .statement =
-        "in a sequence from Polya's urn one token is left out. Its predictive distribution equals the integral over the "
+        "In a sequence from Polya's urn one token is left out. Its predictive distribution equals the integral over the "
         "urn's latent variable. If 8 of L balls are drawn without replacement, the draws are within 28/L of a mixture in "
         "total variation, and this distance falls like 1/L",
     .notes =

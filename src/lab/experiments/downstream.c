@@ -205,9 +205,10 @@ const hark_experiment hark_experiment_downstream = {
     .summary = "the generalisation of a new aggregation on a frozen network depends on its own size, not on that of the network",
     .paper = HARK_LAB_PAPER_X "section 6, equation 6.2",
     .statement =
-        "networks of width 8, 32 and 128 are pre-trained on masked tokens and frozen. Then a new aggregation of eight "
-        "weights is fitted to n sequences. The gap is the difference between its loss on new sequences and its loss on "
-        "these n sequences. The gap is the same for all widths, and falls with n at a rate between n^-0.4 and n^-1.2",
+        "Networks of width 8, 32 and 128 are pre-trained on masked tokens and frozen. Then a new aggregation of eight "
+        "weights is fitted to n sequences. The gap is the difference between the loss of this aggregation on new "
+        "sequences and its loss on the n sequences. It is the same for all widths, and falls with n at a rate between "
+        "n^-0.4 and n^-1.2",
     .notes =
         "    y^ = theta.o,   o [8] frozen attention over (cos t, sin t, z.(cos t, sin t) + 0.3 N);      gap = s2 (p/n + "
         "p/(n - p - 1)), p = 8\n"
@@ -219,10 +220,10 @@ const hark_experiment hark_experiment_downstream = {
         "the same size gives the losses on new sequences and the best theta. The loss of the best theta is subtracted "
         "from both losses of a gap. This does not change the mean of the gap, and removes most of its scatter. The "
         "expected gap in the table is that of normal features. The features here are bounded, so they are not normal. "
-        "Also, their error in predicting tanh z_1 is not independent of them. Only one criterion is about the theorem: "
-        "no gap is more than 1.25 times the gap of width 8 (`--quick`: 1.5 times). Two other results depend on the seed: "
-        "whether a gap is far below that of width 8, and how fast the gaps fall. The last column of the table has the "
-        "least loss that the same aggregation reaches on the network with random weights.\n"
+        "Also, the error of the prediction of tanh z_1 is not independent of the features. Only one criterion is about "
+        "the theorem: no gap is more than 1.25 times the gap of width 8 (`--quick`: 1.5 times). Two other results depend "
+        "on the seed: whether a gap is far below that of width 8, and how fast the gaps fall. The last column of the "
+        "table has the least loss that the same aggregation reaches on the network with random weights.\n"
         "\n"
         "`--reviews FILE` adds real text, such as the reviews of IMDb. Each line of the file has a label, a tab and a "
         "text. Networks of the same form read windows of 64 bytes. Here x_l is the sum of the embedding of byte l and "
@@ -232,14 +233,13 @@ const hark_experiment hark_experiment_downstream = {
         "losses on new text use different reviews. Windows of the same review are not independent. So a fit to at most "
         "512 windows never has two windows of one review. The criteria are the same as above, with one more: masked "
         "bytes are predicted better than by their frequencies (the unigram baseline). All criteria were fixed before the "
-        "first run. The learning rate and the number of training steps were changed after it, because that run learned "
-        "nothing about the bytes. It was a quick run with a learning rate of 0.004 and 300 steps. With the 25000 "
-        "training reviews of IMDb, the loss of the best theta is less than a hundredth below the loss of predicting "
-        "zero. So such a head predicts the labels hardly better than zero does. The experiment measures the gap, not the "
-        "quality of the prediction. Only seed 1 was measured, and all criteria passed with it. The ratios of gaps were "
-        "0.90 to 1.00, and the slopes -1.09 to -1.05. The cross-entropy of masked bytes was at most 0.95 of their "
-        "entropy. For whole models, `recipes/downstream/` has learning curves and a comparison with training from "
-        "scratch.\n"
+        "first run. That was a quick run with a learning rate of 0.004 and 300 steps. It learned nothing about the "
+        "bytes, so the learning rate and the number of training steps were changed after it. With the 25000 training "
+        "reviews of IMDb, the loss of the best theta is less than a hundredth below the loss of predicting zero. So such "
+        "a head predicts the labels hardly better than zero does. The experiment measures the gap, not the quality of "
+        "the prediction. Only seed 1 was measured, and all criteria passed with it. The ratios of gaps were 0.90 to "
+        "1.00, and the slopes -1.09 to -1.05. The cross-entropy of masked bytes was at most 0.95 of their entropy. For "
+        "whole models, `recipes/downstream/` has learning curves and a comparison with training from scratch.\n"
         "\n"
         "*Figure.* Gaps over n for the three widths, and the expected gap.",
     .failure_of = "gap of width 8 with the same n, least|slope of the gap in n, log-log, least",

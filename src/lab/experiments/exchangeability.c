@@ -208,7 +208,7 @@ const hark_experiment hark_experiment_exchangeability = {
     .summary = "an encoder treats tokens with their positions as a set",
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
-        "if tokens are permuted together with their positions, the encoder's output is permuted in the same way, and its "
+        "If tokens are permuted together with their positions, the encoder's output is permuted in the same way. Its "
         "mean does not change, up to rounding. This does not hold if only the tokens are permuted, or if attention has a "
         "positional kernel",
     .notes =

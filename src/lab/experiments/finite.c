@@ -215,21 +215,22 @@ const hark_experiment hark_experiment_finite = {
     .summary = "the finite-dimensional example: its Bayes ridge is noise over prior variance",
     .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
     .statement =
-        "with z ~ N(0, t2 I) and noise of variance s2 the posterior mean is the ridge regression with ridge s2 / t2. Its "
-        "excess error is dr s2 E tr (C'C + s2/t2 I)^-1, which falls like 1 / L. Its predictive interval has the nominal "
-        "coverage. A second predictor learns features at 32 tokens from mixtures of c and r. At all lengths its excess "
-        "error is within a tenth of that of the Bayes predictor, which has c and r themselves",
+        "Let z ~ N(0, t2 I), and let the noise have the variance s2. Then the posterior mean is the ridge regression "
+        "with ridge s2 / t2. Its excess error is dr s2 E tr (C'C + s2/t2 I)^-1, which falls like 1 / L. Its predictive "
+        "interval has the nominal coverage. A second predictor learns its features from mixtures of c and r, on "
+        "sequences of 32 tokens. The Bayes predictor has c and r themselves. At all lengths the excess error of the "
+        "second predictor is within a tenth of that of the Bayes predictor",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7). A predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda. Predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .notes =
         "    zbar = R^T C (C^T C + rho I)^-1,   E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,   "
         "e_i the eigenvalues of C^T C\n"
         "\n"
-        "The error is least for rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). The dimensions of r and c are "
-        "dr = 2 and dc = 8. The variances are s2 = .25 and t2 = 4, and c is normal. The mean is updated from token to "
-        "token by recursive least squares. The expected error is computed from the eigenvalues of the same C. At 16 "
-        "tokens the error with the printed ridge is fourteen times the error with the corrected ridge. The slope of the "
-        "error over L is that of 1 / (L - 9). After four tokens, an interval with the constant variance of (3.8) "
+        "The error is least for the ridge rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). The dimensions of r "
+        "and c are dr = 2 and dc = 8. The variances are s2 = .25 and t2 = 4, and c is normal. The mean is updated from "
+        "token to token by recursive least squares. The expected error is computed from the eigenvalues of the same C. "
+        "At 16 tokens the error with the printed ridge is fourteen times the error with the corrected ridge. The slope "
+        "of the error over L is that of 1 / (L - 9). After four tokens, an interval with the constant variance of (3.8) "
         "contains 23 % of the responses instead of 95 %. Derivation: "
         "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
         "\n"
@@ -237,9 +238,8 @@ const hark_experiment hark_experiment_finite = {
         "matrices M and M'. Its features c_theta and r_theta are linear maps of the tokens, and its query is a linear "
         "map of the mask. The entries of these maps are trained on 24576 sequences, each of 32 tokens and sixteen masks. "
         "They are trained by Adam, then by L-BFGS, then by Levenberg-Marquardt steps. Gradients are those of hark's "
-        "operator linear_ridge. Different features can have the same kernel and so give the same predictions. Therefore "
-        "predictions are compared, not features. The baseline is the Bayes predictor, which has c and r themselves, on "
-        "the same sequences.\n"
+        "operator linear_ridge. Different features can have the same kernel, and then they give the same predictions. "
+        "Therefore predictions are compared, not features. The baseline is the Bayes predictor on the same sequences.\n"
         "\n"
         "*Choices before and after the first run.* Three choices were fixed before the first run. Training has 32 "
         "tokens. Tests have 8 to 512 tokens. In the full experiment the excess error is at most 1.1 times that of the "
@@ -248,7 +248,7 @@ const hark_experiment hark_experiment_finite = {
         "sequences it was 1.1006, so the criterion failed. At that time the training ended with two hundred evaluations "
         "of L-BFGS.\n"
         "\n"
-        "Then the expected ratio of the minimiser of the empirical risk was derived. The derivation uses the asymptotic "
+        "Then the expected ratio was derived for the minimiser of the empirical risk. The derivation uses the asymptotic "
         "covariance of the minimiser, H^-1 V H^-1 / N. Here N is the number of training sequences. H is the curvature of "
         "the risk at 32 tokens, and V is the variance of the risk's gradient. H and V were simulated at the true "
         "parameters, in the 36 directions in which the kernel can change. This simulation is not part of the program. "

@@ -312,11 +312,11 @@ const hark_experiment hark_experiment_generalisation = {
     .summary = "the fit of attention networks to noise falls like n^-1/2, for any number of tokens",
     .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
     .statement =
-        "two quantities of attention networks with norms of at most 3 are measured: the Rademacher complexity, and the "
+        "Two quantities of attention networks with norms of at most 3 are measured: the Rademacher complexity, and the "
         "gap between the loss on new sequences and the loss on training sequences. Both fall with the number of "
         "sequences n at least like n^-1/2, and do not grow with the number of tokens L. Aggregations are measured too. "
-        "If rows move, their mean moves at most as much as the rows. A class query without matrices moves at most 1.5 "
-        "times as much, and the sum of the rows L times as much",
+        "If rows move, their mean moves at most as much as the rows. The output of a class query without matrices moves "
+        "at most 1.5 times as much as the rows. The sum of the rows moves L times as much",
     .notes =
         "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - "
         "f^(X_i))^2\n"

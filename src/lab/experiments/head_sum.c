@@ -120,7 +120,7 @@ const hark_experiment hark_experiment_head_sum = {
     .summary = "heads concatenated and projected are a sum of heads",
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
-        "let W^v_i = W~_i W^o_i. Then the sum of h heads whose values have all d features equals the projected "
+        "Let W^v_i = W~_i W^o_i. Then the sum of h heads whose values have all d features equals the projected "
         "concatenation of h heads whose values have d/h features. This holds for both kernels. It does not hold if the "
         "output weights are shifted by one row",
     .notes =

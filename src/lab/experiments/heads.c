@@ -216,7 +216,7 @@ const hark_experiment hark_experiment_heads = {
     .summary = "a head whose keys determine the whole token is a linear map; a head whose keys determine only a part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
-        "with an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens. With k = u, "
+        "With an invertible W^k CME attention approaches q (W^k)^-1 W^v for any distribution of the tokens. With k = u, "
         "v = x_2 it approaches sin 2q. The best linear map explains 9 % of the variance of sin 2q, and 45 % for queries "
         "between -1.7 and 1.7. For normal tokens every head is linear",
     .notes =

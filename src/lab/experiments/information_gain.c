@@ -133,7 +133,7 @@ const hark_experiment hark_experiment_information_gain = {
     .summary = "the effective dimension of CME attention grows like log L, not like L / lambda",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and the remark below it",
     .statement =
-        "for keys on a circle, tr K (K + lambda I)^-1 is the sum of l_j / (l_j + lambda / L) over the kernel's "
+        "For keys on a circle, tr K (K + lambda I)^-1 is the sum of l_j / (l_j + lambda / L) over the kernel's "
         "eigenvalues l_j. This sum is 6.6 at 64 tokens and 11.8 at 4096 tokens",
     .printed = "Gamma(lambda / L) <= O(L / lambda)",
     .corrected = "Gamma(lambda / L) = O(log L / log log L) for an RBF on a bounded set of one dimension",
@@ -143,8 +143,9 @@ const hark_experiment hark_experiment_information_gain = {
         "The trace is computed in two ways. If the keys are also the queries, the operator's variances are the diagonal "
         "of lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the matrix K (K + lambda "
         "I)^-1. Both give the same trace. The tolerance of 5 % was fixed beforehand. The trace of finitely many keys is "
-        "smaller than the sum, because the trace is concave. The printed bound L / lambda holds for every bounded "
-        "kernel. But it is far too large for this kernel, because the eigenvalues of this kernel fall like 1 / j!.\n"
+        "smaller than the sum, because the trace is a concave function of K. The printed bound L / lambda holds for "
+        "every bounded kernel. But it is far too large for this kernel, because the eigenvalues of this kernel fall like "
+        "1 / j!.\n"
         "\n"
         "*Figure.* The trace over L on a logarithmic axis, where it is nearly a straight line.",
     .needs_gsl = true,

@@ -243,11 +243,11 @@ const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument as its key removes the effect of a confounder from a regression",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
-        "attention has keys W and values psi(X) = (1, X, X^2), and the second stage is a linear regression on the other "
+        "Attention has keys W and values psi(X) = (1, X, X^2), and the second stage is a linear regression on the other "
         "half of the pairs. Then the error falls like L^-1/2. Regression on X keeps an error of .41. A second stage that "
         "is not linear in attention's output keeps an error of .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
-    .corrected = "V = psi(X) and g_theta linear: E[g(X) | W] equals g(E[X | W]) for no other g",
+    .corrected = "V = psi(X) and g_theta linear. E[g(X) | W] equals g(E[X | W]) only if g is linear",
     .notes =
         "    W ~ U(-2, 2),  X = W + (.4 + .6 |W|) U,  Y = X + X^2 / 2 + U + .3 N;   first half: psi(X) = (1, X, X^2) on "
         "W by attention; second half: Y on the result\n"
@@ -256,17 +256,17 @@ const hark_experiment hark_experiment_instrument = {
         "linear in E[psi(X) | W], which attention computes. But E[Y | W] is not a quadratic function of E[X | W]. The "
         "second stage of the plug-in estimate assumes such a function, so this estimate is wrong by .2925. To first "
         "order the error of the two stages is sqrt(20.15 / h) with h pairs in each half. At 4000 tokens this is .246 of "
-        "the naive error. For 40 samples the standard deviation of this ratio is 9 % of it. The bound of .3 was fixed "
-        "beforehand. It is 2.4 standard deviations above the expected value. So by chance it is exceeded in about one "
-        "run of a hundred. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n"
+        "the naive error. With 40 samples, the standard deviation of this ratio is 9 % of the ratio. The bound of .3 was "
+        "fixed beforehand. It is 2.4 standard deviations above the expected value. So by chance it is exceeded in about "
+        "one run of a hundred. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n"
         "\n"
         "*Figure.* The error over L with its prediction, and the two errors that do not fall.",
     .failure_of = "two-stage error / naive error|plug-in error",
     .failure =
-        "At 4000 tokens the error of the two stages, divided by the naive error, is expected to have the mean .246 and "
-        "the standard deviation .022. With these values, the bound of .3 is exceeded in one run of a hundred. The ten "
-        "recorded seeds have the mean .245 and the standard deviation .035. With these values, six runs of a hundred "
-        "exceed the bound. It is not known why the seeds scatter more than expected.\n"
+        "The first measured value is the error of the two stages, divided by the naive error. At 4000 tokens it is "
+        "expected to have the mean .246 and the standard deviation .022. With these values, the bound of .3 is exceeded "
+        "in one run of a hundred. The ten recorded seeds have the mean .245 and the standard deviation .035. With these "
+        "values, six runs of a hundred exceed the bound. It is not known why the seeds scatter more than expected.\n"
         "\n"
         "The bound of the plug-in error assumes that the plug-in estimate has the variance of the two stages, 20.15 / h. "
         "Its variance is 36.5 / h instead. Let g = (1, W, W^2), let d be the derivative of g by W, and let theta be the "
@@ -274,8 +274,8 @@ const hark_experiment hark_experiment_instrument = {
         "the variance is A^-1 (E[g g^T (var(Y | W) + r^2)] + E[u u^T s^2]) A^-1 / h. The second half contributes 16.7 / "
         "h to it, and the first half 19.8 / h. So the expected error is 1.65 times its limit at 500 tokens, and 1.10 "
         "times its limit at 4000 tokens. With `--quick` the largest length is 500 tokens, and the bound is 1.75. This "
-        "bound is near the expected value at this length. The seeds 1 to 60 have the mean 1.71 and the standard "
-        "deviation 0.13, and 15 of them are above the bound.",
+        "bound is near the expected value at this length. Over the seeds 1 to 60, the measured value has the mean 1.71 "
+        "and the standard deviation 0.13. With 15 of these seeds it is above the bound.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

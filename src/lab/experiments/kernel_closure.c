@@ -201,7 +201,7 @@ const hark_experiment hark_experiment_kernel_closure = {
     .summary = "sums and products of positive definite kernels are positive definite",
     .paper = HARK_LAB_PAPER_K "section 2.2, equations 5 and 6",
     .statement =
-        "sums, products and banks of the positive definite kernels of hark's language are positive definite. They remain "
+        "Sums, products and banks of the positive definite kernels of hark's language are positive definite. They remain "
         "so if they are multiplied by exp(s q.q). Differences and maxima of such kernels are in general not positive "
         "definite. The same is true of kernels that are set to 0 beyond a distance, and of kernels such as bump, table "
         "and t5",

@@ -201,8 +201,8 @@ const hark_experiment hark_experiment_lipschitz = {
     .summary = "how far outputs of layers move: printed bounds that fail and corrected ones that hold",
     .paper = HARK_LAB_PAPER_X "Lemmas C.11, C.12, C.14, F.1, G.3, G.6",
     .statement =
-        "an adversarial search over inputs, weights and their changes does not find a corrected bound whose left side "
-        "exceeds its right side. As printed, C.12 fails where w^v > sigma^2. C.14 as printed fails where sigma^2 < 1, "
+        "An adversarial search over inputs, weights and their changes does not find a corrected bound whose left side "
+        "exceeds its right side. C.12 as printed fails where w^v > sigma^2. C.14 as printed fails where sigma^2 < 1, "
         "which the paper's Assumption C.1 excludes. F.1 as printed fails where query and keys are zero",
     .printed = "C.12: R sum e^v + R^3 sum (w^q + w^k)(e^q + e^k); C.14: sum w^v + R^2 sum (w^q + w^k)^2 w^v; F.1: (|q| + |K|) |K - K^|",
     .corrected =

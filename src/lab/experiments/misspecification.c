@@ -158,7 +158,7 @@ const hark_experiment hark_experiment_misspecification = {
     .summary = "a predictor linear in the latent loses at most the squared recovery gap",
     .paper = HARK_LAB_PAPER_X "Theorem 5.5",
     .statement =
-        "the target is z + a sin 3z, with four tokens and noise of variance 1/4. The excess risk of the posterior mean "
+        "The target is z + a sin 3z, with four tokens and noise of variance 1/4. The excess risk of the posterior mean "
         "of z equals its closed form and is at most a^2",
     .notes =
         "    f*(X) = m + a e^(-9v/2) sin 3m,      f+(X) = m,      z | X ~ N(m, v)\n"

@@ -316,17 +316,18 @@ const hark_experiment hark_experiment_nadaraya_watson = {
     .summary = "attention with a kernel of the distance is kernel regression on a line",
     .paper = HARK_LAB_PAPER_K "equation 1 and figure 1",
     .statement =
-        "attention with zero logits and the kernel rbf(l=h) is the Nadaraya-Watson estimate. At small h this estimate "
+        "Attention with zero logits and the kernel rbf(l=h) is the Nadaraya-Watson estimate. At small h this estimate "
         "equals the values of the points. At large h it equals their mean. Its error is least in between. The measured "
         "error is the expected error of a linear smoother with the same weights",
     .notes =
-        "For points x_i = 0, 1, ..., 255 with values y_i = f(x_i) + noise of variance s2, the estimate\n"
+        "The points x_i = 0, 1, ..., 255 have the values y_i = f(x_i) + noise of variance s2. The estimate of f is\n"
         "\n"
         "    NW_h(x) = sum_i K_h(x - x_i) y_i / sum_i K_h(x - x_i),      K_h(u) = exp(-u^2 / (2 h^2))\n"
         "\n"
-        "is attention with logits of zero and the positional kernel `rbf(l=h)`. hark's operator computes this attention, "
-        "and the formula is evaluated separately for comparison. The estimate is a linear smoother. Let w_ij be its "
-        "weights, and v_ij the weights of the estimate without point i. Then the expected errors are known:\n"
+        "This estimate equals attention with logits of zero and the positional kernel `rbf(l=h)`. hark's operator "
+        "computes this attention, and the formula is evaluated separately for comparison. The estimate is a linear "
+        "smoother. Let w_ij be its weights, and v_ij the weights of the estimate without point i. Then the expected "
+        "errors are known:\n"
         "\n"
         "    E (NW_h(x_i) - f_i)^2 = (sum_j w_ij f_j - f_i)^2 + s2 sum_j w_ij^2\n"
         "    E (y_i - NW_h(x_i) without point i)^2 = s2 + (sum_j v_ij f_j - f_i)^2 + s2 sum_j v_ij^2\n"
@@ -334,7 +335,7 @@ const hark_experiment hark_experiment_nadaraya_watson = {
         "The criteria for error / expected and for leave-one-out / expected allow four standard deviations. The full run "
         "has 200 draws of the noise, and `--quick` has 20.\n"
         "\n"
-        "*Figure.* The first panel is the paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i whose "
+        "*Figure.* The first panel is the paper's figure 1: a few points, the estimate, and the terms w_i(x) y_i, whose "
         "sum is the estimate. Each term is the output of attention if only one point keeps its value and all others have "
         "the value 0. Another panel has the estimates of one draw at h = 2, 8, 64. The last panel has the error and the "
         "leave-one-out error over h. Points are measured values, and lines are expected values.",

@@ -345,7 +345,7 @@ const hark_experiment hark_experiment_optimisation = {
     .summary = "the excess risk of a stationary point is bounded by the distance of its linearisation from the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
-        "let f^ be the network at which L-BFGS ends, and f~ the network with the least empirical risk. The empirical "
+        "Let f^ be the network at which L-BFGS ends, and f~ the network with the least empirical risk. The empirical "
         "risk of f^ exceeds that of f~ by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|. "
         "With f* in place of f~ this is false: for dead ReLUs and labels that are noise, the right side is zero but the "
         "left side is not. The error of linearisation about the initial weights falls with the width",
@@ -359,11 +359,11 @@ const hark_experiment hark_experiment_optimisation = {
         "and without bounds on the norms. The search for f^ ends at the weights theta^. The network f~ is the best of "
         "the restarts. A search should end with a gradient of norm 1e-7. But ReLU networks have minima on kinks, where "
         "L-BFGS may end with a gradient that is not small. The first table has the norm of the gradient at the end of "
-        "each search. It also has the reason for the end: a gradient of norm 1e-7, a line search that found no lower "
-        "point, or 2000 evaluations. The bound contains the norm of the gradient, so it also holds if theta^ is not "
-        "stationary. The bound holds for any theta. A theta with a small right side is found by reweighted least "
+        "each search. It also has the reason why the search ended: a gradient of norm 1e-7, a line search that found no "
+        "lower point, or 2000 evaluations. The bound contains the norm of the gradient, so it also holds if theta^ is "
+        "not stationary. The bound holds for any theta. A theta with a small right side is found by reweighted least "
         "squares. In the counterexample the tokens have positive entries, and the matrix A has negative entries. So "
-        "every ReLU has the output zero, also with nearby weights. Other weights, however, fit the labels -1/2 and 1/2.\n"
+        "every ReLU has the output zero, also with nearby weights. But other weights fit the labels -1/2 and 1/2.\n"
         "\n"
         "In section 5.3 of the paper the residual is o(1), because wide networks are linear in their parameters. The "
         "last table compares such networks with their linearisation about the initial weights. All of A, W^q, W^k, W^v "

@@ -233,8 +233,8 @@ const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
-        "if r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 equals E[W' psi(z) | X], and "
-        "its variance is that of psi. Draws of z from its posterior agree with this mean and this variance. The "
+        "Let r = z phi(c) + noise with a normal z. Then reweighted CME attention with lambda = s2 equals E[W' psi(z) | "
+        "X], and its variance is that of psi. Draws of z from its posterior agree with this mean and this variance. The "
         "posterior that is computed in the space of z agrees with them too",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"

@@ -200,17 +200,17 @@ const hark_experiment hark_experiment_rank_map = {
     .summary = "a matrix of full rank whose blocks off the diagonal have rank two",
     .paper = "Zhu, Soricut: H-Transformer-1D, equations 7 to 13",
     .statement =
-        "let A = exp(2 exp(-(i-j)^2) - 1) be a matrix of 16 x 16 entries. At tolerance 1e-3 its blocks on the diagonal "
+        "Let A = exp(2 exp(-(i-j)^2) - 1) be a matrix of 16 x 16 entries. At tolerance 1e-3 its blocks on the diagonal "
         "have rank 4, and all other blocks have rank 2. So 192 numbers are stored in place of 256. The whole matrix has "
         "rank 16 even at tolerance 1e-1",
     .notes =
         "The numerical rank of a matrix at a tolerance is the least r with the following property: the singular values "
-        "after the r-th sum to less than the tolerance. For the matrix\n"
+        "after the r-th sum to less than the tolerance. The matrix is\n"
         "\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n"
         "\n"
-        "the 4 x 4 blocks on the diagonal have rank 4 at 1e-3, those next to them (level 0) rank 2, and the two 8 x 8 "
-        "blocks (level 1) rank 2. If a block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers, 192 "
+        "At 1e-3 its 4 x 4 blocks on the diagonal have rank 4. The 4 x 4 blocks next to them (level 0) and the two 8 x 8 "
+        "blocks (level 1) have rank 2. A block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers. So 192 "
         "numbers are stored in place of 256. The whole matrix has rank 16 even at 1e-1. Each criterion requires one of "
         "these numbers exactly.\n"
         "\n"

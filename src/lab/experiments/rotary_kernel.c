@@ -266,7 +266,7 @@ const hark_experiment hark_experiment_rotary_kernel = {
     .summary = "rotary products are kernels of the distance, chosen by the rates",
     .paper = HARK_LAB_PAPER_K "section 2.1",
     .statement =
-        "products of rotated queries and keys depend on the distance alone. For equal queries and keys they are a "
+        "Products of rotated queries and keys depend on the distance alone. For equal queries and keys they are a "
         "positive semidefinite kernel. This kernel is approximately rbf if the rates are drawn from a normal "
         "distribution, and approximately decay if they are drawn from a Cauchy distribution. The mean square error of "
         "this approximation is known, and falls as 1 / (number of pairs)",
@@ -281,10 +281,10 @@ const hark_experiment hark_experiment_rotary_kernel = {
         "\n"
         "In the third table queries and keys are equal, and the rates are random. Every |q_j|^2 is 1 / pairs, where "
         "pairs is the number of rates. The product is then an estimate of the characteristic function g of the "
-        "distribution of the rates. For normal rates of standard deviation 1 / l this is g(d) = exp(-d^2 / (2 l^2)), and "
-        "for Cauchy rates of scale 1 / l it is g(d) = exp(-d / l). Here l = 12. The mean square error at distance d is "
-        "((1 + g(2 d)) / 2 - g(d)^2) / pairs. So sums of cosines approximate any stationary positive definite kernel, "
-        "for example the paper's decay. Rotary positions give such sums, so they can approximate these kernels too. With "
+        "distribution of the rates. For normal rates of standard deviation 1 / l, g(d) = exp(-d^2 / (2 l^2)). For Cauchy "
+        "rates of scale 1 / l, g(d) = exp(-d / l). In both cases l = 12. The mean square error at distance d is ((1 + "
+        "g(2 d)) / 2 - g(d)^2) / pairs. So sums of cosines approximate any stationary positive definite kernel, for "
+        "example the paper's decay. Rotary positions give such sums, so they can approximate these kernels too. With "
         "drawn rates the error falls slowly: an error of 1 % (root mean square) needs thousands of pairs. Chosen rates, "
         "as in a Fourier series, can give a smaller error. This is not measured here.\n"
         "\n"

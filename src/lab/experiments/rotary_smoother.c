@@ -330,11 +330,11 @@ const hark_experiment hark_experiment_rotary_smoother = {
     .summary = "rotary attention is a smoother with an asymmetric kernel",
     .paper = HARK_LAB_PAPER_K "section 2.1, equation 2",
     .statement =
-        "attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and "
+        "Attention with rotary positions equals the Nadaraya-Watson estimate with a kernel K(n, i) of contents and "
         "distance. K is symmetric and positive semidefinite if queries and keys are equal. K is a function of the "
         "distance alone if all tokens have the same content. For independent queries and keys K is neither symmetric nor "
-        "a function of the distance alone. An asymmetric K can estimate a delayed function, which a symmetric kernel of "
-        "the distance alone cannot",
+        "a function of the distance alone. An asymmetric K can estimate a delayed function. A symmetric kernel of the "
+        "distance alone cannot do this",
     .printed =
         "\"Thus, attention can be interpreted as a proper kernel function centered around each x_i\" (this refers to "
         "equation 1, whose kernel depends on x - x_i alone)",
@@ -348,8 +348,8 @@ const hark_experiment hark_experiment_rotary_smoother = {
         "which contents K is symmetric, for which it has no negative eigenvalue, and for which it depends on the "
         "distance alone. The column `distance reversed` has the difference between attention and the formula with i - n "
         "in place of n - i. The variance of log K is the sum of the variance between distances and the variance within "
-        "distances. The last column has the fraction between distances. For independent contents nearly all of the "
-        "variance is within distances.\n"
+        "distances. The last column has the fraction of log K's variance that is between distances. For independent "
+        "contents nearly all of the variance is within distances.\n"
         "\n"
         "The second table measures what is possible because K is not symmetric. Noisy samples of a function f are "
         "smoothed, and all positions have the same content. If the queries are rotated by the phase of a lag, the "

@@ -188,19 +188,19 @@ const hark_experiment hark_experiment_softmax_kde = {
     .summary = "softmax attention on the sphere is the mean of a kernel density estimate, rescaled",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the identity) and Lemma B.2",
     .statement =
-        "for queries, keys and values on the sphere, attention equals 1/A_d(1/g) times the mean of the conditional "
-        "density estimate. This is measured in dimensions 2, 3 and 8. With the constant at the end of the paper's proof "
-        "the two sides differ",
+        "For queries, keys and values on the sphere, attention equals 1/A_d(1/g) times the mean of the conditional "
+        "density estimate. This is measured in dimensions 2, 3 and 8. With the constant at the end of the paper's proof, "
+        "the two sides of this equation differ",
     .printed = "attention = C int v P^(v|q) dv with C = iota int (a.b) exp(a.b) da = A_d(1)",
     .corrected = "C = 1/A_d(1/g), A_d(x) = I_{d/2}(x)/I_{d/2-1}(x)",
     .notes =
         "    int over the sphere of v exp(v.b/g) dv / int exp(v.b/g) dv = A_d(1/g) b\n"
         "\n"
         "So the mean of the density is A_d times attention, and attention is 1/A_d times the mean. The paper has two "
-        "errors: the proof of the proposition moves the constant to the wrong side, and Lemma B.2 integrates exp(a.b) "
-        "where the kernel is exp(a.b/g). The factor A_d < 1 shrinks the mean towards the origin. It is close to one only "
-        "for small g. Attention is computed by hark's operator. The mean is computed by quadrature (trapezoid and "
-        "Gauss-Legendre) with the Bessel functions of GSL.\n"
+        "errors. The proof of the proposition moves the constant to the wrong side. Lemma B.2 integrates exp(a.b), "
+        "although the kernel is exp(a.b/g). The factor A_d < 1 shrinks the mean towards the origin. This factor is close "
+        "to one only for small g. Attention is computed by hark's operator. The mean is computed by quadrature "
+        "(trapezoid and Gauss-Legendre) with the Bessel functions of GSL.\n"
         "\n"
         "*Figure.* The relative error of both constants over g.",
     .needs_gsl = true,

@@ -93,14 +93,15 @@ const hark_experiment hark_experiment_sphere = {
     .summary = "on the unit sphere exponential and Gaussian attention are the same",
     .paper = HARK_LAB_PAPER_X "section 4.2",
     .statement =
-        "for queries and keys of norm one, exp(q.k / g) is e^(1/g) times exp(-|q - k|^2 / (2 g)). The outputs of "
-        "attention with both kernels agree, and their log-sums differ by 1/g. With keys off the sphere the outputs do "
-        "not agree, and the log-sums do not differ by 1/g",
+        "For queries and keys of norm one, exp(q.k / g) is e^(1/g) times exp(-|q - k|^2 / (2 g)). The outputs of "
+        "attention with both kernels agree, and their log-sum-exp values differ by 1/g. With keys off the sphere the "
+        "outputs do not agree, and the difference of the log-sum-exp values is not 1/g",
     .notes =
         "    exp(q.k/g) = e^(1/g) exp(-|q - k|^2/(2 g)),      |q| = |k| = 1\n"
         "\n"
         "The equality holds because |q - k|^2 = 2 - 2 q.k. hark's attention computes both sides: the left side with the "
         "kernel `exp` of scale 1/g, the right side with the kernel `rbf` of sigma^2 = g. The constant 1/g is the "
-        "difference of their log-sum-exp. As a check, every second key is multiplied by 1.5. Then the equality must fail.",
+        "difference of their log-sum-exp values. As a check, every second key is multiplied by 1.5. Then the equality "
+        "must fail.",
     .measure = measure,
     .judge = judge};

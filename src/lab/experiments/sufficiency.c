@@ -257,25 +257,25 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "the latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior has "
+        "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior has "
         "the same mutual information with the target as the sequence. If T = P(y | z) has rank 3, distinct posteriors "
         "have distinct predictive distributions. If T has rank 2, this need not be true",
     .notes =
-        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive distribution is P(y | X) = T b(X). Two posteriors "
-        "are distinct if their values differ. Whether their sequences differ in the number of ones is not used. "
+        "Let b(X) = P(z | X) and T[y, z] = P(y | z). Then the predictive distribution is P(y | X) = T b(X). Two "
+        "posteriors are distinct if their values differ. The numbers of ones in their sequences are not used for this. "
         "Predictive distributions are computed from the joint distribution. Let sigma_3(T) be the third singular value "
         "of T. Two relations are measured:\n"
         "\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
-        "The posterior is minimal only if T is injective, as the lemma assumes. If T has rank 2, and its first row is "
-        "orthogonal to the difference of two posteriors, these two have the same predictive distribution. The seven "
-        "classes of sequences then become six, and no information about y is lost. In this case the posterior is "
-        "sufficient for y but not minimal.\n"
+        "The posterior is minimal only if T is injective, as the lemma assumes. In the model of rank 2, the first row of "
+        "T is orthogonal to the difference of two posteriors. So these two posteriors have the same predictive "
+        "distribution. The seven classes of sequences then become six, and no information about y is lost. In this case "
+        "the posterior is sufficient for y but not minimal.\n"
         "\n"
-        "The sufficiency of the posterior is an identity. To check that a failure would be visible, the same is measured "
-        "for five of the six tokens. Then information is lost. I(X; y) is computed a second time, from binomial "
-        "probabilities of the number of ones.\n"
+        "The sufficiency of the posterior is an identity. To check that a failure would be visible, the information is "
+        "also measured for five of the six tokens. There information is lost. I(X; y) is computed a second time, from "
+        "binomial probabilities of the number of ones.\n"
         "\n"
         "*Figure.* The least distance between the predictive distributions of distinct posteriors, for every model. It "
         "is zero with rank 2, and above the singular value with rank 3.",

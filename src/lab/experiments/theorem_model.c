@@ -498,7 +498,7 @@ const hark_experiment hark_experiment_theorem_model = {
     .summary = "the trainer's bounded networks are those of the theorems: formula, order, length, size of layers",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
-        "the model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
+        "The model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
         "tokens are reordered, or if every token is repeated. Rows of layer t are of size R(t) at most. Projections keep "
         "the bounds of assumption C.3. If weights move, the output moves by no more than the covering number's "
         "resolutions allow",
@@ -513,10 +513,12 @@ const hark_experiment hark_experiment_theorem_model = {
         "The weights are drawn far above their bounds and then projected. The form `single` has no layers, so the rows "
         "of its layers are not measured. In the column `sum` the rows are aggregated by their sum, in place of the "
         "network's mean or class query. Then the output depends on the number of tokens, and the aggregation is not "
-        "1-Lipschitz, as assumption C.2 requires. The column `moved` measures the property on which covering numbers are "
-        "based. Let W and V be two draws of the weights, and let x = 0.01. Then the weights W + x (V - W) satisfy the "
-        "bounds too. They differ from W by at most 2 x times the bounds. So the output must move by at most 2 x M, with "
-        "the corrected M of `bound`. Random directions are far from the worst direction, so the ratios are small.\n"
+        "1-Lipschitz. So assumption C.2 does not hold. The column `moved` measures the property on which covering "
+        "numbers are based. Let W and V be two draws of the weights, and let x = 0.01. Then the weights W + x (V - W) "
+        "satisfy the bounds too. They differ from W by at most 2 x times the bounds. The corrected covering number of "
+        "`bound` contains a number M: if no weight moves by more than x times its bound, the output moves by at most x "
+        "M. So here the output must move by at most 2 x M. Random directions are far from the worst direction, so the "
+        "ratios are small.\n"
         "\n"
         "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of "
         "(5.1) in float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, "

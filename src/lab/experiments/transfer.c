@@ -289,9 +289,9 @@ const hark_experiment hark_experiment_transfer = {
     .summary = "the loss of a new task on frozen features is the pre-training loss times a condition number",
     .paper = HARK_LAB_PAPER_X "Theorem 6.3",
     .statement =
-        "with M = diag(1.2, s), a value of rank one and the downstream target z_2, the trained predictors have E_DS = mu "
-        "E_PT with mu = |B|^2 = s^-2. With random M and non-linear targets, E_DS <= 6 mu (E_PT + eps_SSL^2). If the "
-        "downstream covariates differ from those of pre-training, eps_SSL is infinite",
+        "Let M = diag(1.2, s), let the value have rank one, and let z_2 be the downstream target. Then the trained "
+        "predictors have E_DS = mu E_PT with mu = |B|^2 = s^-2. With random M and non-linear targets, E_DS <= 6 mu (E_PT "
+        "+ eps_SSL^2). If the downstream covariates differ from those of pre-training, eps_SSL is infinite",
     .printed = "W_SSL = [w_1, ..]' in (6.10): the w_i as rows",
     .corrected =
         "the w_i as columns, so that B W_SSL' = W_DS'. For diag(1.2, 0.1) turned by 90 degrees and the target z_2, "

@@ -197,17 +197,19 @@ const hark_experiment hark_experiment_variance = {
     .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than every smoother",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "in the Gaussian process model CME attention with lambda = s2 / t2 has a smaller error than softmax attention of "
-        "the best width. The variance of a new response is t2 var + s2, and t2 var alone is the variance of the function",
+        "In the Gaussian process model, CME attention with lambda = s2 / t2 has a smaller error than softmax attention "
+        "of the best width. The variance of a new response is t2 var + s2, and t2 var alone is the variance of the "
+        "function",
     .notes =
         "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   "
         "Var r(q) = t2 var + s2\n"
         "\n"
         "Functions are drawn from the Gaussian process itself. For every set of covariates there are 40 functions, each "
-        "in one column of the values. The smoother is softmax attention with an RBF. Its width is the one of sixteen "
-        "widths that has the least error for the true functions. In practice the true functions are unknown. The "
+        "in one column of the values. The smoother is softmax attention with an RBF. It is measured with sixteen widths. "
+        "Its best width is the one with the least error for the true functions, which are unknown in practice. The "
         "interval [.9, 1.1] was fixed beforehand. It allows three standard deviations, for 2000 draws.\n"
         "\n"
-        "*Figure.* The errors of CME attention and of the best smoother, and the mean of CME's own variance.",
+        "*Figure.* The errors of CME attention and of the best smoother, and the mean of the variance that CME attention "
+        "predicts.",
     .measure = measure,
     .judge = judge};
