@@ -204,8 +204,8 @@ const hark_experiment hark_experiment_ahca_compression = {
         "nothing is saved in return.\n"
         "\n"
         "Two criteria are identities and measure nothing. The first is that no M meets the condition as printed in the "
-        "text. The second is about the corrected condition, which is the comparison of both formulas with the terms "
-        "rearranged.\n"
+        "text. The second is about the corrected condition. This condition is the comparison of both formulas, with the "
+        "terms rearranged.\n"
         "\n"
         "*Figure.* The formulas, as in figure 7 of the paper but with numbers on the axes, and the networks.",
     .measure = measure,

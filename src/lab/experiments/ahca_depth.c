@@ -134,7 +134,7 @@ static hark_status measure(hark_lab *lab) {
   hark_lab_table *table;
   hark_tape *tape;
   double row[SAVED];
-  HARK_TRY(hark_lab_add_table(lab, "f(0) of easy chunks, f(f(f(f(0)))) of hard ones", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "prediction of f(0) in easy chunks, and of f(f(f(f(0)))) in hard chunks", columns, COLUMNS, &table));
   HARK_TRY(train_all(lab, table));
   HARK_TRY(draw_figure(lab, table));
   HARK_TRY(hark_lab_add_table(lab, "operations", saved_columns, SAVED, &table));
@@ -196,10 +196,11 @@ const hark_experiment hark_experiment_ahca_depth = {
         "scattering. They are counted from networks of one layer and of four layers.\n"
         "\n"
         "The last token of a chunk attends to the chunk's slots, which is a further step. So a network of one layer can "
-        "apply the map three times: after the layer, slot j contains f(f(j)), and also whether f(0) = j. Hard chunks "
-        "have four steps, so they need more layers. With one layer .59 of the hard chunks can be predicted. In these "
-        "chunks the first four symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are "
-        "predicted correctly by chance.\n"
+        "apply the map three times. After the layer, slot j contains f(f(j)), and the information whether f(0) = j. The "
+        "last token attends to the slot with f(0) = j, which contains f(f(f(0))). Hard chunks have four steps, so they "
+        "need more layers. With one layer .59 of the hard chunks can be predicted. In these chunks the first four "
+        "symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are predicted correctly by "
+        "chance.\n"
         "\n"
         "At d = 512 the paper's rule hardly distinguishes chunks, because norms of so many independent numbers differ "
         "only by a tenth. The chunk with the largest norm has 4 of 4 layers, and all others have 3 (last table).\n"

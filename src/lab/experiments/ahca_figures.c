@@ -237,7 +237,7 @@ static hark_status learn(passage *s) {
     row[LOSS] += loss / TESTS;
   }
   HARK_TRY(hark_lab_add_table(s->lab, "chunks of the passage", chunk_columns, CHUNK_COLUMNS, &table));
-  HARK_TRY(hark_lab_add_table(s->lab, "its global tokens", global_columns, GLOBAL_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(s->lab, "global tokens of the passage", global_columns, GLOBAL_COLUMNS, &table));
   HARK_TRY(hark_lab_add_table(s->lab, "the run", run_columns, RUN_COLUMNS, &table));
   HARK_TRY(hark_lab_add_row(s->lab, table, row));
   return hark_lab_add_table(s->lab, "weights of averages", pooling_columns, POOLING_COLUMNS, &table);

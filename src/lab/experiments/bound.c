@@ -350,11 +350,11 @@ const hark_experiment hark_experiment_bound = {
         "and with the last attention",
     .notes =
         "Norms are r-norms of the transposed matrices. In the tables, `class` has the bounds that training keeps by "
-        "projection, and `weights` the norms of the weights themselves. Some rows are for the same matrices in another "
-        "network: one without skips, or one with layer norm. Skips add 1 to alpha and omega. Without layer norm R grows "
-        "as the product of omega alpha. With layer norm R is the size of a normalised row. The last table has no rows "
-        "with layer norm. If the entries of a row are nearly equal, layer norm has no Lipschitz constant there. So a net "
-        "of its inputs does not give a net of its outputs.\n"
+        "projection, and `weights` has the norms of the weights themselves. Some rows are for the same matrices in "
+        "another network: one without skips, or one with layer norm. Skips add 1 to alpha and omega. Without layer norm "
+        "R grows as the product of omega alpha. With layer norm R is the size of a normalised row. The last table has no "
+        "rows with layer norm. If the entries of a row are nearly equal, layer norm has no Lipschitz constant there. So "
+        "a net of its inputs does not give a net of its outputs.\n"
         "\n"
         "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation "
         "that is 1-Lipschitz and has no weights (assumption C.2). The corrected bound has an additional factor of 2, "

@@ -33,8 +33,8 @@ static const hark_lab_column weight_columns[WEIGHT_COLUMNS] = {{"T", "layers", N
                                                                {"last attention", "left out", NULL},
                                                                {"aggregation", "left out", NULL},
                                                                {"(4 + h) D^2 T + d_agg", "exponent", NULL},
-                                                               {"output moved by those in C.15", "least of them", NULL},
-                                                               {"by the last attention", "in C.15: 0", NULL}};
+                                                               {"output moved by weights in C.15", "least", NULL},
+                                                               {"output moved by the last attention", "in C.15: 0", NULL}};
 
 /* ---- packings ---- */
 
@@ -103,8 +103,8 @@ static hark_status measure_ratios(hark_lab *lab) {
              {HARK_LAB_C13, {2, 2, 8, 1, 20, 1, 2}}, {HARK_LAB_C13, {2, 2, 4, 2, 1, 1, 4}}};
   const size_t count = lab->quick ? 3 : sizeof all / sizeof all[0];
   hark_lab_table *table;
-  HARK_TRY(
-      hark_lab_add_table(lab, "outputs moved by weights that move by their resolutions, over e", ratio_columns, RATIO_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "change of the output, divided by e, if weights move by their resolutions", ratio_columns, RATIO_COLUMNS,
+                              &table));
   for (size_t i = 0; i < count; i++) {
     hark_lab_ratio ratio;
     HARK_TRY(hark_lab_largest_ratio(lab, all[i].lemma, &all[i].layer, lab->quick ? 1 : 4, lab->quick ? 60 : 200, 1000 + 100 * (uint32_t)i,

@@ -58,9 +58,9 @@ static const hark_lab_column columns[COLUMNS] = {{"over", NULL, "n|width|steps"}
                                                  {"E_gen", "mean", NULL},
                                                  {"E_opt", "mean", NULL},
                                                  {"E (f^ - f*)^2", "mean", NULL},
-                                                 {"sum - it", "largest", NULL},
+                                                 {"sum of the terms - E (f^ - f*)^2", "largest", NULL},
                                                  {"E_approx - E (f0 - f*)^2", NULL, NULL},
-                                                 {"of E_gen", "standard error", NULL}};
+                                                 {"E_gen", "standard error", NULL}};
 enum { OVER_COUNT, OVER_WIDTH, OVER_STEPS };
 
 /* Masses of (X, y = 1/2) and (X, y = -1/2), of the population or of a sample. */

@@ -173,7 +173,8 @@ static hark_status measure(hark_lab *lab) {
   hark_lab_pool pieces, population;
   HARK_TRY(hark_lab_make_pool(lab, s->pool, 1, &pieces));
   HARK_TRY(hark_lab_make_pool(lab, s->pool, 1, &population));
-  HARK_TRY(hark_lab_add_table(lab, "masked pre-training, frozen, and a new aggregation of eight weights", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "frozen networks after masked pre-training, with a new aggregation of eight weights", columns, COLUMNS,
+                              &table));
   for (int w = 0; w < WIDTHS; w++) HARK_TRY(measure_width(lab, table, widths[w], &pieces, &population));
   HARK_TRY(hark_lab_draw_gaps(lab, "gap of a new aggregation on a frozen network", table, gap_columns, widths, WIDTHS));
   return v != NULL && v->reviews[0] != 0 ? hark_lab_measure_reviews(lab, v->reviews) : HARK_OK;
@@ -250,12 +251,12 @@ const hark_experiment hark_experiment_downstream = {
         "theta. Then the least squares estimate in this direction causes large errors on new sequences. Features that "
         "are mixtures of 32 or 128 rectifiers are nearer to a normal distribution.\n"
         "\n"
-        "Expanded in powers of 1/n, the gap has a term in n^-2. This term contains E h^2 with h = o'(E o o')^-1 o. For "
-        "normal features E h^2 is p (p + 2) = 80. In quick runs with the seeds 1 to 8, E h^2 / 80 was 1.2 to 4.4 at "
-        "width 8, and 1.1 to 2.3 at the other widths. The two smallest ratios of gaps were .70 and .78. They occurred "
-        "where E h^2 / 80 was largest, at 4.4 and 3.5. Theorem 5.3 bounds the gap from above in terms of the size of the "
-        "aggregation. It does not say that gaps are equal. The criterion on the largest ratio of gaps shows that no gap "
-        "exceeds that of width 8 by more than a quarter.",
+        "Expanded in powers of 1/n, the gap has a term in n^-2. This term contains E h^2 with h = o'(E o o')^-1 o, where "
+        "o has the eight features. For normal features E h^2 is p (p + 2) = 80. In quick runs with the seeds 1 to 8, E "
+        "h^2 / 80 was 1.2 to 4.4 at width 8, and 1.1 to 2.3 at the other widths. The two smallest ratios of gaps were "
+        ".70 and .78. They occurred where E h^2 / 80 was largest, at 4.4 and 3.5. Theorem 5.3 bounds the gap from above "
+        "in terms of the size of the aggregation. It does not say that gaps are equal. The criterion on the largest "
+        "ratio of gaps shows that no gap exceeds that of width 8 by more than a quarter.",
     .check = check,
     .measure = measure,
     .judge = judge};

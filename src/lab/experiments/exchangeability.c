@@ -181,7 +181,8 @@ static hark_status measure_length(hark_lab *lab, hark_lab_table *table, int64_t 
 static hark_status measure(hark_lab *lab) {
   const int64_t longest = lab->quick ? 64 : 512;
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "an encoder of two layers, its rows permuted and the output permuted back", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "an encoder of two layers: its rows are permuted, and the output is permuted back", columns, COLUMNS,
+                              &table));
   for (int64_t length = 4; length <= longest; length *= 4)
     for (int rbf = 0; rbf < 2; rbf++) HARK_TRY(measure_length(lab, table, length, rbf == 1));
   return HARK_OK;

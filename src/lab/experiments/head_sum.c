@@ -95,7 +95,7 @@ static hark_status measure(hark_lab *lab) {
   static const shape shapes[] = {{4, 1, 8}, {4, 4, 8}, {16, 4, 64}, {32, 2, 128}, {64, 8, 256}};
   const size_t count = sizeof shapes / sizeof shapes[0] - (lab->quick ? 2 : 0);
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "concatenation and projection against the sum", columns, COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "concatenation with projection, compared with the sum", columns, COLUMNS, &table));
   for (size_t i = 0; i < count; i++)
     for (int rbf = 0; rbf < 2; rbf++) HARK_TRY(measure_shape(lab, table, &shapes[i], rbf == 1));
   return HARK_OK;

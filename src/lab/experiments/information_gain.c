@@ -106,7 +106,7 @@ static hark_status measure(hark_lab *lab) {
   hark_lab_table *table, *ways;
   HARK_TRY(prepare(lab, &s));
   HARK_TRY(hark_lab_add_table(lab, "effective dimension over the number of tokens, lambda = 1", columns, COLUMNS, &table));
-  HARK_TRY(hark_lab_add_table(lab, "the same set's trace in two ways", way_columns, WAY_COLUMNS, &ways));
+  HARK_TRY(hark_lab_add_table(lab, "trace of one set of keys, computed in two ways", way_columns, WAY_COLUMNS, &ways));
   for (int64_t length = LEAST_LENGTH; length <= (lab->quick ? QUICK_LONGEST : FULL_LONGEST); length *= 2)
     HARK_TRY(measure_length(&s, table, ways, length));
   return draw_figure(lab, table);

@@ -40,9 +40,9 @@ static const hark_lab_column columns[COLUMNS] = {{"bandwidth", "tokens", NULL},
                                                  {"error expected", "mean square", NULL},
                                                  {"leave-one-out", "mean square", NULL},
                                                  {"leave-one-out expected", "mean square", NULL},
-                                                 {"to formula", "largest", NULL},
-                                                 {"to samples", "largest", NULL},
-                                                 {"to mean", "largest", NULL}};
+                                                 {"difference from the formula", "largest", NULL},
+                                                 {"difference from the samples", "largest", NULL},
+                                                 {"difference from the mean", "largest", NULL}};
 
 typedef struct regression {
   hark_lab *lab;

@@ -48,7 +48,7 @@ static const hark_lab_column dead_columns[DEAD_COLUMNS] = {{"labels", "number", 
 
 enum { WIDTH, LINEARISATION, MOVED, RELATIVE, WIDTH_COLUMNS };
 static const hark_lab_column width_columns[WIDTH_COLUMNS] = {
-    {"width", NULL, NULL}, {"residual", "mean", NULL}, {"f moved by", "mean", NULL}, {"residual / moved", NULL, NULL}};
+    {"width", NULL, NULL}, {"residual", "mean", NULL}, {"change of f", "mean", NULL}, {"residual / change of f", NULL, NULL}};
 
 /* A network, its data and its targets. */
 typedef struct problem {
@@ -184,7 +184,8 @@ static hark_status measure_points(hark_lab *lab) {
   int best;
   problem p;
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "where L-BFGS ends, from random weights", stationary_columns, STATIONARY_COLUMNS, &table));
+  HARK_TRY(
+      hark_lab_add_table(lab, "points where L-BFGS ends after starts from random weights", stationary_columns, STATIONARY_COLUMNS, &table));
   HARK_TRY(make_problem(lab, DIM, LENGTH, &p));
   hark_lab_draw_latent_data(lab, 0, SEQUENCES, &p.data);
   HARK_TRY(find_points(&p, restarts, 16, points, &best));
@@ -365,11 +366,12 @@ const hark_experiment hark_experiment_optimisation = {
         "squares. In the counterexample the tokens have positive entries, and the matrix A has negative entries. So "
         "every ReLU has the output zero, also with nearby weights. But other weights fit the labels -1/2 and 1/2.\n"
         "\n"
-        "In section 5.3 of the paper the residual is o(1), because wide networks are linear in their parameters. The "
-        "last table compares such networks with their linearisation about the initial weights. All of A, W^q, W^k, W^v "
-        "and u are trained, by eight steps of gradient descent from normal weights. The widths of queries and values are "
-        "d_p = d_v = width. Features and output are divided by the square root of the width, and the output is not "
-        "mapped into Y. The paper states no rate. A slope of -1/2 would be expected.\n"
+        "The residual is the mean E^ |f^ + grad f^.(theta - theta^) - f~| in the bound. In section 5.3 of the paper it "
+        "is o(1), because wide networks are linear in their parameters. The last table compares such networks with their "
+        "linearisation about the initial weights. All of A, W^q, W^k, W^v and u are trained, by eight steps of gradient "
+        "descent from normal weights. The widths of queries and values are d_p = d_v = width. Features and output are "
+        "divided by the square root of the width, and the output is not mapped into Y. The paper states no rate. A slope "
+        "of -1/2 would be expected.\n"
         "\n"
         "*Figures.* The first figure has E_opt and its bound at every point. The second has the error of linearisation "
         "over the width.",

@@ -304,8 +304,9 @@ const hark_experiment hark_experiment_period_recovery = {
         "In a decoder, distance d of the kernel belongs to the token that is d + 1 places before the predicted one. So a "
         "text of period T repeats at d = T - 1, 2 T - 1, .. . Kernels of the paper's form have their peaks at 0, T, 2 T, "
         ".., so each of their peaks is one token too far. Some fits of these kernels end at a period that is up to .6 of "
-        "a token shorter than T. The others end at about 2 T. With seed 1 their losses are .3 to .5 nats above those of "
-        "lagged_periodic. A model with contents and more layers may compensate for this. That is not measured here.\n"
+        "a token shorter than T. The others end at about 2 T. With seed 1 the losses of these fits are .3 to .5 nats "
+        "above those of lagged_periodic. A model with contents and more layers may compensate for this. That is not "
+        "measured here.\n"
         "\n"
         "*Figure.* The first panel has the period that was found, over the period of the text. The second panel has the "
         "loss over the period of the text, and the entropy rate of the texts.",

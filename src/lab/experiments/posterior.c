@@ -239,11 +239,12 @@ const hark_experiment hark_experiment_posterior = {
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
         "\n"
-        "phi consists of 32 functions, exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!) with n = 0 .. 31. The sum of their "
-        "products is close to the RBF. So the latent variable z is a vector, and its posterior can be computed and "
-        "sampled in the space of z. The statement requires that mean and variance of this posterior agree with attention "
-        "up to rounding. The means of 10,000 draws are scattered around the output of attention. The criterion for these "
-        "means was fixed beforehand: at 20 queries and three lengths, all means are within three standard errors.\n"
+        "phi consists of the 32 functions phi_n(x) = exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!) with n = 0 .. 31. The sum of "
+        "phi_n(x) phi_n(y) over n is close to the RBF of x and y. So the latent variable z is a vector, and its "
+        "posterior can be computed and sampled in the space of z. The statement requires that mean and variance of this "
+        "posterior agree with attention up to rounding. The means of 10,000 draws are scattered around the output of "
+        "attention. The criterion for these means was fixed beforehand: at 20 queries and three lengths, all means are "
+        "within three standard errors.\n"
         "\n"
         "*Figures.* For each length, a panel has attention over the query, with twice its standard deviation, and the "
         "means of the draws.",

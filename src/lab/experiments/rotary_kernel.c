@@ -235,7 +235,8 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(hark_lab_numbers(lab, LENGTH * LENGTH, &r.vectors));
   HARK_TRY(hark_lab_add_table(lab, "products after a shift of all positions", shift_columns, S_COLUMNS, &shifts));
   HARK_TRY(hark_lab_add_table(lab, "Gram matrices of one content at all positions", gram_columns, G_COLUMNS, &gram));
-  HARK_TRY(hark_lab_add_table(lab, "drawn rates against the kernel of their distribution", error_columns, E_COLUMNS, &errors));
+  HARK_TRY(
+      hark_lab_add_table(lab, "kernels of drawn rates, compared with the kernel of the distribution", error_columns, E_COLUMNS, &errors));
   HARK_TRY(measure_shifts(&r, shifts));
   HARK_TRY(measure_gram(&r, gram));
   HARK_TRY(measure_errors(&r, errors));
@@ -288,8 +289,8 @@ const hark_experiment hark_experiment_rotary_kernel = {
         "drawn rates the error falls slowly: an error of 1 % (root mean square) needs thousands of pairs. Chosen rates, "
         "as in a Fourier series, can give a smaller error. This is not measured here.\n"
         "\n"
-        "*Figure.* The first panel has the kernel of static rates, in which a few fast pairs cause waves at all "
-        "distances. The next panels have kernels of 64 drawn rates, and the kernels that they approximate. The last "
+        "*Figure.* The first panel has the kernel of static rates, in which a few pairs with large rates cause waves at "
+        "all distances. The next panels have kernels of 64 drawn rates, and the kernels that they approximate. The last "
         "panel has the error over the number of pairs.",
     .measure = measure,
     .judge = judge};

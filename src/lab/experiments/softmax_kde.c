@@ -30,7 +30,7 @@ static const hark_lab_column columns[COLUMNS] = {{"d", NULL, NULL},
                                                  {"1/A_d(1/g)", "relative error", NULL},
                                                  {"A_d(1/g) (printed)", "relative error", NULL},
                                                  {"1/A_d(1)", "relative error", NULL},
-                                                 {"mass of P^", "off 1, largest", NULL}};
+                                                 {"mass of P^", "difference from 1, largest", NULL}};
 
 typedef struct quadrature {
   int64_t count;  /* of points on the sphere, d = 2 and 3 */
@@ -181,7 +181,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, mass, 0, 1e-10, "the density has mass one, largest difference"));
   HARK_TRY(hark_lab_require(lab, difference, 0, 1e-10, "attention is 1/A_d(1/g) times the mean, largest relative error"));
   HARK_TRY(hark_lab_require(lab, printed, 0.05, INFINITY, "relative error of the printed constant A_d(1/g), least"));
-  return hark_lab_require(lab, without, 0.05, INFINITY, "relative error of 1/A_d(1), 1/g left out, least");
+  return hark_lab_require(lab, without, 0.05, INFINITY, "relative error of 1/A_d(1), which lacks 1/g, least");
 }
 
 const hark_experiment hark_experiment_softmax_kde = {

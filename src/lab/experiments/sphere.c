@@ -17,9 +17,9 @@ enum { DIM, WIDTH, OUTPUTS, CONSTANT, OUTPUTS_OFF, CONSTANT_OFF, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"d", NULL, NULL},
                                                  {"g", NULL, NULL},
                                                  {"outputs", "largest difference", NULL},
-                                                 {"log of the constant g", "off 1, largest", NULL},
+                                                 {"g log of the constant", "difference from 1, largest", NULL},
                                                  {"outputs off the sphere", "largest difference", NULL},
-                                                 {"constant off the sphere", "off 1, largest", NULL}};
+                                                 {"g log of the constant off the sphere", "difference from 1, largest", NULL}};
 
 /* Largest difference of the outputs, and of g (log-sum of exp - that of rbf) from 1. */
 static hark_status compare(hark_lab *lab, const hark_lab_head *head, double g, double *outputs, double *constant) {

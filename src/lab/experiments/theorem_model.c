@@ -462,8 +462,8 @@ static hark_status measure(hark_lab *lab) {
           HARK_TRY(measure_config(lab, table, &latent, layers));
         }
   }
-  HARK_TRY(hark_lab_add_table(lab, "networks that experiments train (latent_network.h), and the model's form single", laboratory_columns,
-                              LABORATORY_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "networks that experiments train (latent_network.h), compared with the form single of the model",
+                              laboratory_columns, LABORATORY_COLUMNS, &table));
   for (int norm = HARK_BOUND_ONE; norm <= HARK_BOUND_INFINITY; norm++) {
     const hark_latent_config latent = {
         .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_FORM_SINGLE};
@@ -521,12 +521,13 @@ const hark_experiment hark_experiment_theorem_model = {
         "ratios are small.\n"
         "\n"
         "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of "
-        "(5.1) in float64 by L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, "
-        "because it lacks five things that they need. One is the gradient of every single output, which `optimisation` "
-        "uses. Another is training on thousands of sequences, each with its own mask. They also need widths of queries "
-        "and values that differ from those of the model, and the scaling of wide networks. Finally they need a smooth "
-        "map of the output into Y, because the model's projection onto a ball has a kink. Their attention is the same "
-        "operator as in the trainer's model. The second table compares both kinds of networks, with the same weights.",
+        "(5.1) in float64. They use L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's "
+        "model, because it lacks five things that they need. One is the gradient of every single output, which "
+        "`optimisation` uses. Another is training on thousands of sequences, each with its own mask. They also need "
+        "widths of queries and values that differ from those of the model, and the scaling of wide networks. Finally "
+        "they need a smooth map of the output into Y, because the model's projection onto a ball has a kink. Their "
+        "attention is the same operator as in the trainer's model. The second table compares both kinds of networks, "
+        "with the same weights.",
     .measure = measure,
     .judge = judge,
 };
