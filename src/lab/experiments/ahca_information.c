@@ -331,7 +331,8 @@ const hark_experiment hark_experiment_ahca_information = {
     .notes =
         "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
         "\n"
-        "*Noise.* A chunk of m rows of d numbers is averaged to C1 slots of width d'.\n"
+        "*Noise.* A chunk has m rows of d numbers. A linear map gives every row d' numbers, and C1 averages of these "
+        "rows are kept.\n"
         "\n"
         "*Needle.* The sequence has M = 512 tokens in chunks of 16. Every chunk has C1 = 2 slots, which attention pools. "
         "Of C2 = 32 global tokens, Cs = 4 are selected. The last token of every chunk predicts the one label of the "

@@ -261,8 +261,8 @@ const hark_experiment hark_experiment_bank_order = {
     .paper = HARK_LAB_PAPER_K "equation 5, and \"model bank order\" in section 4",
     .statement =
         "Attention that comes from a random bank of 2 decaying periodic kernels can be fitted by banks of 2 or more such "
-        "kernels. Attention to one distance other than 0 cannot be fitted by any number of these kernels, because a "
-        "positive definite kernel is largest at distance 0",
+        "kernels. No number of these kernels can fit attention to one distance other than 0, because a positive definite "
+        "kernel is largest at distance 0",
     .notes =
         "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n"
         "\n"

@@ -286,10 +286,10 @@ const hark_experiment hark_experiment_covering = {
     .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
-        "Greedy packings of two-dimensional balls have fewer than (1 + 2 R/e)^2 points. If weights move by the "
-        "resolutions of C.11, or of the corrected C.13 with w^v / sigma^2, the output moves by at most e. If weights "
-        "move by the resolutions of C.13 as printed, the output can move by more than e. The sum of C.15 has no net for "
-        "the attention of the last layer, and none for the aggregation",
+        "Greedy packings of two-dimensional balls of radius R, at resolution e, have fewer than (1 + 2 R/e)^2 points. If "
+        "weights move by the resolutions of C.11, or of the corrected C.13 with w^v / sigma^2, the output moves by at "
+        "most e. If weights move by the resolutions of C.13 as printed, the output can move by more than e. The sum of "
+        "C.15 has no net for the attention of the last layer, and none for the aggregation",
     .printed =
         "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
         "the attention of layer T - 2",

@@ -216,10 +216,10 @@ const hark_experiment hark_experiment_finite = {
     .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
     .statement =
         "Let z ~ N(0, t2 I), and let the noise have the variance s2. Then the posterior mean is the ridge regression "
-        "with ridge s2 / t2. Its excess error is dr s2 E tr (C'C + s2/t2 I)^-1, which falls like 1 / L. Its predictive "
-        "interval has the nominal coverage. A second predictor learns its features from mixtures of c and r, on "
-        "sequences of 32 tokens. The Bayes predictor has c and r themselves. At all lengths the excess error of the "
-        "second predictor is within a tenth of that of the Bayes predictor",
+        "with ridge s2 / t2. Its excess error is dr s2 E tr (C'C + s2/t2 I)^-1, where dr is the dimension of r. This "
+        "error falls like 1 / L. Its predictive interval has the nominal coverage. A second predictor learns its "
+        "features from mixtures of c and r, on sequences of 32 tokens. The Bayes predictor has c and r themselves. At "
+        "all lengths the excess error of the second predictor is within a tenth of that of the Bayes predictor",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7). A predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda. Predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .notes =

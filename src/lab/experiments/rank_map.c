@@ -200,12 +200,12 @@ const hark_experiment hark_experiment_rank_map = {
     .summary = "a matrix of full rank whose blocks off the diagonal have rank two",
     .paper = "Zhu, Soricut: H-Transformer-1D, equations 7 to 13",
     .statement =
-        "Let A = exp(2 exp(-(i-j)^2) - 1) be a matrix of 16 x 16 entries. At tolerance 1e-3 its blocks on the diagonal "
-        "have rank 4, and all other blocks have rank 2. So 192 numbers are stored in place of 256. The whole matrix has "
-        "rank 16 even at tolerance 1e-1",
+        "Let A be the 16 x 16 matrix with the entries exp(2 exp(-(i-j)^2) - 1). At tolerance 1e-3 its blocks on the "
+        "diagonal have rank 4, and all other blocks have rank 2. So 192 numbers are stored in place of 256. The whole "
+        "matrix has rank 16 even at tolerance 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r with the following property: the singular values "
-        "after the r-th sum to less than the tolerance. The matrix is\n"
+        "The numerical rank of a matrix at a tolerance is the least r with the following property: the sum of all "
+        "singular values after the r-th is less than the tolerance. The matrix is\n"
         "\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n"
         "\n"

@@ -351,12 +351,12 @@ const hark_experiment hark_experiment_rotary_smoother = {
         "distances. The last column has the fraction of log K's variance that is between distances. For independent "
         "contents nearly all of the variance is within distances.\n"
         "\n"
-        "The second table measures what is possible because K is not symmetric. Noisy samples of a function f are "
-        "smoothed, and all positions have the same content. If the queries are rotated by the phase of a lag, the "
-        "largest weight is at the distance of this lag. The output at n is then an estimate of f(n - lag). The expected "
-        "errors follow from the weights, as in `nadaraya-watson`. In a causal model, a lag means attention to the token "
-        "at a fixed distance, such as the previous token. A stationary positive definite kernel, such as the paper's, "
-        "always has its largest value at distance 0.\n"
+        "The second table shows what an asymmetric K makes possible. Noisy samples of a function f are smoothed, and all "
+        "positions have the same content. If the queries are rotated by the phase of a lag, the largest weight is at the "
+        "distance of this lag. The output at n is then an estimate of f(n - lag). The expected errors follow from the "
+        "weights, as in `nadaraya-watson`. In a causal model, a lag means attention to the token at a fixed distance, "
+        "such as the previous token. A stationary positive definite kernel, such as the paper's, always has its largest "
+        "value at distance 0.\n"
         "\n"
         "*Figure.* First panel: f(n - 8) and both estimates, for one draw. Second panel: the errors over the lag.",
     .measure = measure,

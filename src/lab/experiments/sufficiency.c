@@ -262,9 +262,9 @@ const hark_experiment hark_experiment_sufficiency = {
         "have distinct predictive distributions. If T has rank 2, this need not be true",
     .notes =
         "Let b(X) = P(z | X) and T[y, z] = P(y | z). Then the predictive distribution is P(y | X) = T b(X). Two "
-        "posteriors are distinct if their values differ. The numbers of ones in their sequences are not used for this. "
-        "Predictive distributions are computed from the joint distribution. Let sigma_3(T) be the third singular value "
-        "of T. Two relations are measured:\n"
+        "posteriors are distinct if their values differ. The numbers of ones in their sequences are not used for this "
+        "comparison. Predictive distributions are computed from the joint distribution. Let sigma_3(T) be the third "
+        "singular value of T. Two relations are measured:\n"
         "\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
