@@ -215,9 +215,10 @@ const hark_experiment hark_experiment_lipschitz = {
         "evidence but not a proof. The derivations are in "
         "[mathematics/latent-variables.md](mathematics/latent-variables.md). The weights p are softmax weights of "
         "exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has the gradient (q - k)/sigma^2, so every use of F.1 "
-        "needs the factor 1/sigma^2. The outputs of two heads with the same values X W^v differ by (p - p^) X W^v, whose "
-        "size is at most |p - p^| R w^v. The paper's Assumption C.1 requires sigma^2 > 1. So under this assumption C.14 "
-        "as printed is true, and C.12 as printed is true where w^v <= sigma^2.\n"
+        "needs the factor 1/sigma^2. Two heads with the weights p and p^ and the same values X W^v have outputs that "
+        "differ by (p - p^) X W^v. The size of this difference is at most |p - p^| R w^v. The paper's Assumption C.1 "
+        "requires sigma^2 > 1. So under this assumption C.14 as printed is true, and C.12 as printed is true where w^v "
+        "<= sigma^2.\n"
         "\n"
         "*Figure.* The ratios of all instances, for the printed and the corrected bounds.",
     .measure = measure,
