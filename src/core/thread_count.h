@@ -7,7 +7,8 @@
 #define HARK_THREADS_LIMIT 4096
 
 /* The help text of the option --threads, for every command. */
-#define HARK_THREADS_HELP "threads; 0: OMP_NUM_THREADS, else as many as cores, CPU quota and SLURM_CPUS_PER_TASK allow"
+#define HARK_THREADS_HELP                                                                                                                  \
+  "number of threads; 0: OMP_NUM_THREADS if it is set, otherwise as many as cores, CPU quota and SLURM_CPUS_PER_TASK allow"
 
 /* The origins of a number of threads, as words for people and for JSON. */
 #define HARK_THREADS_REQUESTED "request"

@@ -73,158 +73,178 @@ typedef enum hark_stored {
   X(width, "width", INT, "512", "[1, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a token", HARK_NEEDS_NOT_FINITE, WEIGHTS,        \
     ALWAYS, 1)                                                                                                                             \
   X(feed_forward_width, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "hidden features of the feed-forward layer; 0: four times width", "model.architecture !finite or model.finite.map network", WEIGHTS,   \
-    SETTLED, 1)                                                                                                                            \
+    "hidden features of the feed-forward layer; 0: four times the width", "model.architecture !finite or model.finite.map network",        \
+    WEIGHTS, SETTLED, 1)                                                                                                                   \
   X(context, "context", INT, "256", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
     "tokens of a training window, or of the longest example", NULL, WEIGHTS, ALWAYS, 1)                                                    \
   X(activation, "activation", ENUM, "gelu", HARK_ACTIVATION_WORDS, HARK_FLAG_OF_TRAINING, NULL, "activation of the feed-forward layer",    \
     "model.architecture !finite or model.finite.map network, model.architecture !ahca or model.ahca.layer block", WEIGHTS, ALWAYS, 1)      \
-  X(norm, "norm", ENUM, "layer_norm", HARK_NORM_WORDS, HARK_FLAG_OF_TRAINING, NULL, "normalisation layers", HARK_NEEDS_OF_TOKENS, WEIGHTS, \
-    ALWAYS, 1)                                                                                                                             \
+  X(norm, "norm", ENUM, "layer_norm", HARK_NORM_WORDS, HARK_FLAG_OF_TRAINING, NULL, "kind of normalisation layers", HARK_NEEDS_OF_TOKENS,  \
+    WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(norm_epsilon, NULL, FLOAT, "1e-5", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL, "added to the variance in normalisation layers",             \
     HARK_NEEDS_OF_TOKENS, MEANING, ALWAYS, 1)                                                                                              \
   X(norm_place, "norm-place", ENUM, "pre", HARK_NORM_PLACE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                             \
-    "pre: x + f(norm(x)), and a norm after the last block; post: norm(x + f(x)), as in BERT, and none after the last block",               \
+    "place of the norm in a block; pre: x + f(norm(x)), and one more norm after the last block; post: norm(x "                             \
+    "+ f(x)), as in BERT, and no norm after the last block",                                                                               \
     HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                                                                                                 \
-  X(embedding_norm, "embedding-norm", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "norm of the sum of embeddings, as in BERT",       \
-    HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                                                                                                 \
+  X(embedding_norm, "embedding-norm", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                    \
+    "a normalisation layer after the sum of the embeddings, as in BERT", HARK_NEEDS_STACK, WEIGHTS, CHANGED, 1)                            \
   X(token_types, "token-types", INT, "0", "[0, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                                       \
-    "number of types of tokens, each with a learned vector that is added to the embedding, as in BERT; 0: no types",                       \
+    "number of token types, as in BERT; every type has a learned vector, which is added to the embeddings of "                             \
+    "its tokens; 0: no types",                                                                                                             \
     "model.architecture encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                                                      \
   X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
-    "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
+    "width of the queries of all heads together, a multiple of heads; 0: the same as width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)   \
   X(pooling, "pooling", ENUM, "class", HARK_POOLING_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                    \
-    "what represents a sequence in an encoder: a token added at the beginning, the mean over its tokens, its first token, or the "         \
-    "pooler's output for its first token",                                                                                                 \
+    "what represents a sequence in an encoder; class: a token added at the beginning; mean: the mean over its "                            \
+    "tokens; first: its first token; pooler: the pooler's output for its first token",                                                     \
     "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
   X(pooler, "pooler", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                                    \
-    "weights of a pooler: tanh(W h + b) of a sequence's first row h, as in BERT", "model.architecture encoder", WEIGHTS, CHANGED, 1)       \
+    "the model has the weights of a pooler, as in BERT: tanh(W h + b), where h is the first row of a sequence",                            \
+    "model.architecture encoder", WEIGHTS, CHANGED, 1)                                                                                     \
   X(head, "head", ENUM, "classes", HARK_ENCODER_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
-    "an encoder's result: logits of classes, or the embedding of the sequence (imported models only)", "model.architecture encoder",       \
-    WEIGHTS, CHANGED, 1)                                                                                                                   \
-  X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "the embedding is divided by its length",                    \
+    "result of an encoder; classes: logits of the classes; embedding: the embedding of the sequence (imported "                            \
+    "models only)",                                                                                                                        \
+    "model.architecture encoder", WEIGHTS, CHANGED, 1)                                                                                     \
+  X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "divide the embedding by its Euclidean length",              \
     "model.architecture encoder, model.head embedding", MEANING, CHANGED, 1)                                                               \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca, model.head classes", WEIGHTS,         \
     CHANGED, 2)                                                                                                                            \
-  X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model gets positions", NULL,       \
+  X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model represents positions", NULL, \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance that multiplies the similarity, such as bank[8](decay*periodic); several, "                              \
-    "separated by |, are for the heads or layers in turn: decay|rbf|t5|alibi; an empty text: no kernel",                                   \
+    "kernel of the token distance, which multiplies the similarity, such as bank[8](decay*periodic); several "                             \
+    "kernels, such as decay|rbf|t5|alibi, belong to the heads or layers in turn; an empty text: no kernel",                                \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
-    "which parts have separate parameters of the kernel: the model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)   \
+    "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
+    GROUP, 1)                                                                                                                              \
   X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \
-    "distances are divided by it before the positional kernel, for contexts longer than those of training", HARK_NEEDS_POSITIONAL,         \
-    MEANING, CHANGED, 1)                                                                                                                   \
+    "divisor of the distances before the positional kernel, for contexts longer than in training", HARK_NEEDS_POSITIONAL, MEANING,         \
+    CHANGED, 1)                                                                                                                            \
   X(tie_embeddings, "tie-embeddings", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                     \
     "the output layer shares the token embedding's weights", "model.architecture decoder|masked_encoder", WEIGHTS, ALWAYS, 3)              \
   X(bias, "bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "biases in linear layers and layer norms", NULL, WEIGHTS, ALWAYS, 3)   \
   X(dropout, "dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the residual branches", NULL, NONE, NEVER, 1)       \
   X(embedding_dropout, NULL, FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the sum of embeddings", NULL, NONE, NEVER, 1)  \
   X(initialisation, NULL, ENUM, "gpt2", HARK_INITIALISATION_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "standard deviation of initial weights; gpt2: 0.02, and 0.02 / sqrt(2 layers) for layers that add to the residual "                    \
-    "stream; xavier: sqrt(2 / (in + out)), which is larger in narrow models; ahca uses 1 / sqrt(in) instead of gpt2, and "                 \
-    "refuses xavier",                                                                                                                      \
+    "standard deviation of initial weights; gpt2: 0.02, and 0.02 / sqrt(2 layers) in layers that add to the "                              \
+    "residual stream; xavier: sqrt(2 / (in + out)), which is larger in narrow models; with ahca, gpt2 means 1 "                            \
+    "/ sqrt(in), and xavier is refused",                                                                                                   \
     HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(embedding_deviation, NULL, FLOAT, "0.02", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                     \
-    "deviation of the initial embeddings of tokens; for comparison, sinusoidal positions lie between -1 and 1", HARK_NEEDS_OF_TOKENS,      \
-    NONE, NEVER, 1)                                                                                                                        \
+    "standard deviation of the initial token embeddings; for comparison, sinusoidal positions lie between -1 "                             \
+    "and 1",                                                                                                                               \
+    HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "the backward pass computes the forward pass of each block again: less memory, a third more work", NULL, NONE, NEVER, 1)               \
+    "the backward pass computes the forward pass of each block again, which needs less memory and a third "                                \
+    "more work",                                                                                                                           \
+    NULL, NONE, NEVER, 1)                                                                                                                  \
   X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "base b of the rates b^(-2j/d) of rotary and sinusoidal positions", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)           \
+    "base b of rotary and sinusoidal positions: pair j of d features has the rate b^(-2j/d)", "model.positions rotary|sinusoidal",         \
+    MEANING, ALWAYS, 1)                                                                                                                    \
   X(rotary.pairs, NULL, ENUM, "half", HARK_ROTARY_PAIRS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "features that are rotated together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                        \
-  X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "which parts learn separate rates, initialised with the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)    \
-  X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "fraction of the pairs that are rotated: those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED,  \
+    "pairs of features that are rotated together; interleaved: (2j, 2j+1); half: (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, \
     1)                                                                                                                                     \
+  X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
+    "which parts learn their own rates, which start from the fixed ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)    \
+  X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
+    "fraction of the pairs that are rotated, which are the pairs with the highest rates (p-RoPE, arXiv "                                   \
+    "2410.06205)",                                                                                                                         \
+    HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)                                                                                                \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "change of the rates for contexts longer than in training; linear: interpolated positions; ntk: a larger base; yarn: arXiv "           \
-    "2309.00071; llama3: as in Llama 3; dynamic: a base that grows with the text; longrope: arXiv 2402.13753",                             \
+    "change of the rates for contexts longer than in training; linear: interpolated positions; ntk: a larger "                             \
+    "base; yarn: arXiv 2309.00071; llama3: as in Llama 3; dynamic: a base that grows with the length of the "                              \
+    "text; longrope: arXiv 2402.13753",                                                                                                    \
     HARK_NEEDS_ROTARY, MEANING, CHANGED, 1)                                                                                                \
   X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S",                                            \
-    "factor s of the scaling: the context divided by that of training", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                            \
+    "factor s of the scaling: the context divided by the context in training", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                     \
   X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
-    "tokens of the windows of training before the scaling; 0: model.context", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                      \
+    "context in training before the scaling, in tokens; 0: model.context", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                         \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: fast pairs keep their rate and slow ones have it divided by the factor; between them the change is linear: in "                 \
-    "the index of the pair (pair, as in published models), or in the number of turns (turns, as in the paper)",                            \
+    "variable of yarn's linear change between the fast pairs, which keep their rate, and the slow pairs, "                                 \
+    "whose rate is divided by the factor; pair: index of the pair, as in published models; turns: number of "                              \
+    "turns, as in the paper",                                                                                                              \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
-    "yarn: pairs with at least this number of turns in the original context keep their rate", "model.rotary.scaling yarn", MEANING,        \
-    CHANGED, 1)                                                                                                                            \
+    "yarn: pairs that make at least this number of turns within the original context keep their rate", "model.rotary.scaling yarn",        \
+    MEANING, CHANGED, 1)                                                                                                                   \
   X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
-    "yarn: pairs with at most this number of turns rotate slower by the scaling factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1) \
+    "yarn: the rate of pairs that make at most this number of turns is divided by the scaling factor", "model.rotary.scaling yarn",        \
+    MEANING, CHANGED, 1)                                                                                                                   \
   X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "the ramp of yarn begins and ends at whole pairs",             \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
-    "yarn, longrope: factor of rotated queries and keys; 0: by the formula of the scaling", "model.rotary.scaling yarn|longrope", MEANING, \
-    CHANGED, 1)                                                                                                                            \
+    "yarn, longrope: factor that multiplies rotated queries and keys; 0: the factor of the scaling's formula",                             \
+    "model.rotary.scaling yarn|longrope", MEANING, CHANGED, 1)                                                                             \
   X(rotary.mscale, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                              \
     "yarn: m in the attention factor (0.1 m ln s + 1) / (0.1 n ln s + 1), where s is scaling_factor and n is "                             \
-    "mscale_all_dim; both are given, or neither; 0: not given",                                                                            \
+    "mscale_all_dim; m and n must be given together; 0: not given",                                                                        \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                      \
-    "yarn: n in the attention factor of mscale; 0: not given", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                           \
+    "yarn: n in the attention factor under mscale; 0: not given", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                        \
   X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
-    "llama3: pairs with at most this number of turns in the original context rotate slower by the scaling factor",                         \
+    "llama3: the rate of pairs that make at most this number of turns within the original context is divided "                             \
+    "by the scaling factor",                                                                                                               \
     "model.rotary.scaling llama3", MEANING, CHANGED, 1)                                                                                    \
   X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
-    "llama3: pairs with at least this number of turns keep their rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                \
+    "llama3: pairs that make at least this number of turns keep their rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)           \
   X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
-    "longrope: divisor of the rate of every rotated pair, in texts up to the original context", "model.rotary.scaling longrope", MEANING,  \
-    CHANGED, 1)                                                                                                                            \
-  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same in longer texts",                        \
+    "longrope: divisors of the rates, one for every rotated pair, in texts up to the original context", "model.rotary.scaling longrope",   \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same divisors for longer texts",              \
     "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
-    "which keys a query attends to; several words apply to the layers in turn", NULL, MEANING, ALWAYS, 1)                                  \
+    "which keys a query attends to; several words, with commas, apply to the layers in turn", NULL, MEANING, ALWAYS, 1)                    \
   X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "positions to each side that structure window sees", "model.attention.structure window", MEANING, ALWAYS, 1)                           \
+    "number of positions on each side that a query of structure window may attend to", "model.attention.structure window", MEANING,        \
+    ALWAYS, 1)                                                                                                                             \
   X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
-    "tokens of a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                      \
+    "number of tokens in a block of structure hierarchical, an even number", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)            \
   X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
-    "cells that a cell of structure hierarchical attends to; neighbour: its neighbours; sibling: the other half of "                       \
-    "its parent",                                                                                                                          \
+    "which cells a cell of structure hierarchical attends to; neighbour: its neighbours; sibling: the other "                              \
+    "half of its parent",                                                                                                                  \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
-    "query that a cell of structure hierarchical uses for coarse keys: the mean or the first of its queries, or each query "               \
-    "by itself (exact); default: first if causal, otherwise mean",                                                                         \
+    "query that a cell of structure hierarchical uses for coarse keys; mean: the mean of its queries; first: "                             \
+    "its first query; exact: each query by itself; default: first if the attention is causal, otherwise mean",                             \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
-    "structure hierarchical has a learned bias for every distance of query and key; at a level the distance is counted in "                \
-    "cells",                                                                                                                               \
+    "structure hierarchical learns a bias for every distance between query and key; at coarse levels, "                                    \
+    "distances are counted in cells",                                                                                                      \
     HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)                                                                                            \
   X(attention.kernel, "kernel", ENUM, "exp", HARK_KERNEL_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                               \
-    "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", HARK_NEEDS_NOT_FINITE, MEANING, ALWAYS, 1)         \
-  X(attention.sigma, "sigma", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "width of kernel rbf", "model.attention.kernel rbf",    \
+    "similarity of query q and key k, which have d features; exp: exp(q.k / sqrt(d)); rbf: exp(-|q - k|^2 / "                              \
+    "(2 sigma^2))",                                                                                                                        \
+    HARK_NEEDS_NOT_FINITE, MEANING, ALWAYS, 1)                                                                                             \
+  X(attention.sigma, "sigma", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "sigma of kernel rbf", "model.attention.kernel rbf",    \
     MEANING, ALWAYS, 1)                                                                                                                    \
   X(attention.forget_gate, "forget-gate", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                \
-    "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                            \
+    "learned forget gates add a bias to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                     \
   X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
-    "no biases in attention's projections, where model.bias gives biases to all linear layers", "model.bias true", WEIGHTS, CHANGED, 1)    \
+    "attention's projections have no biases, although model.bias is on", "model.bias true", WEIGHTS, CHANGED, 1)                           \
   X(attention.biased, NULL, ENUM, "none", HARK_BIASED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "biases in attention's projections although model.bias is off; input: for queries, keys and values; all: for the "                     \
-    "output too",                                                                                                                          \
+    "which projections of attention have biases although model.bias is off; input: those of queries, keys and "                            \
+    "values; all: that of the output too",                                                                                                 \
     "model.architecture decoder|encoder|masked_encoder, model.bias false", WEIGHTS, CHANGED, 1)                                            \
   X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
-    "softmax: kernel smoothing; cme: kernel ridge regression of the values on the keys (structure dense); stick_breaking: causal "         \
-    "attention that needs no positions (arXiv 2410.17980)",                                                                                \
+    "how values are combined; softmax: kernel smoothing; cme: kernel ridge regression of the values on the "                               \
+    "keys (structure dense); stick_breaking: causal attention that needs no positions (arXiv 2410.17980)",                                 \
     NULL, MEANING, CHANGED, 1)                                                                                                             \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
-    "lambda of normalisation cme, or c of lambda = c context^ridge_power", HARK_NEEDS_CME, MEANING, GROUP, 1)                              \
+    "c in the ridge lambda = c n^ridge_power of normalisation cme, where n is the number of keys", HARK_NEEDS_CME, MEANING, GROUP, 1)      \
   X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \
-    "power of the context in the ridge of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                                           \
+    "power of the number of keys in the ridge of normalisation cme; 0: the ridge does not depend on this "                                 \
+    "number",                                                                                                                              \
+    HARK_NEEDS_CME, MEANING, GROUP, 1)                                                                                                     \
   X(attention.ridge_learned, "ridge-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "every head learns its own ridge, at train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)                                        \
+    "every head learns its own ridge; its learning rate is multiplied by train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)        \
   X(attention.sigma_learned, "sigma-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "every head learns its own sigma, for normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,       \
+    "every head learns its own sigma, with normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,      \
     GROUP, 1)                                                                                                                              \
   X(attention.unit, "unit-norm", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
-    "divide queries and keys by their lengths before the kernel of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                  \
+    "before the kernel of normalisation cme, divide queries and keys by their Euclidean lengths", HARK_NEEDS_CME, MEANING, GROUP, 1)       \
   X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
@@ -232,108 +252,120 @@ typedef enum hark_stored {
     "valleys of similarity; learned: where a learned probability is high",                                                                 \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "tokens of a fixed chunk; the desired mean length of learned chunks", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                              \
+    "number of tokens in a fixed chunk; for learned chunks, their desired mean length", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                \
   X(ahca.chunk_minimum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "fewest tokens of a chunk that is not fixed; it limits the number of chunks; 0: a quarter of chunk_size",                              \
+    "smallest number of tokens in a chunk that is not fixed, which limits the number of chunks; 0: a quarter "                             \
+    "of chunk_size",                                                                                                                       \
     HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
   X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
+    "largest number of tokens in a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed",        \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.boundary, NULL, ENUM, "tokens", HARK_AHCA_BOUNDARY_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "input of the prediction of learned boundaries: embedded tokens, or their rows after the linear layers of the primary "                \
-    "compression",                                                                                                                         \
+    "what learned boundaries are predicted from; tokens: embedded tokens; compressed: their rows after the "                               \
+    "linear layers of the primary compression",                                                                                            \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, CHANGED, 1)                                                                     \
   X(ahca.straight_through, NULL, ENUM, "before_norm", HARK_AHCA_STRAIGHT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                               \
-    "learned boundaries get their gradient from a factor whose value is 1 (straight-through); it multiplies rows before or "               \
-    "after the norm of the token head; the norm removes most of the gradient of a factor before it",                                       \
+    "place of the straight-through factor, which has the value 1 and gives learned boundaries their gradient; "                            \
+    "before_norm: before the norm of the token head, which removes most of this gradient; after_norm: after "                              \
+    "this norm",                                                                                                                           \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
-  X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
-    "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
+  X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID", "chunk delimiter: token after which a chunk ends",     \
+    HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)                                                                     \
   X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
-    "further tokens after which a chunk ends, with chunk delimiter; at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,  \
+    "chunk delimiter: further tokens after which a chunk ends, at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,       \
     CHANGED, 1)                                                                                                                            \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
-    "chunk semantic compares this number of tokens before a place with as many after it", HARK_NEEDS_AHCA ", model.ahca.chunk semantic",   \
-    WEIGHTS, GROUP, 1)                                                                                                                     \
-  X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
-    "chunk semantic cuts at a valley whose depth exceeds the mean depth by at least this number of standard deviations",                   \
+    "chunk semantic: number of tokens before a place that are compared with as many tokens after it",                                      \
     HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
-  X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "compressed tokens per chunk",               \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
+    "chunk semantic: a chunk ends at a valley that is deeper than the mean by at least this number of "                                    \
+    "standard deviations",                                                                                                                 \
+    HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
+  X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1",                                              \
+    "number of compressed tokens (slots) per chunk", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                   \
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
-    "compressed tokens of all chunks of a sequence together", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                        \
+    "number of global tokens, to which the slots of all chunks of a sequence are compressed", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)        \
   X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
-    "number of the secondary slots that every chunk attends to; 0: a chunk attends only to itself", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)    \
-  X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
+    "number of global tokens that are selected and that every chunk attends to; 0: a chunk attends only to "                               \
+    "itself",                                                                                                                              \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
+    "how the tokens of a chunk become slots", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                          \
   X(ahca.secondary_pool, NULL, ENUM, "average", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
     "how the slots of a sequence become global tokens", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                              \
-  X(ahca.primary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a slot, a multiple of heads; 0: width",  \
-    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
-  X(ahca.secondary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a global token; 0: primary_width",     \
-    HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(ahca.primary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                                       \
+    "features of a slot, a multiple of heads; 0: the same as width", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                   \
+  X(ahca.secondary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                                     \
+    "features of a global token; 0: the same as primary_width", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                      \
   X(ahca.select, "select", ENUM, "score", HARK_AHCA_SELECT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                             \
-    "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters",                \
+    "which global tokens are selected; score, norm, query: those with the largest learned score, norm, or "                                \
+    "product with the mean query; medoids: the medoids of clusters",                                                                       \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                              \
   X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "number of layers of a chunk; capacity: a layer keeps the chunks of the highest scores, up to its capacity; paper: in "                \
-    "proportion to score / largest score",                                                                                                 \
+    "how many layers a chunk passes through; capacity: each layer keeps the chunks with the highest scores, "                              \
+    "up to its capacity; paper: a number in proportion to score / largest score",                                                          \
     HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS, GROUP, 1)                                                                                    \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
-    "input of the prediction of depth: the chunk, or the norm of its attention to the selected tokens", HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, \
-    WEIGHTS, GROUP, 1)                                                                                                                     \
+    "what the score of a chunk is predicted from; chunk: the chunk; attention: the norm of its attention to "                              \
+    "the selected tokens",                                                                                                                 \
+    HARK_NEEDS_GLOBAL HARK_NEEDS_DEEP, WEIGHTS, GROUP, 1)                                                                                  \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
-    "fraction of the chunks that continue from each layer to the next, with depth capacity",                                               \
+    "depth capacity: fraction of the chunks that continue from each layer to the next",                                                    \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
   X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
-    "fraction of the chunks in each layer from the second on: numbers between 0 and 1, none larger than the previous "                     \
-    "one; empty: powers of capacity",                                                                                                      \
+    "fraction of all chunks that each layer keeps, from the second layer on: numbers between 0 and 1, none "                               \
+    "larger than the previous one; empty: powers of capacity",                                                                             \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
   X(ahca.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                       \
     "weight of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)       \
-  X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "weight of the loss for depth, with depth capacity", \
-    HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)                                                                                             \
+  X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "depth capacity: weight of the loss that increases with the scores of the chunks", HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)          \
   X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "what ahca predicts; data: the classes, token labels or numbers of the data; reconstruction: the tokens of its own input",             \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "rows that go through the layers: the chunks' slots, or the selected tokens, which then attend to all global tokens",                  \
+    "which rows pass through the layers; chunks: the slots of the chunks; selected: the selected tokens, "                                 \
+    "which then attend to all global tokens",                                                                                              \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(ahca.layer, NULL, ENUM, "block", HARK_AHCA_LAYER_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
-    "layers of ahca; block: attention among a chunk's slots, and a feed-forward layer; linear: relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS,   \
-    GROUP, 1)                                                                                                                              \
+    "layers of ahca; block: attention among the slots of a chunk, then a feed-forward layer; linear: relu(W h "                            \
+    "+ b)",                                                                                                                                \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the primary pool", HARK_NEEDS_AHCA,   \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
-    "transformer: layers of features and attention; single: one layer of features, to which a class query attends (arXiv "                 \
-    "2212.14852, appendix C.1 and section 5.1)",                                                                                           \
+    "form of the network (arXiv 2212.14852); transformer: layers of features and attention (appendix C.1); "                               \
+    "single: one layer of features, to which a class query attends (section 5.1)",                                                         \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
   X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "how latent aggregates a sequence; query: a learned class query attends to its rows; mean: the mean of its rows", HARK_NEEDS_LATENT,   \
+    "how the rows of a sequence are aggregated; query: a learned class query attends to them; mean: their mean", HARK_NEEDS_LATENT,        \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r of the norms that operator_norm and matrix_norm bound: after each step every matrix is projected onto the "                         \
-    "bounds; none: no bounds",                                                                                                             \
+    "number r of the two norms of matrices that operator_norm and matrix_norm bound; every step ends with a "                              \
+    "projection of every matrix onto the bounds; none: no bounds",                                                                         \
     HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
-    "bound of the r-operator norm of every matrix of latent; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)                              \
+    "upper bound of the operator norm of every matrix with respect to the r-norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)         \
   X(latent.matrix_norm, "matrix-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "bound of the (r, s)-norm of every matrix of latent, which for r = 2 is the Frobenius norm; 0: no bound", HARK_NEEDS_LATENT, NONE,     \
-    GROUP, 1)                                                                                                                              \
+    "upper bound of the (r, s)-norm of every matrix, which is the s-norm of the r-norms of its columns, with "                             \
+    "1/r + 1/s = 1; for r = 2 this is the Frobenius norm; 0: no bound",                                                                    \
+    HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.range, NULL, FLOAT, "0.5", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                             \
-    "radius of the ball into which latent's outputs are projected; 0: no projection", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                \
+    "radius of the ball into which the outputs are projected; 0: no projection", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                     \
   X(finite.map, "finite-map", ENUM, "linear", HARK_FINITE_MAP_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                          \
-    "how finite computes covariates and responses from tokens: linearly, or with a hidden layer of feed_forward_width", HARK_NEEDS_FINITE, \
+    "how covariates and responses are computed from tokens; linear: by a linear map; network: by a network "                               \
+    "with one hidden layer of feed_forward_width features",                                                                                \
+    HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(finite.covariates, "covariates", INT, "8", "[1, 32768]", HARK_FLAG_OF_TRAINING, NULL, "features of a covariate", HARK_NEEDS_FINITE,    \
     WEIGHTS, GROUP, 1)                                                                                                                     \
-  X(finite.covariates, "covariates", INT, "8", "[1, 32768]", HARK_FLAG_OF_TRAINING, NULL, "features of a covariate of finite",             \
-    HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
-  X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL, "ridge of finite's regression, or its initial value",         \
-    HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                               \
+    "ridge of the regression; its initial value if the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                            \
   X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS,       \
     GROUP, 1)
 
