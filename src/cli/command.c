@@ -30,15 +30,15 @@ static const hark_option basic_options[] = {
     {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print the help", NULL},
     {"help-all", "help-all", HARK_OPTION_BOOL, AT(basic.help_all) - AT(basic), "false", NULL, NULL, NULL, "print the help with all options",
      NULL},
-    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "colours (off also when NO_COLOR is set)",
-     NULL},
+    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL,
+     "use colours; the environment variable NO_COLOR prevents them too", NULL},
 };
 static const hark_option json_options[] = {
     {"json", NULL, HARK_OPTION_BOOL, AT(json.json) - AT(json), "false", NULL, NULL, NULL, "print the result as JSON", NULL},
 };
 static const hark_option file_options[] = {
     {"config", "config c", HARK_OPTION_STRING, AT(file.config) - AT(file), "", NULL, NULL, "FILE",
-     "read options from a YAML file; the command line has priority", NULL},
+     "read options from a YAML file; the command line has precedence", NULL},
 };
 #undef AT
 static const hark_option_section general[] = {{"", "General"}, {NULL, NULL}};
@@ -117,6 +117,22 @@ static void print_rest(const hark_invocation *call, hark_text *text) {
   hark_text_append(text, "\nThese are the frequent options; hark %s --help-all prints all %d.\n", call->command->name, all);
 }
 
+/* What the marks after a help text mean, if they occur: "(8)", "needs --list off", "[train.seed]". */
+static void print_legend(hark_text *text) {
+  static const struct {
+    const char *mark, *meaning;
+  } rows[] = {{")\n", "(X) is the default of an option."},
+              {"; needs ", "'needs' names what an option requires to have an effect."},
+              {"]\n", "[KEY] is its key in a configuration file."}};
+  const char *before = "\n";
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strstr(hark_text_get(text), rows[i].mark) == NULL) continue;
+    hark_text_append(text, "%s%s", before, rows[i].meaning);
+    before = " ";
+  }
+  if (before[0] == ' ') hark_text_append(text, "\n");
+}
+
 static hark_status print_help(hark_invocation *call) {
   hark_text text = hark_text_empty(call->context);
   const hark_command *const command = call->command;
@@ -125,7 +141,12 @@ static hark_status print_help(hark_invocation *call) {
                    command->arguments[0] != 0 ? " " : "", command->arguments);
   const char *const notes = command->notes != NULL ? command->notes : "";
   if (only != NULL) hark_text_append(&text, "%s\n", notes); /* examples first: they are what a beginner needs */
-  hark_options_print_help(call->options, only, &text);
+  hark_text options = hark_text_empty(call->context);
+  hark_options_print_help(call->options, only, &options);
+  print_legend(&options);
+  if (text.status == HARK_OK) text.status = options.status;
+  hark_text_append(&text, "%s", hark_text_get(&options));
+  hark_text_free(&options);
   if (only != NULL)
     print_rest(call, &text);
   else if (notes[0] != '\0')

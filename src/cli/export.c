@@ -21,18 +21,19 @@ enum { FORMAT_HARK, FORMAT_HUGGING_FACE, FORMAT_TOKENIZER_JSON };
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "", NULL, NULL, "FILE",
-     "file to write (without it model.safetensors or tokenizer.json); with --format huggingface a new or empty folder, or an earlier "
-     "export, which is replaced",
+     "file to write; not given: model.safetensors or tokenizer.json; with --format huggingface it is a new or "
+     "empty folder, or an earlier export, which is replaced",
      NULL},
     {"format", "format", HARK_OPTION_ENUM, offsetof(export_values, format), "hark", FORMAT_WORDS, NULL, NULL,
-     "a file of hark; a folder for transformers: config.json, model.safetensors and the tokenizer of an imported model; or the vocabulary "
-     "alone, for the Hugging Face tokenizers library",
+     "what is written; hark: a file of hark; huggingface: a folder for transformers, with config.json, "
+     "model.safetensors and the tokenizer of an imported model; tokenizer.json: only the vocabulary, for the "
+     "Hugging Face tokenizers library",
      NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
-     "best (default), last, or step-N", NULL},
+     "checkpoint of a run: best (default), last, or step-N", NULL},
     {"type", "type", HARK_OPTION_ENUM, offsetof(export_values, type), "f32", HARK_MATRIX_WORDS, NULL, NULL,
-     "numbers of matrices in the file: bf16 and f16 halve it, and round to 8 and 11 binary digits; int8 quarters it, and rounds to 255 "
-     "steps in each row",
+     "type of the numbers of matrices; bf16, f16: half the size, rounded to 8 or 11 binary digits; int8: a "
+     "quarter of the size, rounded to 255 steps in each row",
      NULL},
 };
 static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(export_values), false};

@@ -26,31 +26,36 @@ typedef struct generate_values {
 static const hark_option options[] = {
     {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; not given: the beginning of a line",
      NULL},
-    {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE",
-     "read the text to continue from a file; -: from standard input", "prompt none"},
-    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, 1e9]", NULL, NULL, "tokens to generate", NULL},
+    {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "file with the text to continue; -: standard input",
+     "prompt none"},
+    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, 1e9]", NULL, NULL, "number of tokens to generate",
+     NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
-     "context length; 0: that of the training; a larger one where the model's positions allow it", NULL},
+     "context length; 0: the context of training; it may be larger if the model's positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
-     "logits are divided by it; 0: always the most likely token", NULL},
-    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from this number of most likely tokens; 0: all",
+     "divisor of the logits; 0: always the most likely token", NULL},
+    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from the N most likely tokens; 0: from all",
      "temperature >0"},
     {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
      "draw from the most likely tokens that together have this probability", "temperature >0"},
     {"min-p", "min-p", HARK_OPTION_FLOAT, AT(min_p), "0", "[0, 1]", NULL, NULL,
-     "draw from the tokens that have at least this fraction of the probability of the most likely one (arXiv 2407.01082); 0: all",
+     "draw from the tokens that have at least this fraction of the probability of the most likely token (arXiv "
+     "2407.01082); 0: from all",
      "temperature >0"},
     {"repetition-penalty", "repetition-penalty", HARK_OPTION_FLOAT, AT(repetition_penalty), "1", "[0.01, 100]", NULL, NULL,
-     "logits of tokens that the text already has, prompt included, are divided by it, or multiplied if below 0 (arXiv 1909.05858, section "
-     "4.1, with the sign rule of Transformers); 1: none",
+     "for tokens that the prompt or the text already contains, positive logits are divided by this number and "
+     "negative logits multiplied by it (arXiv 1909.05858, section 4.1, with the sign rule of Transformers); 1: "
+     "no penalty",
      NULL},
-    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before this text would be written", NULL},
+    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "stop before the model would write this text", NULL},
     {"ignore-end", "ignore-eos ignore-end", HARK_OPTION_BOOL, AT(ignore_end), "false", NULL, NULL, NULL,
-     "continue after the end token of an imported model (eos_token_id), which otherwise ends the text", NULL},
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
+     "continue after the end token of an imported model (eos_token_id); otherwise this token ends the text", NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint of a run: best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(generate_values, weights),
     {"sequences", "samples sequences", HARK_OPTION_INT, AT(sequences), "1", "[1, 1024]", NULL, NULL,
-     "texts to generate together, with seeds from --seed on; faster than one by one, since the weights are read once for all texts",
+     "number of texts that are generated together, with seeds from --seed on; this is faster than one by one, "
+     "because the weights are read once for all texts",
      "temperature >0"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
@@ -539,7 +544,7 @@ const hark_command hark_command_generate = {
         "  hark generate Qwen2-0.5B                 a folder of another program (hark import)\n"
         "  hark generate runs/book --weights int8 --samples 8     eight texts at once, with a quarter of the memory for weights\n"
         "\n"
-        "  An end token of an imported model (eos_token_id) ends the text; --ignore-eos continues the text.\n"
+        "  An end token of an imported model (eos_token_id) ends the text. With --ignore-eos, the text continues.\n"
         "  Each time the context is full, it is cut to its last half, with a warning.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,

@@ -16,7 +16,7 @@ static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(import_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
      NULL},
     {"type", "type", HARK_OPTION_ENUM, offsetof(import_values, type), "file", "file|" HARK_MATRIX_WORDS, NULL, NULL,
-     "numbers of matrices in the file; file: as they are stored in the folder", NULL},
+     "type of the numbers of matrices; file: as they are stored in the folder", NULL},
 };
 static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(import_values), false};
 

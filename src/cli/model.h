@@ -17,7 +17,9 @@ const char *hark_command_matrix_word(hark_type type);
 #define HARK_WEIGHTS_OPTION(values, field)                                                                                                 \
   {                                                                                                                                        \
     "weights", "weights", HARK_OPTION_ENUM, offsetof(values, field), "file", "file|" HARK_MATRIX_WORDS, NULL, NULL,                        \
-        "type in which matrices are held and multiplied: fewer bytes are faster to read; file: as they are stored", NULL                   \
+        "type in which matrices are stored in memory and multiplied, where fewer bytes are faster to read; file: "                         \
+        "as they are stored in the file",                                                                                                  \
+        NULL                                                                                                                               \
   }
 
 typedef struct hark_opened_run {

@@ -90,12 +90,17 @@ const hark_command hark_command_runs = {
     .arguments = "[FOLDER...]",
     .summary = "list the runs in a folder: state, steps, losses, model",
     .notes =
-        "  hark runs                     those in runs/\n"
+        "  hark runs                     the runs in runs/\n"
         "  hark runs sweeps/first --json one object per line\n"
         "\n"
-        "  States: running (a process writes it); done; stopped (before its last step: hark train --resume RUN continues); empty (no\n"
-        "  checkpoint yet); damaged, with the reason. hark runs compares sizes of files with the manifest of the last\n"
-        "  checkpoint, and reads config.yaml; hark verify compares checksums too.\n",
+        "  The state of a run is one of these:\n"
+        "    running   a process writes the run\n"
+        "    done      all steps were made\n"
+        "    stopped   it ended before its last step; hark train --resume RUN continues it\n"
+        "    empty     it has no checkpoint yet\n"
+        "    damaged   the list gives the reason\n"
+        "  hark runs reads config.yaml, and compares the sizes of files with the manifest of the last checkpoint.\n"
+        "  hark verify also compares checksums.\n",
     .argument_maximum = HARK_ANY_NUMBER,
     .for_each = true,
     .has_json = true,

@@ -623,12 +623,13 @@ const hark_command hark_command_train = {
         "  hark train --data book.txt --preset medium --max-time 2h        a larger model: hark config --preset medium shows what it is\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
-        "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
+        "  hark train --init-from runs/book --data letters.txt --out runs/letters      start with trained weights\n"
         "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
         "  hark train --init-from Qwen2-0.5B --data letters.txt --context 1024 --lr 2e-5     fine-tuning of another program's model\n"
-        "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
+        "  hark train --data book.txt --width 1024 --estimate              memory and disk space that it would need\n"
         "\n"
-        "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and continues.\n",
+        "  After Ctrl-C, the step is finished, the run is saved, and the exit code is 130. SIGTERM (143) and SIGHUP (129) do the same.\n"
+        "  After SIGUSR1, the run is saved and continues.\n",
     .common_options =
         "data.paths run.directory preset run.resume train.max_time train.steps model.layers model.heads model.width model.context "
         "model.positions model.positional model.dropout model.attention.structure model.attention.window model.attention.normalisation "

@@ -153,7 +153,8 @@ const hark_command hark_command_verify = {
         "  hark verify runs/book/checkpoints/step-500  one checkpoint\n"
         "  hark verify book.safetensors                a file of hark export or hark import, or a model of another program\n"
         "\n"
-        "  Only reads. Exit code 0: everything is complete; 3: something is damaged or missing, and the list names it.\n",
+        "  The command only reads. Exit code 0 means that everything is complete, and 3 that something is damaged or missing, which is "
+        "listed.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

@@ -149,7 +149,7 @@ bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION
 
 static void print_purpose(const hark_option *option, hark_text *text) {
   char word[HARK_OPTION_WORD_BYTES];
-  hark_text_append(text, "%s%s", negated(option) ? "turns off this default: " : "", option->help);
+  hark_text_append(text, "%s%s", negated(option) ? "do not " : "", option->help);
   for (int i = 0; hark_option_has_choices(option) && hark_option_choice_at(option->range, i, word); i++) {
     hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
   }

@@ -124,7 +124,7 @@ typedef enum hark_stored {
     "divisor of the distances before the positional kernel, for contexts longer than in training", HARK_NEEDS_POSITIONAL, MEANING,         \
     CHANGED, 1)                                                                                                                            \
   X(tie_embeddings, "tie-embeddings", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                     \
-    "the output layer shares the token embedding's weights", "model.architecture decoder|masked_encoder", WEIGHTS, ALWAYS, 3)              \
+    "share the weights of the token embedding with the output layer", "model.architecture decoder|masked_encoder", WEIGHTS, ALWAYS, 3)     \
   X(bias, "bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "biases in linear layers and layer norms", NULL, WEIGHTS, ALWAYS, 3)   \
   X(dropout, "dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the residual branches", NULL, NONE, NEVER, 1)       \
   X(embedding_dropout, NULL, FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the sum of embeddings", NULL, NONE, NEVER, 1)  \
@@ -173,7 +173,7 @@ typedef enum hark_stored {
   X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
     "yarn: the rate of pairs that make at most this number of turns is divided by the scaling factor", "model.rotary.scaling yarn",        \
     MEANING, CHANGED, 1)                                                                                                                   \
-  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "the ramp of yarn begins and ends at whole pairs",             \
+  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "begin and end the ramp of yarn at whole pairs",               \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "yarn, longrope: factor that multiplies rotated queries and keys; 0: the factor of the scaling's formula",                             \
@@ -341,7 +341,7 @@ typedef enum hark_stored {
     "form of the network (arXiv 2212.14852); transformer: layers of features and attention (appendix C.1); "                               \
     "single: one layer of features, to which a class query attends (section 5.1)",                                                         \
     HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                                                                                                  \
-  X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
+  X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "use skip connections in form transformer", HARK_NEEDS_LATENT,     \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
     "how the rows of a sequence are aggregated; query: a learned class query attends to them; mean: their mean", HARK_NEEDS_LATENT,        \
@@ -366,8 +366,7 @@ typedef enum hark_stored {
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                               \
     "ridge of the regression; its initial value if the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                            \
-  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS,       \
-    GROUP, 1)
+  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "learn the ridge", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)
 
 /* What the data determine; it is in a model's file and in no configuration: X(member and key, type, range, stored, place). */
 #define HARK_MODEL_FACTS(X)                                                                                                                \

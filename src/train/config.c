@@ -109,7 +109,7 @@ static const hark_option options[] = {
      "1609.08144), learned without SentencePiece",
      SUBWORDS},
     {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
-     "a character that is in no piece becomes its bytes, so that no character is unknown", SUBWORDS},
+     "encode characters that are in no piece as their bytes", SUBWORDS},
     {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,
      "fraction of the characters of the text that the vocabulary covers; the rarest characters are left out", SUBWORDS},
     /* train */

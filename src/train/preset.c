@@ -95,7 +95,7 @@ hark_status hark_preset_apply(hark_context *context, hark_options *options, cons
 
 static const hark_option rows[] = {
     {"preset", NULL, HARK_OPTION_ENUM, offsetof(hark_preset_values, preset), "none", "none|" NAMES, NULL, NULL,
-     "size of the model, with a batch and a learning rate for it; options that are given have priority", NULL},
+     "size of the model, with a batch and a learning rate for it; options that are given have precedence", NULL},
 };
 static const hark_option_section sections[] = {{"", "Size"}, {NULL, NULL}};
 const hark_option_table hark_preset_table = {rows, 1, sections, sizeof(hark_preset_values), false};

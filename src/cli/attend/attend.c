@@ -23,45 +23,47 @@ static const hark_option options[] = {
     {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
     {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme|stick_breaking", NULL, NULL,
      "how weights are computed from similarities", NULL},
-    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
-    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
-    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
-    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL, "lambda, or c of lambda = c L^P with --ridge-power P",
-     CME},
+    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query does not attend to later keys", NULL},
+    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL,
+     "factor of q.k; 0: 1 / sqrt(d), where d is the number of features", "kernel exp"},
+    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "sigma in exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
+    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
+     "c in the ridge lambda = c L^P, where P is --ridge-power and L the number of keys that are not masked", CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
-     "lambda = ridge L^P for L visible keys; not with --causal", CME},
+     "P in the ridge lambda = c L^P; 0: lambda = c; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
-     "upper bound of q.k; keeps exponents in range and changes no result", CME ", kernel exp"},
+     "upper bound of q.k, which keeps exponents in range and does not change results", CME ", kernel exp"},
     {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL,
-     "divide every query and key by its length first; the bound is then 1", CME},
+     "first divide every query and key by its Euclidean length; the bound is then 1", CME},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
-     "tokens of a block, an even number", HIERARCHICAL},
+     "number of tokens in a block, an even number", HIERARCHICAL},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
-     "a block attends to its neighbours, or to the other half of its parent", HIERARCHICAL},
+     "which blocks a block attends to; neighbour: its neighbours; sibling: the other half of its parent", HIERARCHICAL},
     {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
-     "which query of a cell attends to coarse keys; default: first when causal, otherwise mean", HIERARCHICAL},
+     "which query of a cell attends to coarse keys; default: first if causal, otherwise mean", HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
      "how a level passes its sums to the level below", HIERARCHICAL},
-    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
-     "structure window"},
+    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL,
+     "number of positions on each side that a query attends to", "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
-     "position of the first query, counted in keys; not given: 0, or if causal such that the last query is at the last key",
+     "position of the first query among the keys; not given: 0, but with --causal the position that puts the "
+     "last query at the last key",
      "causal true or structure window|hierarchical or positional given or rotary >0"},
     {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
-     "rotate q and k by their positions, pair j at the rate BASE^(-2j/d); 0: no rotation", NULL},
+     "rotate q and k by their positions, where pair j has the rate BASE^(-2j/d); 0: no rotation", NULL},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
-     "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
+     "features of pair j; interleaved: 2j and 2j+1; half: j and j + d/2", "rotary >0"},
     {"rotary-fraction", "rotary-fraction", HARK_OPTION_FLOAT, AT(rotary_fraction), "1", "(0, 1]", NULL, "P",
-     "fraction of the pairs that rotate, those of the highest rates", "rotary >0"},
+     "fraction of the pairs that are rotated, which are the pairs with the highest rates", "rotary >0"},
     {"rotary-scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(rotary_scaling), "none", "none|linear|ntk|yarn|llama3|dynamic", NULL, NULL,
      "change of the rates for contexts longer than in training", "rotary >0"},
     {"rotary-factor", "rotary-factor", HARK_OPTION_FLOAT, AT(rotary_factor), "1", "[1, inf)", NULL, "S",
-     "how much longer contexts are than in training", "rotary-scaling !none"},
-    {"rotary-context", "rotary-context", HARK_OPTION_INT, AT(rotary_context), "0", "[0, 16777216]", NULL, "N",
-     "the context of the training", "rotary-scaling yarn|llama3|dynamic"},
+     "factor of the scaling: the context divided by the context in training", "rotary-scaling !none"},
+    {"rotary-context", "rotary-context", HARK_OPTION_INT, AT(rotary_context), "0", "[0, 16777216]", NULL, "N", "the context in training",
+     "rotary-scaling yarn|llama3|dynamic"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
-     "kernel of the token distance, such as decay(l=12)*periodic; given once for all heads, or once per head (hark "
-     "positional)",
+     "kernel of the token distance, such as decay(l=12)*periodic (hark positional explains them); given once "
+     "for all heads, or once per head",
      NULL},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
      NULL},
@@ -299,20 +301,19 @@ const hark_command hark_command_attend = {
     .arguments = "",
     .summary = "run one attention operator on tensors from a safetensors file",
     .notes =
-        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; optionally: key_lengths [B] (I64), "
-        "segments [B,L]\n"
-        "(I64, negative: padding), mask (U8 or BOOL, 0: masked) and attention_bias (added to the logits), both "
-        "broadcastable to [B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], rotary_rates [pairs] (radians per token, instead of those of "
-        "BASE), and dout [B,H,Lq,dv], which requests gradients; hierarchical: log_kernel for the distances that\n"
-        "its cells reach (NR times a power of 2, at least L), query_mask [B or 1,L] (U8 or BOOL, 0: not a query), "
-        "hierarchical_bias [H or 1,4*NR-1], and\n"
-        "mask by key only, [B or 1,1,1,L].\n"
-        "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, "
-        "dlog_kernel, dforget,\n"
-        "dhierarchical_bias, drotary_rates, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional "
-        "[kernels, parameters]: with\n"
-        "respect to the parameters as EXPR gives them (l, tau, ...), in the order of EXPR.\n"
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]. Optional input:\n"
+        "  key_lengths [B] (I64)                       segments [B,L] (I64, negative: padding)\n"
+        "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
+        "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"
+        "  rotary_rates [pairs] (radians per token, instead of the rates of BASE)\n"
+        "  dout [B,H,Lq,dv], which requests gradients\n"
+        "Differences with --structure hierarchical:\n"
+        "  log_kernel has the distances that its cells reach (NR times a power of 2, at least L)\n"
+        "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
+        "  mask is by key only, [B or 1,1,1,L]\n"
+        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance [B,H,Lq]. With dout also dq, dk, dv, dattention_bias, dlog_kernel,\n"
+        "dforget, dhierarchical_bias, drotary_rates, dridge [1] with cme, and dsigma [1] with rbf. With --positional also\n"
+        "dpositional [kernels, parameters], with respect to the parameters as in EXPR (l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

@@ -15,11 +15,11 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "measurements of a case; 0: as many as fit into --seconds, at least 7 (step: 10)", NULL},
+     "number of measurements of a case; 0: as many as fit into --seconds, but at least 7 (step: 10)", NULL},
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
-     "step: tokens of the model's vocabulary", "$1 step"},
+     "step: number of tokens in the vocabulary of the model", "$1 step"},
 };
 static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
 
@@ -152,10 +152,10 @@ const hark_command hark_command_bench = {
     .summary = "measure attention, operators and training steps against the machine's peak",
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
-        "         decode, tokens up to token L, one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
-        "         operators also by their samples: rotary:positions,x64   embedding:sparse,257=50000   all\n"
-        "         The message about an incorrect case lists the possible words; docs/benchmarks.md lists them all.\n"
-        "A step trains the model that the options describe on random tokens; --steps N of them are measured.\n",
+        "         decode, which reads the tokens up to token L one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
+        "         operators also have their samples as cases: rotary:positions,x64   embedding:sparse,257=50000   all\n"
+        "         The message about an incorrect case lists the possible words. docs/benchmarks.md lists them all.\n"
+        "A step trains the model that the options describe on random tokens. With --steps N, N steps are measured.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .shares_work = true,

@@ -26,31 +26,33 @@ typedef struct data_values {
 #define AT(field) offsetof(data_values, field)
 #define EXAMPLES(split) AT(examples) + (split) * sizeof(int64_t)
 static const hark_option options[] = {
-    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "PATH", "make, picture: the new folder; the SVG file", "$1 make|picture"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "PATH", "make: the new folder; picture: the SVG file", "$1 make|picture"},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "make: seed of all random numbers", "$1 make"},
     {"training", "training", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TRAINING), "-1", "[-1, 1e12]", NULL, NULL,
-     "make: training examples; -1: as many as the task usually has", "$1 make"},
+     "make: number of training examples; -1: as many as the task usually has", "$1 make"},
     {"validation", "validation", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_VALIDATION), "-1", "[-1, 1e12]", NULL, NULL,
-     "make: validation examples, 0: none", "$1 make"},
-    {"test", "test", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TEST), "-1", "[-1, 1e12]", NULL, NULL, "make: test examples, 0: none", "$1 make"},
+     "make: number of validation examples; -1: as many as the task usually has; 0: none", "$1 make"},
+    {"test", "test", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TEST), "-1", "[-1, 1e12]", NULL, NULL,
+     "make: number of test examples; -1: as many as the task usually has; 0: none", "$1 make"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL,
      "make: " HARK_THREADS_HELP "; the files do not depend on it", "$1 make"},
     {"format", "format", HARK_OPTION_STRING, AT(format), "", NULL, NULL, "NAME",
-     "info, picture: format of the files; a folder of hark data make states its own", "$1 info|picture"},
-    {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2", "$1 info"},
+     "info, picture: format of the files; a folder of hark data make states its format itself", "$1 info|picture"},
+    {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL,
+     "info: number of classes of formats text and pairs; 0: two classes", "$1 info"},
     {"text-field", "text-field", HARK_OPTION_STRING, AT(text_field), HARK_JSON_LINES_TEXT, NULL, NULL, "NAME",
-     "info: member of JSON lines that is the text", "$1 info"},
+     "info: member of JSON lines that contains the text", "$1 info"},
     {"label-field", "label-field", HARK_OPTION_STRING, AT(label_field), HARK_JSON_LINES_LABEL, NULL, NULL, "NAME",
-     "info: member of JSON lines that is the label", "$1 info"},
-    {"quoted", "quoted", HARK_OPTION_BOOL, AT(quoted), "false", NULL, NULL, NULL, "info: fields of text and pairs may be quoted as in CSV",
-     "$1 info"},
+     "info: member of JSON lines that contains the label", "$1 info"},
+    {"quoted", "quoted", HARK_OPTION_BOOL, AT(quoted), "false", NULL, NULL, NULL,
+     "info: fields of formats text and pairs may be quoted as in CSV", "$1 info"},
     {"validation-fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(fraction), "0", "[0, 1)", NULL, NULL,
-     "info, picture: fraction of the training examples that are for validation", "$1 info|picture"},
-    {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples",
+     "info, picture: fraction of the training examples that is used for validation", "$1 info|picture"},
+    {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples are drawn",
      "$1 picture"},
-    {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: images", "$1 picture"},
-    {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: images in a row", "$1 picture"},
-    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points per pixel", "$1 picture"},
+    {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: number of images", "$1 picture"},
+    {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: number of images in a row", "$1 picture"},
+    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: number of points per pixel", "$1 picture"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(data_values), false};
@@ -248,6 +250,7 @@ const hark_command hark_command_data = {
         "  hark data info --format text reviews.tsv.gz            compressed files are unpacked; - is standard input\n"
         "  hark data picture pathfinder --out sheet.svg\n"
         "\n"
+        "  An option whose explanation begins with a name and a colon, such as 'make:' or 'listops:', is only for this action or task.\n"
         "  Tasks:" HARK_TASK_GENERATORS(TASK_NAME) "\n"
         "  Formats:" HARK_EXAMPLE_FORMATS(FORMAT_NAME) ". docs/tasks.md\n",
     .argument_minimum = 1,

@@ -31,35 +31,40 @@ typedef struct embed_values {
 #define AT(field) offsetof(embed_values, field)
 static const hark_option options[] = {
     {"pooling", "pooling", HARK_OPTION_ENUM, AT(pooling), "model", POOLING_WORDS, NULL, NULL,
-     "what represents a line: the mean over its tokens, its first or last token, or the first through the model's pooler; model: as the "
-     "model was made, otherwise the mean",
+     "what represents a line; mean: the mean over its tokens; first, last: its first or last token; pooler: "
+     "the output of the model's pooler for the first token; model: as the model specifies, otherwise the mean",
      NULL},
     {"normalise", "normalise", HARK_OPTION_BOOL, AT(normalise), "false", NULL, NULL, NULL,
-     "divide every embedding by its length; not given: as the model was made", NULL},
+     "divide every embedding by its Euclidean length; not given: as the model specifies", NULL},
     {"format", "format", HARK_OPTION_ENUM, AT(format), "jsonl", HARK_EMBED_FORMAT_WORDS, NULL, NULL,
-     "a list of numbers per line; or f32 [lines, width] as a .npy file of NumPy, or as the tensor \"embeddings\" of a safetensors file",
+     "format of the output; jsonl: a list of numbers per line; npy: f32 [lines, width] as a .npy file of "
+     "NumPy; safetensors: the same as tensor \"embeddings\" of a safetensors file",
      NULL},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 16777216]", NULL, "N",
-     "tokens of a line, at most; 0: max_seq_length of sentence-transformers, or the model's context; a larger one where the model's "
-     "positions allow it",
+     "largest number of tokens of a line; 0: max_seq_length of sentence-transformers, or the model's context; "
+     "it may be larger if the model's positions allow it",
      NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
-     "cut longer lines, and report their number; if turned off, a longer line is an error", NULL},
+     "cut longer lines, with a message about their number (with --no-truncate, a longer line is an error)", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
-     "tokenizer.json, or .model of SentencePiece; not given: the model's vocabulary, or that file in the folder of "
-     "the model",
+     "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
+     "in its folder",
      NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, AT(unknown), "error", "error|map", NULL, NULL,
-     "a character that the vocabulary of a run lacks is an error, or becomes the unknown token", NULL},
-    {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,
-     "largest number of tokens of a pass; memory is needed for this number, and for at least one line of the context", NULL},
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "of a run: best (default), last, or step-N",
+     "what happens to characters outside the vocabulary of a run; error: they are an error; map: they become "
+     "the unknown token",
      NULL},
+    {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,
+     "largest number of tokens of a pass; memory is needed for as many tokens, or for one line of the context "
+     "if that is more",
+     NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint of a run: best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(embed_values, weights),
     {"precision", "precision", HARK_OPTION_ENUM, AT(precision), "f32", "f32|bf16", NULL, NULL,
-     "f32, or products of bf16 operands with f32 sums, which need AVX512_BF16, are faster, and change numbers of embeddings of length 1 by "
-     "about 1e-3",
+     "precision of products; bf16: operands are rounded to bf16, and sums are f32, which is faster, needs "
+     "AVX512_BF16, and changes numbers of embeddings of length 1 by about 1e-3",
      NULL},
 };
 #undef AT
@@ -321,7 +326,7 @@ const hark_command hark_command_embed = {
         "  hark embed MiniLM long.txt --structure hierarchical           the same weights with another attention\n"
         "  grep -v '^$' notes.txt | hark embed MiniLM -\n"
         "\n"
-        "  Lines are packed one after the other, in their order: nothing is computed for padding. docs/encoders.md describes it.\n",
+        "  Lines are packed one after another in their order, so nothing is computed for padding. docs/encoders.md describes this.\n",
     .argument_minimum = 1,
     .argument_maximum = 2,
     .tables = {&table, &hark_config_table},

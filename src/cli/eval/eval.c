@@ -34,21 +34,23 @@ typedef struct eval_values {
 
 #define AT(field) offsetof(eval_values, field)
 static const hark_option options[] = {
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint of a run: best (default), last, or step-N", NULL},
     {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
-     "which part of the run's own text or examples (test: only of examples); text given with --data is measured completely", NULL},
+     "which part of the run's own text or examples is measured (test: only of examples); a text that is given "
+     "with --data is measured completely",
+     NULL},
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
-     "context lengths to evaluate; all of them predict the same targets; not given: the run's own length",
-     "data.format corpus, data.unit text"},
+     "context lengths to evaluate, all on the same targets; not given: the run's own context", "data.format corpus, data.unit text"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "tokens by which each window is moved; from the second window on, only its last N targets are counted, so that each has a long "
-     "context; 0: windows do not overlap",
+     "distance N between the beginnings of windows, in tokens; from the second window on, only the last N "
+     "targets of a window are counted, so that each has a long context; 0: windows do not overlap",
      "data.format corpus, data.unit text"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "evaluate only the first N targets of the text; 0: all",
-     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL,
+     "evaluate only the first N targets of the text; 0: all targets", "data.format corpus, data.unit text"},
     {"window-cut", "window-cut", HARK_OPTION_LIST, AT(cuts), "", NULL, NULL, "N,...|auto",
-     "cut the attention of all layers to windows of N tokens to each side, for each N, and compare the losses with that of the model as it "
-     "is; auto: 1, 2, 4, ... below the context",
+     "for each N, cut the attention of all layers to windows of N tokens on each side, and compare the loss "
+     "with the loss of the uncut model; auto: 1, 2, 4, ... below the context",
      "data.format corpus, data.unit text, model.architecture decoder|masked_encoder"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
      "architecture ahca: --json reports chunks, selected tokens and depth of the first N examples or windows",

@@ -19,16 +19,16 @@ typedef struct inspect_values {
 #define AT(field) offsetof(inspect_values, field)
 static const hark_option options[] = {
     {"text", "text", HARK_OPTION_STRING, AT(text), HARK_STANDARD_INPUT, NULL, NULL, "FILE",
-     "the text, compressed or not, whose beginning is read up to the model's context; - is standard input", NULL},
+     "the text, compressed or not, whose beginning is read, up to the model's context; -: standard input", NULL},
     {"distance", "distance", HARK_OPTION_INT, AT(distance), "0", "[0, 16777216]", NULL, "D",
      "report the fraction of the weight on keys more than D tokens away; 0: a quarter of the tokens that are read", NULL},
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
      "draw maps of the heads as SVG, or as PNG if FILE ends in .png", NULL},
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "of a run: best (default), last, or step-N",
-     NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint of a run: best (default), last, or step-N", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
-     "tokenizer.json, or .model of SentencePiece; not given: the model's vocabulary, or that file in the folder of "
-     "the model",
+     "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
+     "in its folder",
      NULL},
 };
 #undef AT
@@ -174,11 +174,13 @@ const hark_command hark_command_inspect = {
         "  hark inspect model.safetensors --text notes.txt --distance 256 --figure heads.svg\n"
         "  hark inspect MiniLM --text - --json < notes.txt\n"
         "\n"
-        "  keys: exp of the entropy, the effective number of keys; entropy: of the weights, in nats; distance: mean distance of the keys;\n"
-        "  beyond: fraction of the weight on keys more than --distance tokens away; first: fraction on the first token. All are means "
-        "over\n"
-        "  the tokens of the text. A coarse key of hierarchical attention shares its weight equally among its tokens. "
-        "docs/evaluation.md.\n",
+        "  The numbers of a head are means over the tokens of the text:\n"
+        "    keys       effective number of keys, which is exp of the entropy\n"
+        "    entropy    entropy of the weights, in nats\n"
+        "    distance   mean distance of the keys\n"
+        "    beyond     fraction of the weight on keys more than --distance tokens away\n"
+        "    first      fraction of the weight on the first token\n"
+        "  The weight of a coarse key of hierarchical attention is divided equally among its tokens. docs/evaluation.md.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

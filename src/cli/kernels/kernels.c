@@ -13,35 +13,41 @@
 #define AT(field) offsetof(hark_kernels_values, field)
 static const hark_option options[] = {
     {"text", "text", HARK_OPTION_STRING, AT(text), HARK_STANDARD_INPUT, NULL, NULL, "FILE",
-     "fit: the text on whose beginning the model's attention is measured; - is standard input", "$1 fit"},
+     "fit: the text on whose beginning the model's attention is measured; -: standard input", "$1 fit"},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
-     "fit, export: of a run: best (default), last, or step-N", "$1 fit|export"},
+     "fit, export: checkpoint of a run, which is best (default), last, or step-N", "$1 fit|export"},
     {"windows", "windows", HARK_OPTION_INT, AT(windows), "16", "[1, 4096]", NULL, NULL,
-     "search, fit: windows of the model's context in which attention is measured, at most", "$1 search|fit"},
-    {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: kernels of an expression at most",
+     "search, fit: largest number of windows (of the model's context) in which attention is measured", "$1 search|fit"},
+    {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: largest number of kernels in an expression",
      "$1 search|fit"},
     {"price", "price", HARK_OPTION_FLOAT, AT(price), "0.001", "[0, 1]", NULL, "NATS",
-     "search, fit: by how much, in nats, each further parameter must reduce the divergence of a head's attention", "$1 search|fit"},
+     "search, fit: number of nats by which each further parameter must reduce the divergence of a head's "
+     "attention",
+     "$1 search|fit"},
     {"definite", "definite", HARK_OPTION_BOOL, AT(definite), "false", NULL, NULL, NULL,
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
-    {"data", "data", HARK_OPTION_LIST, AT(data), "", NULL, NULL, "PATH", "search: text file or folder, may be repeated", "$1 search"},
+    {"data", "data", HARK_OPTION_LIST, AT(data), "", NULL, NULL, "PATH", "search: text file or folder; may be repeated", "$1 search"},
     {"base", "base", HARK_OPTION_STRING, AT(base), "", NULL, NULL, "FILE",
-     "search: configuration of the models that are trained (hark config prints one); not given: two layers of four "
-     "heads, width 128, context 256, one million tokens",
+     "search: configuration of the models that are trained (hark config prints one); not given: two layers of "
+     "four heads, width 128, context 256, and one million tokens of training",
      "$1 search"},
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "search: the folder of its runs and its report", "$1 search"},
     {"seeds", "seeds", HARK_OPTION_INT, AT(seeds), "1", "[1, 64]", NULL, NULL,
-     "search: seeds of every comparison; kernels are fitted to the table of the first", "$1 search"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[1, 1e9]", NULL, NULL, "search: the first seed; the others follow it", "$1 search"},
+     "search: number of seeds of every comparison; kernels are fitted to the table of the first seed", "$1 search"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[1, 1e9]", NULL, NULL, "search: the first seed, which the others follow",
+     "$1 search"},
     {"tokens", "tokens", HARK_OPTION_FLOAT, AT(tokens), "0", "[0, inf)", NULL, "N",
-     "search: tokens of each training; 0: as the configuration has it", "$1 search"},
+     "search: number of tokens of each training; 0: as in the configuration", "$1 search"},
     {"table", "table", HARK_OPTION_INT, AT(table), "0", "[0, 4096]", NULL, "K",
-     "search: distances of the free table that every head learns; 0: the context, at most 256", "$1 search"},
+     "search: number of distances in the free table that every head learns; 0: the context, but at most 256", "$1 search"},
     {"proof", "proof", HARK_OPTION_BOOL, AT(proof), "true", NULL, NULL, NULL,
      "train again with the expressions that a search has found, to measure their losses", "$1 search"},
-    {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL, "search: trainings at once, as in hark sweep", "$1 search"},
+    {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
+     "search: number of trainings at the same time, as in hark sweep", "$1 search"},
     {"output", "output", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE",
-     "export: NAME.py, a score_mod for PyTorch's FlexAttention; NAME.csv or NAME.safetensors, a table of log G", "$1 export"},
+     "export: file to write; NAME.py is a score_mod for PyTorch's FlexAttention, and NAME.csv or "
+     "NAME.safetensors a table of log G",
+     "$1 export"},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, "T",
      "export: distances 0 .. T - 1; 0: the model's context", "$1 export"},
 };
@@ -130,10 +136,10 @@ const hark_command hark_command_kernels = {
         "  hark kernels fit runs/table --text book.txt\n"
         "  hark kernels export runs/book --output kernels.py\n"
         "\n"
-        "  search trains models whose heads learn a free table of the distance, fits an expression to each table, and "
-        "trains again with\n"
-        "  these; FOLDER/search.md is its report. If the command is called again, the search continues. "
-        "docs/kernel-search.md describes it.\n",
+        "  An option whose explanation begins with 'search:', 'fit:' or 'export:' is only for this action.\n"
+        "  search trains models whose heads learn a free table of the distance. It fits an expression to each table, and trains again\n"
+        "  with these expressions. Its report is FOLDER/search.md. If the command is called again, the search continues.\n"
+        "  docs/kernel-search.md describes it.\n",
     .argument_minimum = 1,
     .argument_maximum = 2,
     .has_json = true,

@@ -26,11 +26,13 @@ typedef struct lab_values {
 static const hark_option options[] = {
     {"list", NULL, HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "list the experiments", NULL},
     {"quick", NULL, HARK_OPTION_BOOL, AT(quick), "false", NULL, NULL, NULL,
-     "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes", "list false"},
-    {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails", "list false"},
+     "smaller sizes and wider intervals, so that an experiment takes at most 40 seconds instead of ten minutes", "list false"},
+    {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 if a criterion fails", "list false"},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "seed of all random numbers", "list false, seeds none"},
     {"seeds", "seeds", HARK_OPTION_STRING, AT(seeds), "", NULL, NULL, "LIST",
-     "run with several seeds, such as 1-10 or 1,3,7-9, and count how often each criterion passes; figures are of the first", "list false"},
+     "run with several seeds, such as 1-10 or 1,3,7-9, and count how often each criterion passes; figures are "
+     "those of the first seed",
+     "list false"},
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG if FILE ends in .png",
      "list false"},
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot",
@@ -38,8 +40,8 @@ static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
      "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write the results as a document, with the figures in a folder beside it; with one NAME, only replace its section in an existing "
-     "document",
+     "write the results as a document, with the figures in a folder next to it; with one NAME, only replace "
+     "its section in an existing document",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
@@ -480,8 +482,9 @@ const hark_command hark_command_lab = {
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
+        "  An option whose explanation begins with a name and a colon, such as 'bound:', is only for this experiment.\n"
         "  A criterion that fails is a result and is reported with its numbers. The exit code is then 0, or 1 with --strict. With --seeds "
-        "and\n  --strict it is 0 only if all criteria pass with all seeds. docs/lab.md has the results.\n",
+        "and\n  --strict, it is 0 only if all criteria pass with all seeds. docs/lab.md has the results.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

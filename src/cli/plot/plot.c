@@ -27,23 +27,27 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; not given: loss.svg, positional.svg or evaluation.svg; in the run's folder if there is one run and "
-     "its folder can be written, otherwise in the current folder",
+     "the figure; not given: loss.svg, positional.svg or evaluation.svg, which is in the run's folder if there "
+     "is a single run whose folder can be written, and otherwise in the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
-     "PNG instead of SVG, if the picture's name does not end with .svg or .png", "terminal false"},
+     "PNG instead of SVG, if the name of the figure does not end with .svg or .png", "terminal false"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot", NULL},
     {"metric", "metric m", HARK_OPTION_LIST, offsetof(plot_values, metrics), "", NULL, NULL, "NAME",
-     "what to draw, may be repeated; not given: train/loss and val/loss", "positional false, evaluation false"},
+     "metric to draw; may be repeated; not given: train/loss and val/loss", "positional false, evaluation false"},
     {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "the horizontal axis",
      "positional false, evaluation false"},
     {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis",
      "positional false, terminal false"},
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
-     "draw the positional kernels of a checkpoint, log G over the distance, in total and term by term, and its learned rotary rates", NULL},
+     "draw the positional kernels of a checkpoint and its learned rotary rates; a kernel is drawn as log G "
+     "over the distance, in total and term by term",
+     NULL},
     {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
-     "draw evaluations from files of JSON that hark eval printed: loss over context, and over the position in the window", NULL},
+     "draw evaluations from files of JSON that hark eval printed: the loss over the context, and over the "
+     "position in the window",
+     NULL},
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
      "largest distance that --positional draws; 0: the model's context", "positional true"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
@@ -341,10 +345,9 @@ const hark_command hark_command_plot = {
     .arguments = "RUN|FILE...",
     .summary = "draw the loss curves of runs, evaluations at several contexts, or the positional kernels that a run has learned",
     .notes =
-        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a "
-        "model's file; with\n"
-        "  --evaluation a file of JSON that hark eval printed, one line for each run and context (hark eval --help).\n"
-        "  Runs NAME-seed=1, NAME-seed=2, ..., as hark sweep names them, have one colour and one entry of the legend.\n",
+        "  RUN is the folder of a run, or a file like its metrics.jsonl. With --positional it is a run, a checkpoint or a model's file.\n"
+        "  With --evaluation it is a file of JSON that hark eval printed, with one line for each run and context (hark eval --help).\n"
+        "  Runs NAME-seed=1, NAME-seed=2, ..., as hark sweep names them, have one colour and one entry in the legend.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

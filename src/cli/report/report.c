@@ -22,14 +22,16 @@ static const hark_option options[] = {
      "best",
      NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
-     "positional kernels and rows of rotary rates of a run, at most", NULL},
+     "largest number of positional kernels and rows of rotary rates of a run", NULL},
     {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",
      "text that the models read: attention maps, or chunks of architecture ahca", NULL},
     {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "read this text from a file", "text none"},
-    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "64", "[2, 256]", NULL, NULL, "tokens of the text that are read, at most",
+    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "64", "[2, 256]", NULL, NULL, "largest number of tokens of the text that are read",
      "text given or file given"},
     {"evaluation", "evaluation", HARK_OPTION_LIST, AT(evaluations), "", NULL, NULL, "FILE",
-     "JSON that hark eval --json printed, may be repeated: confusion matrices, loss by position, chunks", NULL},
+     "file of JSON that hark eval --json printed, for confusion matrices, loss by position and chunks; may be "
+     "repeated",
+     NULL},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(hark_report_values), false};
@@ -224,8 +226,8 @@ const hark_command hark_command_report = {
         "  hark report runs/a runs/b -o both.html --text 'The quick brown fox'\n"
         "  hark eval runs/a --json > a.json; hark report runs/a --evaluation a.json\n"
         "\n"
-        "  The page is one file that loads nothing: it can be sent by mail, and opened without network. Damaged runs, and runs that a\n"
-        "  process still writes, are shown as far as they can be read, with the reason.\n",
+        "  The page is one file, which loads nothing. So it can be sent by mail, and opened without a network.\n"
+        "  Damaged runs, and runs that a process still writes, are shown as far as they can be read, with the reason.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

@@ -26,21 +26,25 @@ enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 
 #define AT(field) offsetof(sweep_values, field)
 static const hark_option options[] = {
-    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared", "list false"},
+    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "metric that is compared", "list false"},
     {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
      "which values of the metric are better; auto: more for accuracies, tokens_per_second and mfu, less for all others", "list false"},
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
-     "which value of a run counts: its best, its last, or that of its checkpoint `best`, where val/loss is least", "list false"},
+     "which value of a run is used; best: its best value; last: its last value; checkpoint: the value of its "
+     "checkpoint `best`, which has the least val/loss",
+     "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost: count only the evaluations at which NAME (operations, tokens, time or step) is at "
+     "compare runs at equal cost, by the evaluations at which NAME (operations, tokens, time or step) is at "
      "most X; least: X is the smallest value that a run has at its last evaluation",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
-     "cell that the others are compared with, by its name in the table; not given: the first", "list false"},
+     "cell with which the others are compared, by its name in the table; not given: the first cell", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
-     "further metrics to show, separated by commas: the last value of each run, averaged over seeds", "list false"},
+     "further metrics to show, separated by commas; a value is the last value of each run, averaged over seeds", "list false"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
-     "runs at once; each run has run.threads threads, or, where that is 0, an equal part of the cores", "list false, table false"},
+     "number of runs at the same time; each run has run.threads threads, or an equal part of the cores if that "
+     "is 0",
+     "list false, table false"},
     {"preflight", "preflight", HARK_OPTION_BOOL, AT(preflight), "true", NULL, NULL, NULL,
      "check before the runs begin that memory is enough for --jobs runs, and that memory and disk are enough for each run",
      "list false, table false"},
@@ -496,14 +500,12 @@ const hark_command hark_command_sweep = {
     .arguments = "FILE...",
     .summary = "train the runs of a plan and compare them",
     .notes =
-        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration file next to it), 'seeds' (a "
-        "list), 'settings'\n"
-        "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every "
-        "combination and seed is a run.\n"
-        "If the command is called again, the sweep continues where it was interrupted. Several plans are trained in "
-        "turn, and then compared in one table\n"
-        "with a column for each. The processes of a launcher (mpirun -n N) share the runs. docs/sweeps.md describes "
-        "sweeps.\n",
+        "FILE is YAML. It has 'out' (the sweep's folder). It may have 'config' (a configuration file next to it), 'seeds' (a list),\n"
+        "'settings' (of all runs), 'variants' (settings with names) and 'grid' (lists of values).\n"
+        "Every variant with every combination of the grid and every seed is a run.\n"
+        "If the command is called again, the sweep continues where it was interrupted.\n"
+        "Several plans are trained one after another, and then compared in one table with a column for each plan.\n"
+        "The processes of a launcher (mpirun -n N) share the runs. docs/sweeps.md describes sweeps.\n",
     .shares_work = true,
     .argument_minimum = 1,
     .argument_maximum = PLANS,

@@ -13,9 +13,11 @@ typedef struct tokenize_values {
 
 static const hark_option options[] = {
     {"special", NULL, HARK_OPTION_BOOL, offsetof(tokenize_values, special), "true", NULL, NULL, NULL,
-     "special tokens that a tokenizer.json puts around a text", NULL},
+     "print the special tokens that a tokenizer.json adds before and after a text", NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, offsetof(tokenize_values, unknown), "error", "error|map", NULL, NULL,
-     "a character that the vocabulary of a run lacks is an error, or becomes the unknown token", NULL},
+     "what happens to characters outside the vocabulary of a run; error: they are an error; map: they become "
+     "the unknown token",
+     NULL},
 };
 static const hark_option_table table = {options, sizeof options / sizeof *options, NULL, sizeof(tokenize_values), false};
 
@@ -93,7 +95,7 @@ const hark_command hark_command_tokenize = {
         "  hark tokenize tokenizer.json text.txt        of the Hugging Face tokenizers library, or the folder with it\n"
         "  hark tokenize spiece.model text.txt          of SentencePiece\n"
         "\n"
-        "  A line ends with LF or CRLF, which are no part of it.\n",
+        "  A line ends with LF or CRLF, which do not belong to the line.\n",
     .argument_minimum = 2,
     .argument_maximum = 2,
     .tables = {&table},

@@ -29,10 +29,10 @@ typedef struct listops_values {
 
 #define AT(field) offsetof(listops_values, field)
 static const hark_option options[] = {
-    {"depth", "depth", HARK_OPTION_INT, AT(depth), "10", "[2, 64]", NULL, NULL, "listops: largest depth of a digit; the root has 1",
-     "$1 make, $2 listops"},
-    {"arguments", "arguments", HARK_OPTION_INT, AT(arguments), "10", "[2, 64]", NULL, NULL, "listops: most arguments of an operator",
-     "$1 make, $2 listops"},
+    {"depth", "depth", HARK_OPTION_INT, AT(depth), "10", "[2, 64]", NULL, NULL,
+     "listops: largest depth of a digit, where the root has depth 1", "$1 make, $2 listops"},
+    {"arguments", "arguments", HARK_OPTION_INT, AT(arguments), "10", "[2, 64]", NULL, NULL,
+     "listops: largest number of arguments of an operator", "$1 make, $2 listops"},
     {"operator-share", "operator-share", HARK_OPTION_FLOAT, AT(share), "0.25", "(0, 1)", NULL, NULL,
      "listops: probability that a node is an operator", "$1 make, $2 listops"},
     {"length-above", "length-above", HARK_OPTION_INT, AT(low), "500", "[0, 1000000]", NULL, NULL,

@@ -34,7 +34,7 @@ typedef struct approximation_values {
 
 static const hark_option options[] = {
     {"run", "run", HARK_OPTION_STRING, offsetof(approximation_values, run), "", NULL, NULL, "RUN",
-     "approximation: measure the heads of a trained model too; a run, a checkpoint or a file", "$1 approximation|all"},
+     "approximation: a run, a checkpoint or a file with a trained model, whose heads are measured too", "$1 approximation|all"},
     {"text", "text", HARK_OPTION_STRING, offsetof(approximation_values, text), "", NULL, NULL, "FILE",
      "approximation: the text that the model reads", "$1 approximation|all"},
 };
