@@ -163,9 +163,9 @@ typedef enum hark_stored {
   X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
     "context in training before the scaling, in tokens; 0: model.context", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                         \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "variable of yarn's linear change between the fast pairs, which keep their rate, and the slow pairs, "                                 \
-    "whose rate is divided by the factor; pair: index of the pair, as in published models; turns: number of "                              \
-    "turns, as in the paper",                                                                                                              \
+    "yarn: rates change linearly from fast pairs, which keep their rate, to slow pairs, whose rate is divided "                            \
+    "by the factor; pair: linearly in the index of the pair, as in published models; turns: linearly in the "                              \
+    "number of turns, as in the paper",                                                                                                    \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
     "yarn: pairs that make at least this number of turns within the original context keep their rate", "model.rotary.scaling yarn",        \
@@ -233,18 +233,17 @@ typedef enum hark_stored {
     "keys (structure dense); stick_breaking: causal attention that needs no positions (arXiv 2410.17980)",                                 \
     NULL, MEANING, CHANGED, 1)                                                                                                             \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
-    "c in the ridge lambda = c n^ridge_power of normalisation cme, where n is the number of keys", HARK_NEEDS_CME, MEANING, GROUP, 1)      \
+    "normalisation cme: c in the ridge lambda = c n^ridge_power, where n is the number of keys", HARK_NEEDS_CME, MEANING, GROUP, 1)        \
   X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \
-    "power of the number of keys in the ridge of normalisation cme; 0: the ridge does not depend on this "                                 \
-    "number",                                                                                                                              \
-    HARK_NEEDS_CME, MEANING, GROUP, 1)                                                                                                     \
+    "normalisation cme: power of the number of keys in the ridge; 0: the ridge does not depend on this number", HARK_NEEDS_CME, MEANING,   \
+    GROUP, 1)                                                                                                                              \
   X(attention.ridge_learned, "ridge-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
     "every head learns its own ridge; its learning rate is multiplied by train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)        \
   X(attention.sigma_learned, "sigma-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
     "every head learns its own sigma, with normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,      \
     GROUP, 1)                                                                                                                              \
   X(attention.unit, "unit-norm", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
-    "before the kernel of normalisation cme, divide queries and keys by their Euclidean lengths", HARK_NEEDS_CME, MEANING, GROUP, 1)       \
+    "normalisation cme: before the kernel, divide queries and keys by their Euclidean lengths", HARK_NEEDS_CME, MEANING, GROUP, 1)         \
   X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
@@ -275,11 +274,11 @@ typedef enum hark_stored {
     "chunk delimiter: further tokens after which a chunk ends, at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,       \
     CHANGED, 1)                                                                                                                            \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
-    "chunk semantic: number of tokens before a place that are compared with as many tokens after it",                                      \
+    "chunk semantic: number of tokens before a place, which are compared with as many tokens after it",                                    \
     HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
   X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
-    "chunk semantic: a chunk ends at a valley that is deeper than the mean by at least this number of "                                    \
-    "standard deviations",                                                                                                                 \
+    "chunk semantic: a chunk ends at a valley of similarity that is deeper than the mean by at least this "                                \
+    "number of standard deviations",                                                                                                       \
     HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
   X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1",                                              \
     "number of compressed tokens (slots) per chunk", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                   \
@@ -347,8 +346,8 @@ typedef enum hark_stored {
     "how the rows of a sequence are aggregated; query: a learned class query attends to them; mean: their mean", HARK_NEEDS_LATENT,        \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "number r of the two norms of matrices that operator_norm and matrix_norm bound; every step ends with a "                              \
-    "projection of every matrix onto the bounds; none: no bounds",                                                                         \
+    "r, which defines the two matrix norms that operator_norm and matrix_norm bound; every step ends with a "                              \
+    "projection of every matrix onto these bounds; none: no bounds",                                                                       \
     HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
     "upper bound of the operator norm of every matrix with respect to the r-norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)         \
