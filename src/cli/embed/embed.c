@@ -46,7 +46,7 @@ static const hark_option options[] = {
      "it may be larger if the model's positions allow it",
      NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
-     "cut longer lines, with a message about their number (with --no-truncate, a longer line is an error)", NULL},
+     "cut longer lines (a longer line that is not cut is an error)", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
      "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
      "in its folder",
