@@ -61,9 +61,10 @@ typedef enum hark_stored {
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                           \
     "family of models; gpt is the only one, and all architectures belong to it", NULL, WEIGHTS, ALWAYS, 0)                                 \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
-    "decoder: predicts the next token from the previous tokens; encoder: predicts the class of an example, with "                          \
-    "attention to all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes with compressed chunks; "                     \
-    "latent, finite: map sequences of real vectors to a real vector",                                                                      \
+    "decoder: predicts the next token from the previous tokens; encoder: predicts the class of an example, "                               \
+    "with attention to all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes, token "                                 \
+    "labels, numbers or its own input, with compressed chunks; latent, finite: map sequences of real vectors "                             \
+    "to a real vector",                                                                                                                    \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \

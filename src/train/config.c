@@ -143,7 +143,10 @@ static const hark_option options[] = {
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for learned rotary rates; 0: these rates keep their initial values", "model.rotary.learned !none"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
-     NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run", NULL},
+     NULL,
+     "learning rate after the warm-up; rsqrt: learning_rate sqrt(warmup / step); base_rsqrt: learning_rate / "
+     "sqrt(step); cycle: a cosine whose period is the whole run",
+     NULL},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL,
      "number of steps in which the learning rate rises from 0", NULL},
     {"train.extend", "extend", HARK_OPTION_ENUM, AT(train.extend), "continue", "continue|restart|stretch", RUNS, NULL,
