@@ -1,4 +1,5 @@
 /* command.c - the hark command around its subcommands: finds one, reads its options, runs it, and ends with the exit code of its result. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -385,8 +386,9 @@ int hark_main(int count, const char *const *words) {
   if (strcmp(name, "--version") == 0) name = "version";
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (strcmp(name, "help") == 0 && count == 2)) {
     print_commands(stdout);
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return HARK_EXIT_DONE;
-    fprintf(stderr, "hark: standard output: cannot be written\n");
+    fprintf(stderr, "hark: standard output: cannot be written%s%s\n", errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
     return HARK_EXIT_DISK;
   }
   static const char *const help_words[] = {"--help"};

@@ -13,11 +13,14 @@
 
 hark_temporaries hark_process_temporaries;
 
+/* Reading a closed stdin and writing to a closed stdout fail. Messages to a closed stderr are lost, and nothing else. */
+static const int modes_of_closed[] = {O_WRONLY, O_RDONLY, O_RDWR};
+
 static void open_standard_streams(void) {
   for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++) {
     if (fcntl(i, F_GETFD) >= 0 || errno != EBADF) continue;
     hark_process_temporaries.closed_streams |= 1u << i;
-    const int descriptor = open("/dev/null", O_RDWR); /* the lowest free number: this one */
+    const int descriptor = open("/dev/null", modes_of_closed[i]); /* the lowest free number: this one */
     if (descriptor == i) continue;
     if (descriptor > STDERR_FILENO) (void)close(descriptor);
     _exit(HARK_EXIT_DISK); /* it cannot be reported anywhere */
