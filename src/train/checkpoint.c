@@ -362,9 +362,10 @@ static hark_status check_version(hark_context *context, const char *path, const 
 
 hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name, hark_file_summary *weights) {
   char folder[HARK_PATH_BYTES];
+  hark_run_state state;
   HARK_TRY(path_in(context, run, name, NULL, folder));
   for (int i = 0; i < FILE_COUNT; i++) HARK_TRY(hark_manifest_check(context, folder, file_names[i], i == FILE_MODEL ? weights : NULL));
-  return HARK_OK;
+  return hark_checkpoint_read_state(context, run, name, &state);
 }
 
 /* The newest undamaged checkpoint; HARK_NOT_FOUND when there are no folders of checkpoints. */
@@ -417,6 +418,16 @@ hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, c
   return newest == HARK_OK ? HARK_OK : HARK_BAD_FILE; /* there was a checkpoint: the run must not start again */
 }
 
+/* A checkpoint that was renamed: its order among the others, which are kept by their names, would be wrong. */
+static hark_status check_steps(hark_context *context, const char *path, const char *name, const hark_run_state *state) {
+  const int64_t step = hark_checkpoint_step(name);
+  if (step >= 0 && state->step != step)
+    return hark_fail(context, HARK_BAD_FILE, "%s: is the state of step %" PRId64 ", expected that of %s", path, state->step, name);
+  if (state->updates > state->step || state->best_step > state->step || state->evaluated_step > state->step)
+    return hark_fail(context, HARK_BAD_FILE, "%s: names steps after its own, %" PRId64, path, state->step);
+  return HARK_OK;
+}
+
 hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state) {
   char path[HARK_PATH_BYTES];
   json_t *object = NULL;
@@ -447,7 +458,7 @@ hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *ru
     status = hark_fail(context, HARK_BAD_FILE, "%s: corpus_checksum is not a text of 16 hexadecimal digits", path);
   if (status == HARK_OK) state->corpus_checksum = strtoull(checksum, NULL, 16);
   json_decref(object);
-  return status;
+  return status == HARK_OK ? check_steps(context, path, name, state) : status;
 }
 
 hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_run *run, const char *name) {
