@@ -61,8 +61,8 @@ static hark_status print_vocabulary(hark_invocation *call, const char *path, con
   if (call->json) {
     hark_text_append(&line, "{");
     hark_json_append_path(&line, "path", path);
-    hark_text_append(&line, ", \"vocabulary\": ");
-    hark_json_append_string(&line, source);
+    hark_text_append(&line, ", ");
+    hark_json_append_path(&line, "vocabulary", source);
     hark_text_append(&line, ", \"tokens\": %" PRId32 "}\n", tokens);
   } else {
     hark_text_append_shown(&line, path);
@@ -110,8 +110,8 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
   if (call->json) {
     hark_text_append(&line, "{");
     hark_json_append_path(&line, "path", path);
-    hark_text_append(&line, ", \"run\": ");
-    hark_json_append_string(&line, from);
+    hark_text_append(&line, ", ");
+    hark_json_append_path(&line, "run", from);
     hark_text_append(&line, ", \"checkpoint\": ");
     hark_json_append_string(&line, opened->checkpoint);
     if (type != NULL) hark_text_append(&line, ", \"model_type\": \"%s\"", type);

@@ -477,8 +477,8 @@ static hark_status print_json(generation *g, double seconds) {
     append_sequences(g, &line);
   else
     append_sequence(g, first, &line);
-  hark_text_append(&line, ", \"checkpoint\": ");
-  hark_json_append_string(&line, g->source);
+  hark_text_append(&line, ", ");
+  hark_json_append_path(&line, "checkpoint", g->source);
   hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64, context_of(g),
                    g->prompt_count, first->prompt_forgotten);
   if (g->batch == NULL) hark_text_append(&line, ", \"forgotten\": %" PRId64, first->forgotten);

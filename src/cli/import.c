@@ -28,8 +28,8 @@ static hark_status print(hark_invocation *call, const char *from, const char *pa
   if (call->json) {
     hark_text_append(&line, "{");
     hark_json_append_path(&line, "path", path);
-    hark_text_append(&line, ", \"from\": ");
-    hark_json_append_string(&line, from);
+    hark_text_append(&line, ", ");
+    hark_json_append_path(&line, "from", from);
     hark_text_append(&line, ", \"parameters\": %" PRId64 ", \"tokenizer\": ", info.parameters);
     if (info.tokenizer != NULL)
       hark_json_append_string(&line, info.tokenizer);

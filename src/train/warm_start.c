@@ -257,8 +257,8 @@ static hark_status write_origin(const warm_start *start, const hark_run *run) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(start->context);
   HARK_TRY(hark_run_path(start->context, run, "origin.json", path));
-  hark_text_append(&text, "{\n  \"format_version\": %d,\n  \"%s\": ", HARK_RUN_FORMAT_VERSION, source->model != NULL ? "model" : "run");
-  hark_json_append_string(&text, source->run.path);
+  hark_text_append(&text, "{\n  \"format_version\": %d,\n  ", HARK_RUN_FORMAT_VERSION);
+  hark_json_append_path(&text, source->model != NULL ? "model" : "run", source->run.path);
   if (source->model != NULL) {
     hark_text_append(&text, ",\n  \"fingerprint\": \"%016" PRIx64 "\"", source->model->fingerprint);
   } else {

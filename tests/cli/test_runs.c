@@ -119,6 +119,21 @@ static void verify_finds_what_is_damaged(void **state) {
   expect("verify whole", HARK_EXIT_DONE, "interrupted save", "");
 }
 
+/* All that read the state of a checkpoint agree; a run continues from the newest undamaged one. */
+static void a_renamed_checkpoint_is_damaged(void **state) {
+  (void)state;
+  static const char why[] = "run/checkpoints/step-8/state.json: is the state of step 6, expected that of step-8";
+  make_run();
+  assert_int_equal(command_place_shell(folder, "mv run/checkpoints/step-6 run/checkpoints/step-8 && echo step-8 >run/last"), 0);
+  expect("verify run", HARK_EXIT_BAD_INPUT, why, "");
+  expect("runs run", HARK_EXIT_DONE, why, "");
+  expect("eval run --checkpoint last", HARK_EXIT_BAD_INPUT, "", why);
+  expect("train --init-from run/checkpoints/step-8 --data text.txt --out warm --steps 1 " TINY, HARK_EXIT_BAD_INPUT, "", why);
+  expect("train --resume run --steps 9", HARK_EXIT_DONE, "", why);
+  assert_non_null(strstr(output.err, "continuing from step-4"));
+  expect("verify run", HARK_EXIT_DONE, "good", "");
+}
+
 /* hark export writes model.safetensors beside the runs of the folder that it is called in. */
 static void verify_finds_runs_beside_a_model(void **state) {
   (void)state;
@@ -203,6 +218,10 @@ static void paths_that_are_not_utf8_keep_their_bytes(void **state) {
   json_decref(command_json(&output));
   expect("verify runs --json", HARK_EXIT_DONE, "\"path_bytes\": \"72756e732f61ff\"", "");
   expect("eval runs/a\xff --json --threads 1", HARK_EXIT_DONE, "\"run_bytes\": \"72756e732f61ff\"", "");
+  expect("export runs/a\xff --json --output m", HARK_EXIT_DONE, "\"run_bytes\": \"72756e732f61ff\"", "");
+  expect("export runs/a\xff --json --format tokenizer.json", HARK_EXIT_DONE, "\"vocabulary_bytes\": \"72756e732f61ff\"", "");
+  assert_int_equal(command_place_shell(folder, "mv m 'm\xff'"), 0);
+  expect("generate m\xff --max-new-tokens 1 --json", HARK_EXIT_DONE, "\"checkpoint_bytes\": \"6dff\"", "");
   assert_int_equal(rename(test_path(folder, "runs/a\xff"), test_path(folder, "runs/plain")), 0);
   expect("runs runs --json", HARK_EXIT_DONE, "\"path\": \"runs/plain\", \"state\"", "");
 }
@@ -514,6 +533,7 @@ static void five_errors_are_five_lines(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(verify_finds_what_is_damaged),
+      TEST(a_renamed_checkpoint_is_damaged),
       TEST(verify_finds_runs_beside_a_model),
       TEST(verify_finds_numbers_that_are_not_finite),
       TEST(verify_checks_files_of_models),

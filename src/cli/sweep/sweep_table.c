@@ -138,8 +138,8 @@ static void print_spread(const char *prefix, hark_spread spread, hark_text *text
 void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
   const hark_sweep_plan *plan = results->plan;
   char name[HARK_SWEEP_VALUE_BYTES];
-  hark_text_append(text, "{\"plan\": ");
-  hark_json_append_string(text, results->label);
+  hark_text_append(text, "{");
+  hark_json_append_path(text, "plan", results->label);
   hark_text_append(text, ", \"metric\": ");
   hark_json_append_string(text, results->metric);
   hark_sweep_cell_name(plan, results->baseline, name);
