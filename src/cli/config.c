@@ -39,9 +39,21 @@ static const char introduction[] =
     "- YAML's anchors, aliases and tags are refused, and so is a file with several YAML documents.\n"
     "\n";
 
+/* The reference is the same for all values. --json and --comments have rows of their own. */
+static hark_status refuse_values(hark_invocation *call) {
+  static const char others[] = "markdown|comments|json|color";
+  hark_option_view view;
+  for (int i = 0; i < hark_options_count(call->options); i++) {
+    if (!hark_options_view(call->options, i, &view) || hark_option_choice(others, view.option->name) >= 0) continue;
+    if (hark_options_source(call->options, view.option->name) == HARK_SOURCE_COMMAND)
+      HARK_TRY(hark_options_complain(call->context, call->options, view.option->name, "has no effect here, it needs --markdown off"));
+  }
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];
-  if (values->markdown) return HARK_OK;
+  if (values->markdown) return refuse_values(call);
   const hark_preset *preset;
   HARK_TRY(hark_preset_read(call->context, call->options, call->values[2], &preset));
   HARK_TRY(hark_options_require_utf8(call->context, call->options));

@@ -97,6 +97,22 @@ static void files_are_reported_about(void **state) {
   assert_non_null(strstr(output.out, "class 1                   10   50.0 %"));
   expect("data info --format text --validation-fraction 0.25 t.tsv", HARK_EXIT_DONE, "validation: 5 examples", "");
   expect("data info --format text --classes 3 t.tsv", HARK_EXIT_DONE, "class 2                    0    0.0 %", "");
+  expect("data info --format text --quoted t.tsv", HARK_EXIT_DONE, "20 examples", "");
+}
+
+static void options_of_another_format_are_refused(void **state) {
+  (void)state;
+  (void)test_file_write_text(folder, "p.tsv", "1\ta\tb\tone\ttwo\n0\ta\tb\tthree\tfour\n");
+  (void)test_file_write_text(folder, "l.tsv", "Source\tTarget\n[MAX 2 3 ]\t3\n");
+  expect("data info --format pairs --quoted p.tsv", HARK_EXIT_DONE, "2 examples", "");
+  expect("data info --format pairs --text-field text p.tsv", HARK_EXIT_USAGE, "",
+         "--text-field: has no effect here, it needs --format text (currently pairs)");
+  expect("data info --format pairs --label-field l p.tsv", HARK_EXIT_USAGE, "", "--label-field: has no effect here");
+  expect("data info --format listops --quoted l.tsv", HARK_EXIT_USAGE, "",
+         "--quoted: has no effect here, it needs --format text or pairs (currently listops)");
+  expect("data make listops --out nested --training 4 --validation 0 --test 0", HARK_EXIT_DONE, "", "");
+  expect("data info nested --quoted", HARK_EXIT_USAGE, "", "--quoted: has no effect here");
+  expect("train --data nested --format examples --quoted", HARK_EXIT_USAGE, "", "--quoted: has no effect here");
 }
 
 static void images_are_drawn(void **state) {
@@ -180,7 +196,11 @@ static void wrong_words(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about), TEST(a_text_is_made), TEST(files_are_reported_about),
-                                     TEST(images_are_drawn), TEST(wrong_words)};
+  const struct CMUnitTest tests[] = {TEST(a_task_is_made_and_told_about),
+                                     TEST(a_text_is_made),
+                                     TEST(files_are_reported_about),
+                                     TEST(images_are_drawn),
+                                     TEST(wrong_words),
+                                     TEST(options_of_another_format_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,8 @@ static void options_without_effect_are_refused(void **state) {
       {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (currently 0)"},
       {"config --model.attention.unbiased", 1, "it needs --bias"},
       {"config --markdown --json", 1, "it needs --json off"},
+      {"config --markdown --layers 3 --preset small --no-color", 2, "--layers: has no effect here, it needs --markdown off"},
+      {"config --markdown --config none.yaml", 1, "--config: has no effect here"},
       {"sweep plan.yaml --list --json", 1, "--list: has no effect here, it needs --json off"},
       {"kernels export run --output k.csv --json", 1, "--json: has no effect here, export writes a file"},
       {"lab --list --seed 3 --quick", 2, "it needs --list off"},

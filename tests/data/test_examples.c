@@ -219,6 +219,7 @@ static const refusal refusals[] = {
     {"pairs", "1\ta\tb\tc\n", "f:1:8: 4 of 5 fields"},
     {"pairs", "1\ta\tb\t\td\n", "f:1:7: empty text"},
     {"pairs", "1\ta\tb\tc\t\n", "f:1:9: empty text"},
+    {"pairs", "1\ta\tb\tc\td\n0\ta\tb\tc\td\te\n", "f:2:10: more than 5 fields, expected label, two names"},
     {"listops", "", "f:1:1: expected the header"},
     {"listops", "7\t7\n", "f:1:1: expected the header"},
     {"listops", "Source\tTarget\n", "f: holds no example"},

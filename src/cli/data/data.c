@@ -180,6 +180,18 @@ static hark_status run_make(hark_invocation *call) {
 
 /* ---- info and picture ---- */
 
+/* The format may be that of a folder, so that options it lacks are known only now. */
+static hark_status refuse_idle(const hark_invocation *call, const char *format) {
+  static const struct {
+    const char *option, *formats, *shown;
+  } needs[] = {{"text-field", "text", "text"}, {"label-field", "text", "text"}, {"quoted", "text|pairs", "text or pairs"}};
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+    if (hark_command_is_given(call, needs[i].option) && hark_option_choice(needs[i].formats, format) < 0)
+      return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--%s: has no effect here, it needs --format %s (currently %s)",
+                       needs[i].option, needs[i].shown, format);
+  return HARK_OK;
+}
+
 static hark_status open_examples(hark_invocation *call, hark_examples **out) {
   enum { PATHS = 256 };
   const data_values *const v = call->values[0];
@@ -197,7 +209,10 @@ static hark_status open_examples(hark_invocation *call, hark_examples **out) {
                                            .text_field = v->text_field,
                                            .label_field = v->label_field,
                                            .quoted = v->quoted};
-  return hark_examples_open(call->context, &settings, out);
+  HARK_TRY(hark_examples_open(call->context, &settings, out));
+  const hark_status status = refuse_idle(call, hark_examples_format(*out));
+  if (status != HARK_OK) hark_examples_close(call->context, out);
+  return status;
 }
 
 static hark_status run_info(hark_invocation *call) {

@@ -26,12 +26,13 @@
 /* The fields of a line that are the example's sequences. */
 typedef struct layout {
   int fields;
+  bool has_tabs; /* in its last field, which extends to the end of the line */
   int part[HARK_EXAMPLE_PARTS];
   const char *description;
 } layout;
 
-static const layout text_layout = {2, {1, 0}, "label and text, separated by a tab"};
-static const layout pairs_layout = {5, {3, 4}, "label, two names and two texts, separated by tabs"};
+static const layout text_layout = {2, true, {1, 0}, "label and text, separated by a tab"};
+static const layout pairs_layout = {5, false, {3, 4}, "label, two names and two texts, separated by tabs"};
 enum { FIELDS_MAX = 5 };
 
 typedef struct field {
@@ -59,9 +60,9 @@ static hark_status take_quoted(hark_context *context, const hark_line_reader *li
   return hark_lines_fail(context, lines, *end, "text after the closing quote of a field, expected a tab");
 }
 
-/* A field up to the next tab, the last one up to the end of the line. */
-static void take_plain(const hark_line_reader *lines, size_t at, bool last, field *out, size_t *end) {
-  const char *const from = lines->line + at, *const tab = last ? NULL : memchr(from, '\t', lines->length - at);
+/* A field up to the next tab, or up to the end of the line. */
+static void take_plain(const hark_line_reader *lines, size_t at, bool to_end, field *out, size_t *end) {
+  const char *const from = lines->line + at, *const tab = to_end ? NULL : memchr(from, '\t', lines->length - at);
   *end = tab != NULL ? at + (size_t)(tab - from) : lines->length;
   *out = (field){at, *end - at, false};
 }
@@ -74,7 +75,7 @@ static hark_status split(hark_context *context, const hark_line_reader *lines, c
     if (quoted && at < lines->length && lines->line[at] == '"')
       HARK_TRY(take_quoted(context, lines, at, &out[i], &end));
     else
-      take_plain(lines, at, last, &out[i], &end);
+      take_plain(lines, at, last && l->has_tabs, &out[i], &end);
     if (!last && end == lines->length)
       return hark_lines_fail(context, lines, lines->length, "%d of %d fields, expected %s", i + 1, l->fields, l->description);
     if (last && end < lines->length)
