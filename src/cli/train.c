@@ -348,6 +348,21 @@ static hark_status read_argument(hark_invocation *call, const hark_config *confi
   return hark_options_set(call->context, call->options, "run.directory", run, "--resume", HARK_SOURCE_COMMAND);
 }
 
+static bool is_requested(const hark_invocation *call, const char *name) {
+  return hark_options_source(call->options, name) >= HARK_SOURCE_FILE;
+}
+
+/* An equal length is accepted, so that the same call continues an extended run that was interrupted. */
+static hark_status refuse_idle_extension(hark_invocation *call, const hark_config *config) {
+  static const char *const lengths[] = {"train.steps",    "train.epochs", "train.tokens",    "train.examples",
+                                        "train.max_time", "train.batch",  "train.accumulate"};
+  bool idle = config->run.resume && is_requested(call, "train.extend");
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) idle = idle && !is_requested(call, lengths[i]);
+  if (!idle) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "train.extend",
+                               "has no effect here, it needs another length: --steps, --epochs, --tokens, --examples or --max-time");
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
   train_values *values = call->values[VALUES_TRAIN];
@@ -365,6 +380,7 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
                                    hark_config_has_examples(config) ? "examples" : "text"));
   HARK_TRY(refuse_standard_input(call, config));
+  HARK_TRY(refuse_idle_extension(call, config));
   HARK_TRY(find_learner(call, config));
   HARK_TRY(choose_size(call));
   HARK_TRY(hark_config_finish(call->context, call->options, config));

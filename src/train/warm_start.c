@@ -227,20 +227,35 @@ static hark_status check(const warm_start *start, const char *path) {
                    path, start->refused_missing, start->refused_unexpected, start->first_refused);
 }
 
-/* Reports patterns that match nothing, which are usually mistakes. */
-static void say_unused(const warm_start *start, const hark_string_list *patterns, const char *option, bool missing) {
-  for (int64_t i = 0; i < patterns->count; i++) {
-    bool used = false;
-    for (int32_t p = 0; p < start->parameters->count && missing; p++) {
-      const hark_parameter *parameter = &start->parameters->list[p];
-      used = used || (!fits(start, parameter) && fnmatch(patterns->items[i], parameter->name, 0) == 0);
-    }
-    for (int64_t t = 0; t < tensor_count(start->source) && !missing; t++) {
-      const char *name = tensor_at(start->source, t).name;
-      used = used || (hark_parameters_find(start->parameters, name) == NULL && fnmatch(patterns->items[i], name, 0) == 0);
-    }
-    if (!used) say(start, "%s %.200s matches no %s tensor", option, patterns->items[i], missing ? "missing" : "unexpected");
+static bool matches_missing(const warm_start *start, const char *pattern) {
+  bool any = false;
+  for (int32_t i = 0; i < start->parameters->count; i++) {
+    const hark_parameter *parameter = &start->parameters->list[i];
+    any = any || (!fits(start, parameter) && fnmatch(pattern, parameter->name, 0) == 0);
   }
+  return any;
+}
+
+static bool matches_unexpected(const warm_start *start, const char *pattern) {
+  bool any = false;
+  for (int64_t i = 0; i < tensor_count(start->source); i++) {
+    const char *name = tensor_at(start->source, i).name;
+    any = any || (hark_parameters_find(start->parameters, name) == NULL && fnmatch(pattern, name, 0) == 0);
+  }
+  return any;
+}
+
+/* A pattern that matches nothing is a mistake, as with train.freeze. */
+static hark_status refuse_unused(const warm_start *start) {
+  const hark_string_list *const missing = &start->config->train.allow_missing, *const others = &start->config->train.allow_unexpected;
+  for (int64_t i = 0; i < missing->count; i++)
+    if (!matches_missing(start, missing->items[i]))
+      return hark_fail(start->context, HARK_BAD_CONFIGURATION, "train.allow_missing: %.200s matches no missing tensor", missing->items[i]);
+  for (int64_t i = 0; i < others->count; i++)
+    if (!matches_unexpected(start, others->items[i]))
+      return hark_fail(start->context, HARK_BAD_CONFIGURATION, "train.allow_unexpected: %.200s matches no unexpected tensor",
+                       others->items[i]);
+  return HARK_OK;
 }
 
 static hark_status load_tensors(const warm_start *start) {
@@ -304,11 +319,10 @@ static void close_source(hark_context *context, weight_source *source) {
 
 static hark_status load(warm_start *start, const hark_run *run, const char *path) {
   HARK_TRY(sort_tensors(start));
-  say_unused(start, &start->config->train.allow_missing, "train.allow_missing", true);
-  say_unused(start, &start->config->train.allow_unexpected, "train.allow_unexpected", false);
   say(start, "weights of %.200s: %" PRId64 " loaded, %" PRId64 " missing, %" PRId64 " of another shape, %" PRId64 " unexpected", path,
       start->counts[FATE_LOADED], start->counts[FATE_MISSING], start->counts[FATE_OTHER_SHAPE], start->counts[FATE_UNEXPECTED]);
   HARK_TRY(check(start, path));
+  HARK_TRY(refuse_unused(start));
   HARK_TRY(load_tensors(start));
   return write_origin(start, run);
 }

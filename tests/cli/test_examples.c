@@ -294,7 +294,7 @@ static void hidden_tokens_come_first(void **state) {
   the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
-      "--threads 1 --allow-missing head* --allow-unexpected head* --freeze blocks.*",
+      "--threads 1 --allow-missing head* --freeze blocks.*",
       HARK_EXIT_DONE, "step 2", "is initialised");
   expect("train --init-from masked --freeze nothing --data text.txt --out nothing --steps 1", HARK_EXIT_USAGE, "", "matches no weight");
   assert_int_equal(hark_path_kind_of(test_path(folder, "nothing")), HARK_PATH_NONE);

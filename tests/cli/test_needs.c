@@ -74,7 +74,7 @@ static void options_without_effect_are_refused(void **state) {
       {"config --model.attention.unbiased", 1, "it needs --bias"},
       {"config --markdown --json", 1, "it needs --json off"},
       {"config --markdown --layers 3 --preset small --no-color", 2, "--layers: has no effect here, it needs --markdown off"},
-      {"config --markdown --config none.yaml", 1, "--config: has no effect here"},
+      {"config --markdown --config run/config.yaml", 1, "--config: has no effect here"},
       {"sweep plan.yaml --list --json", 1, "--list: has no effect here, it needs --json off"},
       {"kernels export run --output k.csv --json", 1, "--json: has no effect here, export writes a file"},
       {"lab --list --seed 3 --quick", 2, "it needs --list off"},
@@ -119,6 +119,10 @@ static void exchanges_have_an_effect(void **state) {
   assert_int_equal(test_line_count(output.err), 3);
   expect("eval run --part validation --data text.txt --threads 1", HARK_EXIT_USAGE, "--part: has no effect here");
   expect("train --resume --out run --window 9", HARK_EXIT_USAGE, "--window: has no effect here");
+  expect("train --resume run --extend restart --lr 1e-4", HARK_EXIT_USAGE,
+         "--extend: has no effect here, it needs another length: --steps");
+  expect("train --resume run --extend restart --steps 2", HARK_EXIT_DONE, "2 steps instead of 1 (train.extend restart)");
+  expect("train --resume run --extend restart --steps 2", HARK_EXIT_DONE, "there is nothing to do"); /* as after an interruption */
 }
 
 /* Of a configuration the last word would be lost; lists collect. */

@@ -348,8 +348,14 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
          "of another shape: blocks.0.feed_forward.up.weight [48, 16], in the file F32 [64, 16]: not allowed");
   expect(
       "train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48 --allow-missing "
-      "'blocks.?.feed_forward.*' --allow-missing nothing",
-      HARK_EXIT_DONE, "", "train.allow_missing nothing matches no missing tensor");
+      "'blocks.?.feed_forward.*'",
+      HARK_EXIT_DONE, "", "it is initialised");
+  /* patterns that match nothing, or only weights that are loaded */
+  expect("train --init-from run --data text.txt --out h --steps 1 --threads 1 --allow-missing 'blocks.0.*'", HARK_EXIT_USAGE, "",
+         "train.allow_missing: blocks.0.* matches no missing tensor");
+  expect("train --init-from run --data text.txt --out h --steps 1 --threads 1 --allow-unexpected nothing", HARK_EXIT_USAGE, "",
+         "train.allow_unexpected: nothing matches no unexpected tensor");
+  assert_int_equal(command_place_shell(folder, "test ! -e h"), 0);
   /* an option that leaves the shapes and changes what they mean is said */
   expect("train --init-from run --data text.txt --out d --steps 1 --threads 1 --structure window --window 3", HARK_EXIT_DONE, "",
          "model.attention.structure is window; the weights were trained with dense");
