@@ -64,6 +64,11 @@ static void take_number(const json_t *object, const char *name, double *out) {
   if (json_is_number(value)) *out = json_number_value(value);
 }
 
+static void take_step(const json_t *object, int64_t *out) {
+  const json_t *const value = json_object_get(object, "step");
+  if (json_is_integer(value) && json_integer_value(value) >= 0) *out = json_integer_value(value);
+}
+
 /* The numbers of the last complete lines, of which one at least is JSON. hark verify examines them all. */
 static hark_status take_tail(hark_context *context, const char *path, char *tail, hark_run_line *line) {
   bool any = false, good = false;
@@ -73,7 +78,7 @@ static hark_status take_tail(hark_context *context, const char *path, char *tail
     any = true;
     if (*at != '{') continue;
     if (hark_json_parse(context, path, at, (size_t)(end - at), &object) != HARK_OK) continue;
-    take_number(object, "step", &line->step);
+    take_step(object, &line->step);
     take_number(object, "train/loss", &line->training);
     take_number(object, "val/loss", &line->validation);
     take_number(object, "time", &line->seconds);
@@ -160,8 +165,8 @@ static hark_status read_checkpoint(hark_context *context, const hark_run *run, h
   HARK_TRY(hark_checkpoint_read_state(context, run, name, &state));
   const bool running = line->state == HARK_RUN_RUNNING;
   if (!running) line->state = state.plan.steps > 0 && state.step >= state.plan.steps ? HARK_RUN_DONE : HARK_RUN_STOPPED;
-  if (!running || !(line->step > (double)state.step)) line->step = (double)state.step;
-  if (state.plan.steps > 0) line->steps = (double)state.plan.steps;
+  if (!running || line->step < state.step) line->step = state.step;
+  if (state.plan.steps > 0) line->steps = state.plan.steps;
   line->best = isfinite(state.best_loss) ? state.best_loss : NAN;
   return hark_run_check_metrics(context, run, name, state.metrics_bytes);
 }
@@ -185,7 +190,8 @@ static hark_status read_all(hark_context *context, const hark_run *run, hark_run
  * those of an earlier step. */
 hark_status hark_run_line_read(hark_context *context, const char *path, hark_run_line *line) {
   hark_run run = {.lock = -1};
-  *line = (hark_run_line){.step = NAN, .steps = NAN, .training = NAN, .validation = NAN, .best = NAN, .seconds = NAN};
+  *line =
+      (hark_run_line){.step = HARK_RUN_NO_STEP, .steps = HARK_RUN_NO_STEP, .training = NAN, .validation = NAN, .best = NAN, .seconds = NAN};
   HARK_TRY(hark_path_join(context, "", path, run.path));
   if (hark_folder_check_unlocked(context, path) == HARK_BUSY) line->state = HARK_RUN_RUNNING;
   HARK_TRY(read_all(context, &run, line));
@@ -206,13 +212,21 @@ static void append_word(hark_text *text, const char *name, const char *value) {
   hark_json_append_string(text, value);
 }
 
+static void append_count(hark_text *text, const char *name, int64_t count) {
+  hark_text_append(text, ", \"%s\": ", name);
+  if (count == HARK_RUN_NO_STEP)
+    hark_text_append(text, "null");
+  else
+    hark_text_append(text, "%" PRId64, count);
+}
+
 void hark_run_line_append_json(const char *path, const hark_run_line *line, hark_text *text) {
   hark_text_append(text, "{");
   hark_json_append_path(text, "path", path);
   append_word(text, "state", state_words[line->state]);
   if (line->problem[0] != '\0') append_word(text, "problem", line->problem);
-  hark_json_append_member(text, "step", line->step);
-  hark_json_append_member(text, "steps", line->steps);
+  append_count(text, "step", line->step);
+  append_count(text, "steps", line->steps);
   hark_json_append_member(text, "train/loss", line->training);
   hark_json_append_member(text, "val/loss", line->validation);
   hark_json_append_member(text, "best_val/loss", line->best);

@@ -9,6 +9,7 @@
 #include "io/files.h"
 
 #define HARK_RUN_WORD_BYTES 32
+#define HARK_RUN_NO_STEP (-1)
 
 typedef enum hark_run_line_state {
   HARK_RUN_EMPTY,   /* no checkpoint yet */
@@ -23,8 +24,9 @@ const char *hark_run_state_word(hark_run_line_state state);
 
 typedef struct hark_run_line {
   hark_run_line_state state;
-  char problem[HARK_MESSAGE_BYTES];                        /* of a damaged run */
-  double step, steps, training, validation, best, seconds; /* NaN: not known */
+  char problem[HARK_MESSAGE_BYTES];           /* of a damaged run */
+  int64_t step, steps;                        /* HARK_RUN_NO_STEP: not known; of planned ones any number is possible */
+  double training, validation, best, seconds; /* NaN: not known */
   char architecture[HARK_RUN_WORD_BYTES], structure[HARK_RUN_WORD_BYTES], positions[HARK_RUN_WORD_BYTES];
   char layers[HARK_RUN_WORD_BYTES], width[HARK_RUN_WORD_BYTES], context[HARK_RUN_WORD_BYTES];
 } hark_run_line;

@@ -1,4 +1,5 @@
 /* runs.c - hark runs: the runs in a folder, a line each: what they are, how far they came, whether they are undamaged. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +22,13 @@ typedef struct listing {
 
 #define COLUMNS "%-9s %17s %10s %10s  "
 
-static void append_count(double step, double steps, char *out, size_t bytes) {
-  if (isnan(step))
+static void append_count(int64_t step, int64_t steps, char *out, size_t bytes) {
+  if (step == HARK_RUN_NO_STEP)
     (void)snprintf(out, bytes, "-");
-  else if (isnan(steps))
-    (void)snprintf(out, bytes, "%.0f", step);
+  else if (steps == HARK_RUN_NO_STEP)
+    (void)snprintf(out, bytes, "%" PRId64, step);
   else
-    (void)snprintf(out, bytes, "%.0f/%.0f", step, steps);
+    (void)snprintf(out, bytes, "%" PRId64 "/%" PRId64, step, steps);
 }
 
 static void append_loss(double loss, char *out, size_t bytes) {

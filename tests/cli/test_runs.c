@@ -226,6 +226,13 @@ static void paths_that_are_not_utf8_keep_their_bytes(void **state) {
   expect("runs runs --json", HARK_EXIT_DONE, "\"path\": \"runs/plain\", \"state\"", "");
 }
 
+static void planned_steps_are_exact(void **state) {
+  (void)state;
+  expect("train --data text.txt --out long --steps 144115188075855871 --max-time 0.1s " TINY, HARK_EXIT_DONE, "of 144115188075855871", "");
+  expect("runs long", HARK_EXIT_DONE, "/144115188075855871 ", "");
+  expect("runs long --json", HARK_EXIT_DONE, "\"steps\": 144115188075855871,", "");
+}
+
 /* ---- warm starts ---- */
 
 static void a_run_begins_with_trained_weights(void **state) {
@@ -539,6 +546,7 @@ static void five_errors_are_five_lines(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(verify_finds_what_is_damaged),
+      TEST(planned_steps_are_exact),
       TEST(a_renamed_checkpoint_is_damaged),
       TEST(verify_finds_runs_beside_a_model),
       TEST(verify_finds_numbers_that_are_not_finite),
