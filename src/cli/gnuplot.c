@@ -119,6 +119,7 @@ static void append_multiples(hark_text *script, double low, double high) {
 void hark_picture_append_log_axis(hark_text *script, char axis, double low, double high) {
   char text[2][HARK_NUMBER_BYTES];
   hark_text_append(script, "set logscale %c\nset autoscale %c\nset %ctics autofreq\n", axis, axis, axis); /* not those of another panel */
+  if (low > 0 && hark_picture_append_single(script, axis, low, high)) return;
   if (!(low > 0 && high > low && isfinite(high))) return;
   const double room = pow(high / low, MARGIN);
   low /= room;

@@ -96,8 +96,8 @@ HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const ha
 /* Reads state.json of a checkpoint, which must be of the step that the checkpoint is named after. Errors: HARK_BAD_FILE, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state);
 
-/* Compares every file of a checkpoint with its manifest, and reads its state. *weights (may be NULL) receives the summary of model.safetensors. Errors:
- * HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
+/* Compares every file of a checkpoint with its manifest, and reads its state. *weights (may be NULL) receives the summary of
+ * model.safetensors. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name,
                                                    hark_file_summary *weights);
 

@@ -332,6 +332,25 @@ static void pictures_are_for_every_screen(void **state) {
   free(png);
 }
 
+/* gnuplot warns of an axis whose range is empty. */
+static void axes_of_single_points_have_a_range(void **state) {
+  (void)state;
+  if (system("command -v gnuplot >/dev/null 2>&1") != 0) skip();
+  test_file_write_text(folder, "plan.yaml",
+                       "out: swept\nsettings: {data.paths: text.txt, train.steps: 1, model.layers: 1, model.width: 8, model.heads: 2, "
+                       "model.context: 8, train.batch: 2, run.threads: 1}\n");
+  hark(0, "train " TINY " " KERNEL " --steps 1 --out kernel");
+  hark(0,
+       "train --data text.txt --layers 1 --heads 4 --width 8 --context 8 --batch 2 --threads 1 --rotary-learned model --steps 1 --out "
+       "rates");
+  static const char *const pictures[] = {"plot --positional kernel --distances 1", "plot --positional rates", "sweep plan.yaml"};
+  for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
+    hark(0, pictures[i]);
+    assert_non_null(strstr(output.out, ".svg"));
+    if (strstr(output.err, "Warning") != NULL) fail_msg("hark %s: %s", pictures[i], output.err);
+  }
+}
+
 /* A term far below the kernel does not set the scale: the range is that of the kernel and of what is near it. */
 static void terms_without_effect_do_not_set_the_scale(void **state) {
   (void)state;
@@ -511,6 +530,7 @@ int main(void) {
                                      TEST(keys_name_what_differs),
                                      TEST(many_runs_are_distinguished),
                                      TEST(pictures_are_for_every_screen),
+                                     TEST(axes_of_single_points_have_a_range),
                                      TEST(terms_without_effect_do_not_set_the_scale),
                                      TEST(windows_are_drawn),
                                      TEST(evaluations_are_drawn_together),

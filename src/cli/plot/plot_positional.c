@@ -30,8 +30,9 @@
 typedef struct panel {
   char title[96];
   bool rates;
-  double low, high; /* of log G; low > high: not known */
-  int first, last;  /* curves of the picture: the thick one, and those after it up to last - 1 */
+  double low, high;  /* of log G; low > high: not known */
+  double x[2], y[2]; /* of all points; the first above the second: there are none */
+  int first, last;   /* curves of the picture: the thick one, and those after it up to last - 1 */
 } panel;
 
 /* The panels as they are visited. */
@@ -137,19 +138,28 @@ static void widen(panel *to, const hark_series *whole, const hark_series *term) 
   }
 }
 
+static void add_curve(drawing *d, const char *label, const hark_series *curve, panel *to) {
+  double x[2], y[2];
+  hark_series_ranges(curve, 1, x, y);
+  hark_picture_add_curve(&d->picture, label, curve->points, curve->count);
+  to->x[0] = fmin(to->x[0], x[0]);
+  to->x[1] = fmax(to->x[1], x[1]);
+  to->y[0] = fmin(to->y[0], y[0]);
+  to->y[1] = fmax(to->y[1], y[1]);
+}
+
 static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, panel *to) {
   hark_series whole = {0};
   hark_status status = HARK_OK;
   bool there = true;
-  to->low = INFINITY;
-  to->high = -INFINITY;
+  to->low = to->x[0] = to->y[0] = INFINITY;
+  to->high = to->x[1] = to->y[1] = -INFINITY;
   to->first = d->picture.curves;
   for (int index = 0; there && status == HARK_OK; index++) {
     hark_series curve;
     status = sample(d, kernel, index, &curve, &there);
     there = there && (index > 0 || curve.count > 0); /* without the whole kernel its terms are not drawn either */
-    if (status == HARK_OK && there && curve.count > 0)
-      hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
+    if (status == HARK_OK && there && curve.count > 0) add_curve(d, index == 0 ? to->title : "term", &curve, to);
     if (status == HARK_OK && there) widen(to, index == 0 ? &curve : &whole, &curve);
     if (index == 0)
       whole = curve;
@@ -203,15 +213,18 @@ static int columns_of(int panels) {
   return columns;
 }
 
-/* Distances from 1 on a logarithmic axis; log G as far as the kernel and the terms that matter go. */
+static void print_rate_range(const panel *p, hark_text *script) {
+  hark_text_append(script, "unset logscale x\nset xrange [*:*]\nset yrange [*:*]\n");
+  (void)hark_picture_append_single(script, 'x', p->x[0], p->x[1]);
+  (void)hark_picture_append_single(script, 'y', p->y[0], p->y[1]);
+}
+
+/* Distances from 1 on a logarithmic axis, whose range is not empty; log G as far as the kernel and the terms that matter go. */
 static void print_range(const panel *p, hark_text *script) {
   const double room = MARGIN * fmax(p->high - p->low, 1e-3);
   char low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
-  if (p->rates)
-    hark_text_append(script, "unset logscale x\nset xrange [*:*]\nset yrange [*:*]\n");
-  else
-    hark_text_append(script, "set logscale x 2\nset xrange [1:*] noextend\nset yrange [%s:%s]\n", hark_number_print(p->low - room, low),
-                     hark_number_print(p->high + room, high));
+  hark_text_append(script, "set logscale x 2\nset xrange [1:%s] noextend\nset yrange [%s:%s]\n", p->x[1] > 1 ? "*" : "2",
+                   hark_number_print(p->low - room, low), hark_number_print(p->high + room, high));
 }
 
 static void print_panel(hark_picture *picture, const panel *p) {
@@ -227,7 +240,7 @@ static void print_panel(hark_picture *picture, const panel *p) {
     return;
   }
   hark_text_append(script, "\n");
-  print_range(p, script);
+  (p->rates ? print_rate_range : print_range)(p, script);
   hark_text_append(script, "plot ");
   for (int curve = p->first + 1; curve < p->last; curve++) {
     const hark_line_look look = hark_picture_line_look(curve - p->first - 1);

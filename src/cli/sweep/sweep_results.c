@@ -186,9 +186,36 @@ hark_status hark_sweep_record(sweep *s, int run, int exit_code) {
   return hark_jsonl_flush(s->context, file, NULL);
 }
 
-/* The metric of every complete run over the steps, one colour per cell; points, since a run may have been evaluated only once. */
-static hark_status draw(sweep *s) {
-  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
+/* The metric of every complete run over the steps; of the others a series without points. */
+static hark_status read_series(const sweep *s, hark_series *series) {
+  char folder[HARK_PATH_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    if (!isfinite(s->results.values[run])) continue;
+    HARK_TRY(hark_sweep_run_path(s, run, folder));
+    HARK_TRY(hark_series_read(s->context, folder, "step", s->values->metric, &series[run]));
+  }
+  return HARK_OK;
+}
+
+/* One colour and one entry of the key per cell; points, since a run may have been evaluated only once. */
+static void append_curves(const sweep *s, const hark_series *series, hark_picture *picture) {
+  char name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
+  int labelled = -1;
+  for (int run = 0; run < s->runs; run++) {
+    const int cell = hark_sweep_cell_of(s, run);
+    if (series[run].count == 0) continue;
+    hark_sweep_cell_name(s->plan, cell, name);
+    hark_picture_add_curve(picture, name, series[run].points, series[run].count);
+    (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc rgb '%s'", hark_picture_color(cell, color));
+    hark_text_append(&picture->script, "%s", picture->curves == 1 ? "plot " : ", \\\n    ");
+    hark_picture_append_curve(picture, picture->curves - 1, style, labelled == cell ? "" : name);
+    labelled = cell;
+  }
+}
+
+static hark_status draw_series(sweep *s, const hark_series *series) {
+  char path[HARK_PATH_BYTES];
+  double x[2], y[2];
   hark_picture picture;
   HARK_TRY(hark_sweep_path_in(s, "sweep.svg", path));
   HARK_TRY(hark_picture_begin(s->context, path, false, 1000, PICTURE_HEIGHT + KEY_HEIGHT * hark_sweep_cells(s->plan), &picture));
@@ -197,26 +224,25 @@ static hark_status draw(sweep *s) {
                    "set grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\nset xlabel 'step'\nset ylabel ");
   hark_picture_append_quoted(&picture.script, s->values->metric);
   hark_text_append(&picture.script, "\n");
-  hark_status status = HARK_OK;
-  int labelled = -1;
-  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
-    hark_series series = {0};
-    if (!isfinite(s->results.values[run])) continue;
-    status = hark_sweep_run_path(s, run, folder);
-    if (status == HARK_OK) status = hark_series_read(s->context, folder, "step", s->values->metric, &series);
-    if (status == HARK_OK && series.count > 0) {
-      hark_sweep_cell_name(s->plan, hark_sweep_cell_of(s, run), name);
-      hark_picture_add_curve(&picture, name, series.points, series.count);
-      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc rgb '%s'", hark_picture_color(hark_sweep_cell_of(s, run), color));
-      hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
-      hark_picture_append_curve(&picture, picture.curves - 1, style, labelled == hark_sweep_cell_of(s, run) ? "" : name);
-      labelled = hark_sweep_cell_of(s, run);
-    }
-    hark_series_free(s->context, &series);
-  }
+  hark_series_ranges(series, s->runs, x, y);
+  (void)hark_picture_append_single(&picture.script, 'x', x[0], x[1]);
+  (void)hark_picture_append_single(&picture.script, 'y', y[0], y[1]);
+  append_curves(s, series, &picture);
   hark_text_append(&picture.script, "\n");
-  if (status == HARK_OK && picture.curves > 0) return hark_picture_finish(s->call, &picture);
+  if (picture.curves > 0) return hark_picture_finish(s->call, &picture);
   hark_picture_free(&picture);
+  return HARK_OK;
+}
+
+static hark_status draw(sweep *s) {
+  const size_t bytes = (size_t)s->runs * sizeof(hark_series);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(s->context, bytes, &memory));
+  hark_series *const series = memory;
+  hark_status status = read_series(s, series);
+  if (status == HARK_OK) status = draw_series(s, series);
+  for (int run = 0; run < s->runs; run++) hark_series_free(s->context, &series[run]);
+  hark_release(s->context, memory, bytes);
   return status;
 }
 
