@@ -30,7 +30,7 @@ static const hark_option options[] = {
      "prompt none"},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, 1e9]", NULL, NULL, "number of tokens to generate",
      NULL},
-    {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
+    {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 16777216]", NULL, "N",
      "context length; 0: the context of training; it may be larger if the model's positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
      "divisor of the logits; 0: always the most likely token", NULL},

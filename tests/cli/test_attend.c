@@ -346,6 +346,24 @@ static void test_printed_numbers(void **state) {
   attention_problem_free(&p);
 }
 
+/* As in training, which refuses such numbers. */
+static void test_rotary_numbers_have_the_range_of_the_type(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"--rotary 1e39", "--rotary: the base is 1e+39, expected 0 or a magnitude of 1.18e-38 to 3.4e+38, the range of f32"},
+      {"--rotary 10 --rotary-scaling linear --rotary-factor 1e39", "--rotary-factor: the factor is 1e+39"}};
+  attention_problem p;
+  char output[ATTEND_OUTPUT_BYTES];
+  attention_problem_make("dense:B1,H2,L6,S5,D4", &p);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    attend_write_problem(HARK_F32, &p);
+    if (attend(cases[i][0], output) != 2 || strstr(output, cases[i][1]) == NULL) fail_msg("%s", output);
+    attend_write_problem(HARK_F64, &p);
+    if (attend(cases[i][0], output) != 0) fail_msg("%s", output);
+  }
+  attention_problem_free(&p);
+}
+
 static void test_refused_options(void **state) {
   (void)state;
   static const struct {
@@ -477,6 +495,7 @@ int main(void) {
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_results_that_are_not_finite),
       cmocka_unit_test(test_printed_numbers),
+      cmocka_unit_test(test_rotary_numbers_have_the_range_of_the_type),
       cmocka_unit_test(test_refused_options),
       cmocka_unit_test(test_refused_files),
   };

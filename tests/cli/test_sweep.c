@@ -323,6 +323,7 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
       {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: seeds: 1 is given twice"},
       {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
+      {"out: o\nseeds: []\n", "plan.yaml:2: seeds: no seed is given, expected at least one"},
       {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
       {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
       {"out: o\nvariants: {a: 3}\n", "plan.yaml:2: expected settings of a variant"},

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/range.h"
 #include "io/number.h"
 
 hark_status hark_attend_rotary_check(hark_invocation *call) {
@@ -39,8 +40,15 @@ static hark_status check_rates(hark_context *context, const hark_attend_rotary *
                    rates->shape[0], pairs);
 }
 
+/* As for the other numbers of the operator, which the plan checks. */
+static hark_status check_ranges(hark_context *context, const hark_attend_values *v, hark_type type) {
+  HARK_TRY(hark_check_range(context, "--rotary", "the base", v->rotary, type, hark_range_of(type)));
+  return hark_check_range(context, "--rotary-factor", "the factor", v->rotary_factor, type, hark_range_of(type));
+}
+
 hark_status hark_attend_rotary_open(hark_context *context, const hark_attend_values *v, const hark_attend_tensors *t,
                                     hark_attend_rotary *out) {
+  HARK_TRY(check_ranges(context, v, t->query.type));
   *out = (hark_attend_rotary){.spec = {.present = v->rotary > 0,
                                        .base = v->rotary,
                                        .pairs = v->rotary_pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF,

@@ -15,7 +15,6 @@
 #include "models/model_parts.h"
 
 #define LINES_OF_PASS 1024 /* at most */
-#define STANDARD_INPUT "-"
 #define STANDARD_OUTPUT "/dev/stdout"
 
 typedef struct embed_values {
@@ -239,7 +238,6 @@ static hark_status make_pass(embedding_run *run) {
 static hark_status begin(embedding_run *run) {
   hark_invocation *call = run->call;
   const hark_config *config = call->values[1];
-  const char *const input = hark_options_argument_count(call->options) > 1 ? hark_options_argument(call->options, 1) : STANDARD_INPUT;
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, 0, config->run.deterministic));
   hark_command_warn_of_shared_cores(call);
   HARK_TRY(load(run));
@@ -247,7 +245,7 @@ static hark_status begin(embedding_run *run) {
   HARK_TRY(make_predictor(run));
   HARK_TRY(make_pass(run));
   HARK_TRY(hark_embed_output_open(call->context, (hark_embed_format)run->values->format, run->values->output, run->width, &run->output));
-  return hark_lines_open(call->context, &run->lines, input);
+  return hark_lines_open(call->context, &run->lines, hark_options_argument(call->options, 1));
 }
 
 static void end(embedding_run *run) {
@@ -327,7 +325,7 @@ const hark_command hark_command_embed = {
         "  grep -v '^$' notes.txt | hark embed MiniLM -\n"
         "\n"
         "  Lines are packed one after another in their order, so nothing is computed for padding. docs/encoders.md describes this.\n",
-    .argument_minimum = 1,
+    .argument_minimum = 2,
     .argument_maximum = 2,
     .tables = {&table, &hark_config_table},
     .check = check,

@@ -15,7 +15,7 @@
 typedef struct plan_reader {
   hark_context *context;
   hark_sweep_plan *plan;
-  bool seeds_are_list;
+  int seeds_line; /* 0: there is no such key */
 } plan_reader;
 
 static hark_status refuse(const plan_reader *r, int line, const char *what) {
@@ -91,7 +91,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
 static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   hark_sweep_plan *plan = r->plan;
   int64_t seed;
-  if (item->kind == HARK_YAML_LIST) return HARK_OK; /* an empty list is like none */
+  if (item->kind == HARK_YAML_LIST) return HARK_OK; /* its seeds follow */
   if (item->kind != HARK_YAML_ITEM || !hark_number_read_whole(item->value, strlen(item->value), &seed) || seed < 0)
     return refuse(r, item->line, "expected a list of seeds, whole numbers in [0, 9223372036854775807]");
   for (int i = 0; i < plan->seed_count; i++)
@@ -109,7 +109,7 @@ static const char *inside(const char *key, const char *section) {
 }
 
 static hark_status visit(void *user, const hark_yaml_item *item, bool *skip) {
-  const plan_reader *r = user;
+  plan_reader *const r = user;
   const char *key = item->key, *part;
   (void)skip;
   if ((part = inside(key, "variants")) != NULL) return take_variant(r, item, part);
@@ -117,7 +117,10 @@ static hark_status visit(void *user, const hark_yaml_item *item, bool *skip) {
   if ((part = inside(key, "settings")) != NULL && item->kind == HARK_YAML_SECTION) return HARK_OK;
   if (part != NULL && item->kind == HARK_YAML_NULL) return refuse(r, item->line, "expected settings, KEY: VALUE");
   if (part != NULL) return take_setting(r, item, part, -1);
-  if (strcmp(key, "seeds") == 0) return take_seed(r, item);
+  if (strcmp(key, "seeds") == 0) {
+    r->seeds_line = item->line;
+    return take_seed(r, item);
+  }
   const bool section = strcmp(key, "variants") == 0 || strcmp(key, "grid") == 0 || strcmp(key, "settings") == 0;
   if (section && (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_NULL)) return HARK_OK;
   if (item->kind == HARK_YAML_SCALAR && strcmp(key, "config") == 0)
@@ -154,6 +157,7 @@ static hark_status settle(plan_reader *r) {
   double runs = (double)hark_max(plan->variant_count, 1);
   HARK_TRY(refuse_replaced(r));
   plan->has_seeds = plan->seed_count > 0;
+  if (!plan->has_seeds && r->seeds_line > 0) return refuse(r, r->seeds_line, "seeds: no seed is given, expected at least one");
   if (!plan->has_seeds) plan->seeds[plan->seed_count++] = 1;
   for (int i = 0; i < plan->axis_count; i++) {
     if (plan->axes[i].count == 0) return refuse(r, plan->axes[i].line, "an axis without values");
