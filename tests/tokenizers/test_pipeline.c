@@ -145,6 +145,23 @@ static const struct {
     {"{\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"a\", 0]]}}", "t: model.unk_id: expected a whole number from 0 to 0",
      HARK_BAD_FILE},
     {"{" MODEL ", \"mode\": 1}", "t: 'mode' is not supported", HARK_UNSUPPORTED},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"dropout\": 0.1}}", "t: model: 'dropout' is not supported",
+     HARK_UNSUPPORTED},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"later\": true}}", "t: model: 'later' is not supported",
+     HARK_UNSUPPORTED},
+    {"{" MODEL ", \"normalizer\": {\"type\": \"Strip\", \"strip_middle\": true}}", "t: normalizer: 'strip_middle' is not supported",
+     HARK_UNSUPPORTED},
+    {"{" MODEL ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [], \"twice\": true}}",
+     "t: normalizer: 'twice' is not supported", HARK_UNSUPPORTED},
+    {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\", \"at\": \"x\"}]}}",
+     "t: pre_tokenizer.pretokenizers[0]: 'at' is not supported", HARK_UNSUPPORTED},
+    {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": \"Removed\", \"pattern\": {\"String\": \"a\", \"Regex\": \"b\"}}}",
+     "t: pre_tokenizer.pattern: expected one pattern", HARK_BAD_FILE},
+    {"{" MODEL ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"times\": 2}}]}}",
+     "t: post_processor: 'times' is not supported", HARK_UNSUPPORTED},
+    {"{" MODEL ", \"decoder\": {\"type\": \"Fuse\", \"by\": \"x\"}}", "t: decoder: 'by' is not supported", HARK_UNSUPPORTED},
+    {"{" MODEL ", \"added_tokens\": [{\"id\": 1, \"content\": \"x\", \"bold\": true}]}", "t: added_tokens[0]: 'bold' is not supported",
+     HARK_UNSUPPORTED},
     {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"X\"}}", "t: pre_tokenizer.type 'X' is not supported", HARK_UNSUPPORTED},
     {"{" MODEL
      ", \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\"}, {\"type\": \"UnicodeScripts\"}]}}",
@@ -166,6 +183,29 @@ static const struct {
     {"{" MODEL ", \"decoder\": {\"type\": \"X\"}}", "t: decoder.type 'X' is not supported", HARK_UNSUPPORTED},
     {"{" MODEL ", \"added_tokens\": [{\"id\": 1, \"content\": \"x\"}, {\"content\": \"y\"}]}", "t: added_tokens[1].id: missing",
      HARK_BAD_FILE},
+};
+
+/* Objects as they are in the files of BERT, T5 and LLaMA, members without effect on tokens and members that are null among them. */
+static const char *const accepted[] = {
+    "{" MODEL
+    ", \"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": 0, \"content\": \"a\", "
+    "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}]}",
+    "{\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, "
+    "\"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": true, \"vocab\": {\"a\": 0}, "
+    "\"merges\": [], \"later\": null}}",
+    "{\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"a\", \"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100, "
+    "\"vocab\": {\"a\": 0}}, \"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"##\", \"cleanup\": true}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0]], \"byte_fallback\": false}, \"pre_tokenizer\": {\"type\": "
+    "\"Metaspace\", \"replacement\": \"\u2581\", \"str_rep\": \"\u2581\", \"add_prefix_space\": true}}",
+    "{" MODEL
+    ", \"post_processor\": {\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+    "\"trim_offsets\": false, \"use_regex\": true}, {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"a\", "
+    "\"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"a\": {\"id\": \"a\", "
+    "\"ids\": "
+    "[0], \"tokens\": [\"a\"]}}}]}}",
+    "{" MODEL
+    ", \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"a\", 0], \"cls\": [\"a\", 0], \"trim_offsets\": true, "
+    "\"add_prefix_space\": true}}",
 };
 
 /* Of parts that need a library: with it, and without it. */
@@ -210,6 +250,7 @@ static void what_is_not_supported_is_named(void **state) {
     assert_int_equal(hark_pipeline_read(context, "t", refused[i].file, strlen(refused[i].file), &pipeline), refused[i].status);
     check_refusal(context, refused[i].file, refused[i].message);
   }
+  for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) check_refusal(context, accepted[i], NULL);
   for (size_t i = 0; i < sizeof depending / sizeof depending[0]; i++) {
     const bool there = depending[i].pcre2 ? hark_regex_available : hark_unicode_available;
     check_refusal(context, depending[i].file, there ? depending[i].with : depending[i].without);
@@ -261,6 +302,48 @@ static void growth_is_limited(void **state) {
   hark_context_destroy(&context);
 }
 
+/* A model without an unknown token, or with one that its vocabulary lacks. */
+#define UNIGRAM "\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", -1], [\"b\", -1], [\"\u2581\", -1]]}"
+#define WORDS "\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"?\"}"
+#define PIECES "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}, \"unk_token\": \"?\"}"
+#define MERGES(unknown) "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": [], \"unk_token\": " unknown "}"
+#define APART ", \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}}"
+static const struct {
+  const char *file, *text, *message;
+  size_t at;
+} lacking[] = {
+    {"{" UNIGRAM "}", "abcab a", "the vocabulary lacks 'c', and the token for what it lacks (unk_id)", 2},
+    {"{" UNIGRAM ", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": \"always\"}}",
+     "ab \xC3\xA4 b", "the vocabulary lacks '\xC3\xA4'", 3},
+    {"{" UNIGRAM ", \"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"x\"}}", "ab", "the vocabulary lacks 'x'", 0},
+    {"{" UNIGRAM ", \"added_tokens\": [{\"id\": 3, \"content\": \"<s>\", \"special\": true}]}", "a<s>bs", "the vocabulary lacks 's'", 5},
+    {"{" WORDS APART, "a a abc a", "the vocabulary lacks 'abc', and the token for what it lacks (unk_token)", 4},
+    {"{" PIECES APART, "a abc a", "the vocabulary lacks 'abc'", 2},
+    {"{" MERGES("\"?\"") APART, "ab abcb cb", "the vocabulary lacks 'c', and the token for what it lacks (unk_token)", 5},
+    {"{" MERGES("null") APART, "ab abcb cb", NULL, 0}, /* the characters are left out, as by other programs */
+};
+
+static void what_the_vocabulary_lacks_has_a_place(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const int32_t *ids;
+  for (size_t i = 0; i < sizeof lacking / sizeof lacking[0]; i++) {
+    hark_pipeline *pipeline = NULL;
+    hark_pipeline_work *work = NULL;
+    size_t count, at = 99;
+    assert_fine(context, hark_pipeline_read(context, "t", lacking[i].file, strlen(lacking[i].file), &pipeline));
+    assert_fine(context, hark_pipeline_work_create(context, pipeline, &work));
+    const hark_status status = hark_pipeline_encode(work, lacking[i].text, strlen(lacking[i].text), true, &ids, &count, &at);
+    if (lacking[i].message == NULL)
+      assert_fine(context, status);
+    else if (status != HARK_UNSUPPORTED || at != lacking[i].at || strstr(hark_context_message(context), lacking[i].message) == NULL)
+      fail_msg("case %zu: %d at %zu: %s", i, (int)status, at, hark_context_message(context));
+    hark_pipeline_work_destroy(&work);
+    hark_pipeline_destroy(context, &pipeline);
+  }
+  hark_context_destroy(&context);
+}
+
 static void invalid_text_is_refused_with_its_byte(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -285,6 +368,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_supported_is_named),
       cmocka_unit_test(cut_files_are_refused),
       cmocka_unit_test(growth_is_limited),
+      cmocka_unit_test(what_the_vocabulary_lacks_has_a_place),
       cmocka_unit_test(invalid_text_is_refused_with_its_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

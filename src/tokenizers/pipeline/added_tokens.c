@@ -108,6 +108,7 @@ static hark_status read_token(const hark_component_reader *reader, const hark_js
   const hark_json_node *const content = hark_json_member(node, "content");
   int64_t id = -1;
   if (!hark_json_is(node, HARK_JSON_OBJECT)) return hark_component_fail(reader, NULL, "expected an object");
+  HARK_TRY(hark_component_check_members(reader, node, "id|content|single_word|lstrip|rstrip|normalized|special"));
   if (!hark_json_is(content, HARK_JSON_TEXT)) return hark_component_fail(reader, "content", "expected a text");
   HARK_TRY(hark_component_integer(reader, node, "id", 0, HARK_TOKEN_LIMIT - 1, &id));
   if (id < 0) return hark_component_fail(reader, "id", "missing");

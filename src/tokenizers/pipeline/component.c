@@ -6,6 +6,7 @@
 #include "io/words.h"
 
 #define SEQUENCE_LIMIT 256 /* components of one kind */
+#define MEMBERS_BYTES 192  /* the names of a component's members */
 
 hark_status hark_component_at(const hark_component_reader *reader, const char *key, hark_status status) {
   if (status != HARK_OK)
@@ -33,6 +34,30 @@ hark_status hark_component_unsupported(const hark_component_reader *reader, cons
 }
 
 /* ---- members ---- */
+
+static bool is_among(const char *words, const char *name) {
+  const char *at = words, *word;
+  size_t length;
+  while (at != NULL && (word = hark_next_word(&at, '|', &length)) != NULL)
+    if (strlen(name) == length && memcmp(word, name, length) == 0) return true;
+  return false;
+}
+
+hark_status hark_component_check_members(const hark_component_reader *reader, const hark_json_node *node, const char *members) {
+  char shown[HARK_SHOWN_BYTES];
+  for (const hark_json_node *item = node->first; item != NULL; item = item->next)
+    if (item->kind != HARK_JSON_NULL && !is_among(members, item->name))
+      return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: %s: '%s' is not supported", reader->name, reader->place,
+                       hark_text_shown(item->name, shown));
+  return HARK_OK;
+}
+
+/* Of a component, all of which have a type. */
+static hark_status check_members(const hark_component_reader *reader, const hark_json_node *node, const char *members) {
+  char words[MEMBERS_BYTES];
+  (void)snprintf(words, sizeof words, "type%s%s", members != NULL ? "|" : "", members != NULL ? members : "");
+  return hark_component_check_members(reader, node, words);
+}
 
 /* The member, or NULL if it is absent or null. */
 static const hark_json_node *member(const hark_json_node *node, const char *key) {
@@ -100,6 +125,7 @@ static hark_status compile(const hark_component_reader *reader, const char *key,
 hark_status hark_pattern_read(const hark_component_reader *reader, const hark_json_node *node, const char *key, hark_pattern *out) {
   const hark_json_node *const pattern = hark_json_member(node, key), *const text = hark_json_member(pattern, "String"),
                               *const expression = hark_json_member(pattern, "Regex");
+  if (hark_json_is(pattern, HARK_JSON_OBJECT) && pattern->count > 1) return hark_component_fail(reader, key, "expected one pattern");
   if (hark_json_is(expression, HARK_JSON_TEXT)) return compile(reader, key, expression, out);
   if (!hark_json_is(text, HARK_JSON_TEXT)) return hark_component_fail(reader, key, "expected {\"String\": ...} or {\"Regex\": ...}");
   if (text->bytes == 0) return hark_component_fail(reader, key, "the text is empty");
@@ -191,6 +217,7 @@ static hark_status check_library(const hark_component_reader *reader, const hark
 static hark_status read_sequence(hark_component_reader *reader, const hark_component_table *table, const hark_json_node *node,
                                  hark_components *out) {
   const hark_json_node *const list = hark_json_member(node, table->sequence);
+  HARK_TRY(check_members(reader, node, table->sequence));
   if (!hark_json_is(list, HARK_JSON_LIST)) return hark_component_fail(reader, table->sequence, "expected a list");
   const size_t length = strlen(reader->place);
   int64_t index = 0;
@@ -216,6 +243,7 @@ hark_status hark_components_read(hark_component_reader *reader, const hark_compo
   if (*kind == NULL) return hark_component_unsupported(reader, "type", "'%s'", hark_text_shown(type, shown));
   if (out->count == SEQUENCE_LIMIT) return hark_component_fail(reader, NULL, "more than %d components", SEQUENCE_LIMIT);
   HARK_TRY(check_library(reader, *kind));
+  HARK_TRY(check_members(reader, node, (*kind)->members));
   HARK_TRY(hark_components_add(reader->context, *kind, out, &state));
   return (*kind)->read != NULL ? (*kind)->read(reader, node, state) : HARK_OK;
 }

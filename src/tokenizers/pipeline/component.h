@@ -35,6 +35,10 @@ hark_status hark_component_unsupported(const hark_component_reader *reader, cons
 /* Puts the place before the message of a failure that lacks it. */
 hark_status hark_component_at(const hark_component_reader *reader, const char *key, hark_status status);
 
+/* Refuses members of an object other than "a|b|c", since they may change the tokens; null changes nothing. Errors: HARK_UNSUPPORTED. */
+HARK_MUST_CHECK hark_status hark_component_check_members(const hark_component_reader *reader, const hark_json_node *node,
+                                                         const char *members);
+
 /* Members of an object. A member that is absent or null leaves *out as it is. Errors: HARK_BAD_FILE (of another kind). */
 HARK_MUST_CHECK hark_status hark_component_boolean(const hark_component_reader *reader, const hark_json_node *node, const char *key,
                                                    bool *out);
@@ -89,6 +93,7 @@ typedef enum hark_library_needed { HARK_NEEDS_NOTHING, HARK_NEEDS_UTF8PROC, HARK
 
 struct hark_component_kind {
   const char *type;
+  const char *members; /* besides the type, "prefix|cleanup"; NULL: none. Others are refused: they may change the tokens */
   size_t state_bytes;
   hark_library_needed needs;
   /* Reads the component's object into a state that is zero. NULL: nothing to read. */
@@ -240,6 +245,7 @@ struct hark_pipeline_work {
   hark_spans parts, more_parts; /* of decoders */
   hark_bytes pool[2];
   size_t text_bytes; /* of the text that is encoded or decoded */
+  hark_span lacking; /* that has no token, in the input or in the work's memory; set by a model that fails for it */
   bool apart;        /* decoding one token in the middle of a text: bytes stay as they are, and nothing is done to the text's ends */
 };
 

@@ -84,7 +84,8 @@ static hark_status byte_level(const void *state, hark_pipeline_work *work) {
   HARK_TRY(hark_parts_close_part(work, 0));
   return hark_parts_end(work);
 }
-static const hark_component_kind kind_byte_level = {.type = "ByteLevel", .decode = byte_level};
+static const hark_component_kind kind_byte_level = {
+    .type = "ByteLevel", .members = "add_prefix_space|trim_offsets|use_regex", .decode = byte_level};
 
 /* ---- ByteFallback: "<0x0A>" is a byte ---- */
 
@@ -188,6 +189,7 @@ static hark_status replace(const void *memory, hark_pipeline_work *work) {
   return hark_parts_end(work);
 }
 static const hark_component_kind kind_replace = {.type = "Replace",
+                                                 .members = "pattern|content",
                                                  .state_bytes = sizeof(hark_replacement),
                                                  .read = hark_replacement_read,
                                                  .close = hark_replacement_close,
@@ -239,8 +241,12 @@ static hark_status word_piece(const void *memory, hark_pipeline_work *work) {
   HARK_TRY(hark_parts_end(work));
   return state->cleanup ? clean_up(work) : HARK_OK;
 }
-static const hark_component_kind kind_word_piece = {
-    .type = "WordPiece", .state_bytes = sizeof(word_piece_state), .read = read_word_piece, .close = close_word_piece, .decode = word_piece};
+static const hark_component_kind kind_word_piece = {.type = "WordPiece",
+                                                    .members = "prefix|cleanup",
+                                                    .state_bytes = sizeof(word_piece_state),
+                                                    .read = read_word_piece,
+                                                    .close = close_word_piece,
+                                                    .decode = word_piece};
 
 /* ---- CTC: repeated tokens count once, padding not at all; prefix is the token between words ---- */
 
@@ -273,8 +279,12 @@ static hark_status ctc(const void *memory, hark_pipeline_work *work) {
   HARK_TRY(clean_up(work));
   return replace_all(work, span_of_bytes(&state->prefix), span_of(" "));
 }
-static const hark_component_kind kind_ctc = {
-    .type = "CTC", .state_bytes = sizeof(word_piece_state), .read = read_ctc, .close = close_word_piece, .decode = ctc};
+static const hark_component_kind kind_ctc = {.type = "CTC",
+                                             .members = "pad_token|word_delimiter_token|cleanup",
+                                             .state_bytes = sizeof(word_piece_state),
+                                             .read = read_ctc,
+                                             .close = close_word_piece,
+                                             .decode = ctc};
 
 /* ---- Metaspace ---- */
 
@@ -305,8 +315,12 @@ static hark_status metaspace(const void *memory, hark_pipeline_work *work) {
   }
   return hark_parts_end(work);
 }
-static const hark_component_kind kind_metaspace = {
-    .type = "Metaspace", .state_bytes = sizeof(metaspace_state), .read = read_metaspace, .close = close_metaspace, .decode = metaspace};
+static const hark_component_kind kind_metaspace = {.type = "Metaspace",
+                                                   .members = "replacement|str_rep|add_prefix_space|prepend_scheme|split",
+                                                   .state_bytes = sizeof(metaspace_state),
+                                                   .read = read_metaspace,
+                                                   .close = close_metaspace,
+                                                   .decode = metaspace};
 
 /* ---- BPEDecoder: the suffix of words is a space, but for the last ---- */
 
@@ -326,7 +340,7 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work) {
   return hark_parts_end(work);
 }
 static const hark_component_kind kind_bpe = {
-    .type = "BPEDecoder", .state_bytes = sizeof(hark_bytes), .read = read_bpe, .close = close_bpe, .decode = bpe};
+    .type = "BPEDecoder", .members = "suffix", .state_bytes = sizeof(hark_bytes), .read = read_bpe, .close = close_bpe, .decode = bpe};
 
 /* ---- Strip: a number of equal characters at the ends of each text ---- */
 
@@ -358,8 +372,12 @@ static hark_status strip(const void *memory, hark_pipeline_work *work) {
   for (size_t i = 0; i < work->parts.count && !work->apart; i++) work->parts.data[i] = stripped(memory, work->parts.data[i]);
   return HARK_OK;
 }
-static const hark_component_kind kind_strip = {
-    .type = "Strip", .state_bytes = sizeof(strip_state), .read = read_strip, .close = close_strip, .decode = strip};
+static const hark_component_kind kind_strip = {.type = "Strip",
+                                               .members = "content|start|stop",
+                                               .state_bytes = sizeof(strip_state),
+                                               .read = read_strip,
+                                               .close = close_strip,
+                                               .decode = strip};
 
 static const hark_component_kind *const kinds[] = {&kind_bpe,       &kind_byte_fallback, &kind_byte_level, &kind_ctc,        &kind_fuse,
                                                    &kind_metaspace, &kind_replace,       &kind_strip,      &kind_word_piece, NULL};

@@ -24,7 +24,8 @@ typedef struct bpe_state {
   int32_t *page[PAGES]; /* tokens of one character, by code point; made where there are any */
   int32_t byte[256];    /* tokens of bytes; -1 */
   hark_bytes prefix, suffix;
-  int32_t unknown; /* -1: none */
+  int32_t unknown;    /* -1: none */
+  bool names_unknown; /* a token that the vocabulary lacks: an unknown character is an error, and not left out */
   bool fuse, byte_fallback, whole_words, plain;
 } bpe_state;
 
@@ -181,6 +182,7 @@ static hark_status read_bpe(hark_component_reader *reader, const hark_json_node 
   HARK_TRY(hark_component_boolean(reader, node, "ignore_merges", &state->whole_words));
   HARK_TRY(hark_model_read_vocabulary(reader, node));
   HARK_TRY(hark_model_read_unknown(reader, node, &state->unknown));
+  state->names_unknown = state->unknown < 0 && hark_json_is(hark_json_member(node, "unk_token"), HARK_JSON_TEXT);
   HARK_TRY(read_merges(reader, node, state));
   state->plain = state->prefix.count == 0 && state->suffix.count == 0;
   return fill_characters(reader->context, reader->pipeline, state);
@@ -193,7 +195,8 @@ typedef struct symbol_maker {
   hark_pipeline_work *work;
   int32_t *symbol;
   size_t count;
-  bool pending; /* an unknown symbol has not been written yet */
+  bool pending;      /* an unknown symbol has not been written yet */
+  hark_span lacking; /* the first character that is left out; text NULL: none */
 } symbol_maker;
 
 /* The token of one character with what is around it; -1: none. The word has room for it (bpe()). */
@@ -237,19 +240,23 @@ static void put_character(symbol_maker *make, hark_span character, bool is_first
     return;
   }
   if (make->state->byte_fallback && put_bytes(make, character)) return;
-  if (make->state->unknown < 0) return; /* the character is left out */
+  if (make->state->unknown < 0) { /* the character is left out */
+    if (make->lacking.text == NULL) make->lacking = character;
+    return;
+  }
   if (!make->state->fuse) flush_unknown(make);
   make->pending = true;
 }
 
-static size_t make_symbols(const bpe_state *state, hark_pipeline_work *work, hark_span in, int32_t *symbol) {
+static hark_status make_symbols(const bpe_state *state, hark_pipeline_work *work, hark_span in, int32_t *symbol, size_t *count) {
   symbol_maker make = {.state = state, .work = work, .symbol = symbol};
   for (size_t at = 0, length; at < in.bytes; at += length) {
     length = hark_character_bytes(in.text + at);
     put_character(&make, (hark_span){in.text + at, length}, at == 0, at + length == in.bytes);
   }
   flush_unknown(&make);
-  return make.count;
+  *count = make.count;
+  return state->names_unknown && make.lacking.text != NULL ? hark_model_fail_unknown(work, make.lacking, "unk_token") : HARK_OK;
 }
 
 /* ---- merging ---- */
@@ -349,7 +356,8 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work, hark_span i
   work->word.count = 0;
   HARK_TRY(HARK_RESERVE(work->context, &work->word, state->prefix.count + HARK_UTF8_MAX_BYTES + state->suffix.count));
   int32_t *const symbol = work->ids.data + work->ids.count;
-  size_t count = make_symbols(state, work, in, symbol);
+  size_t count = 0;
+  HARK_TRY(make_symbols(state, work, in, symbol, &count));
   if (count > SHORT_SYMBOLS)
     HARK_TRY(merge_long(state, work, symbol, &count));
   else
@@ -359,4 +367,9 @@ static hark_status bpe(const void *memory, hark_pipeline_work *work, hark_span i
 }
 
 const hark_component_kind hark_model_bpe = {
-    .type = "BPE", .state_bytes = sizeof(bpe_state), .read = read_bpe, .close = close_bpe, .tokenize = bpe};
+    .type = "BPE",
+    .members = "dropout|unk_token|continuing_subword_prefix|end_of_word_suffix|fuse_unk|byte_fallback|ignore_merges|vocab|merges",
+    .state_bytes = sizeof(bpe_state),
+    .read = read_bpe,
+    .close = close_bpe,
+    .tokenize = bpe};

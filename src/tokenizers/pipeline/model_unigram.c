@@ -140,7 +140,7 @@ static hark_status put_unknown(const unigram_state *state, hark_pipeline_work *w
     HARK_TRY(hark_ids_add(work->context, &work->ids, state->byte[(unsigned char)text.text[i]]));
   if (all) return HARK_OK;
   if (state->unknown >= 0) return hark_ids_add(work->context, &work->ids, state->unknown);
-  return hark_fail(work->context, HARK_UNSUPPORTED, "the vocabulary lacks a character, and the token for unknown ones (unk_id)");
+  return hark_model_fail_unknown(work, text, "unk_id");
 }
 
 /* The path from its end, as pairs of a token and an end in work->codes. */
@@ -173,5 +173,9 @@ static hark_status unigram(const void *memory, hark_pipeline_work *work, hark_sp
   return HARK_OK;
 }
 
-const hark_component_kind hark_model_unigram = {
-    .type = "Unigram", .state_bytes = sizeof(unigram_state), .read = read_unigram, .close = close_unigram, .tokenize = unigram};
+const hark_component_kind hark_model_unigram = {.type = "Unigram",
+                                                .members = "unk_id|byte_fallback|vocab",
+                                                .state_bytes = sizeof(unigram_state),
+                                                .read = read_unigram,
+                                                .close = close_unigram,
+                                                .tokenize = unigram};

@@ -3,10 +3,6 @@
  */
 #include "tokenizers/pipeline/models.h"
 
-static hark_status fail_unknown(hark_pipeline_work *work) {
-  return hark_fail(work->context, HARK_UNSUPPORTED, "the vocabulary lacks a word, and the token for unknown words (unk_token)");
-}
-
 /* ---- WordLevel ---- */
 
 static hark_status read_words(hark_component_reader *reader, const hark_json_node *node, void *memory) {
@@ -16,11 +12,11 @@ static hark_status read_words(hark_component_reader *reader, const hark_json_nod
 
 static hark_status words(const void *memory, hark_pipeline_work *work, hark_span in) {
   const int32_t found = hark_token_find(&work->pipeline->vocabulary, in.text, in.bytes), id = found >= 0 ? found : *(const int32_t *)memory;
-  return id >= 0 ? hark_ids_add(work->context, &work->ids, id) : fail_unknown(work);
+  return id >= 0 ? hark_ids_add(work->context, &work->ids, id) : hark_model_fail_unknown(work, in, "unk_token");
 }
 
 const hark_component_kind hark_model_word_level = {
-    .type = "WordLevel", .state_bytes = sizeof(int32_t), .read = read_words, .tokenize = words};
+    .type = "WordLevel", .members = "vocab|unk_token", .state_bytes = sizeof(int32_t), .read = read_words, .tokenize = words};
 
 /* ---- WordPiece ---- */
 
@@ -84,10 +80,11 @@ static hark_status word_piece(const void *memory, hark_pipeline_work *work, hark
   HARK_TRY(HARK_RESERVE(work->context, &work->ids, in.bytes));
   if (count_characters(in) <= state->characters && divide(state, in, &work->ids)) return HARK_OK;
   work->ids.count = begin;
-  return state->unknown >= 0 ? hark_ids_add(work->context, &work->ids, state->unknown) : fail_unknown(work);
+  return state->unknown >= 0 ? hark_ids_add(work->context, &work->ids, state->unknown) : hark_model_fail_unknown(work, in, "unk_token");
 }
 
 const hark_component_kind hark_model_word_piece = {.type = "WordPiece",
+                                                   .members = "unk_token|continuing_subword_prefix|max_input_chars_per_word|vocab",
                                                    .state_bytes = sizeof(word_piece_state),
                                                    .read = read_word_piece,
                                                    .close = close_word_piece,

@@ -41,6 +41,16 @@ hark_status hark_model_read_unknown(const hark_component_reader *reader, const h
   return HARK_OK;
 }
 
+hark_status hark_model_fail_unknown(hark_pipeline_work *work, hark_span lacking, const char *member) {
+  char text[HARK_SHOWN_BYTES], shown[HARK_SHOWN_BYTES];
+  const size_t bytes = lacking.bytes < sizeof text ? lacking.bytes : sizeof text - 1;
+  memcpy(text, lacking.text, bytes);
+  text[bytes] = '\0';
+  work->lacking = lacking;
+  return hark_fail(work->context, HARK_UNSUPPORTED, "the vocabulary lacks '%s', and the token for what it lacks (%s)",
+                   hark_text_shown(text, shown), member);
+}
+
 void hark_byte_tokens(const hark_token_table *vocabulary, int32_t out[256]) {
   for (int i = 0; i < 256; i++) {
     char text[8];

@@ -134,6 +134,7 @@ static hark_status normalize_bert(const void *memory, hark_pipeline_work *work, 
   return HARK_OK;
 }
 static const hark_component_kind kind_bert = {.type = "BertNormalizer",
+                                              .members = "clean_text|handle_chinese_chars|strip_accents|lowercase",
                                               .state_bytes = sizeof(bert_state),
                                               .needs = HARK_NEEDS_UTF8PROC,
                                               .read = read_bert,
@@ -162,7 +163,8 @@ static hark_status strip(const void *memory, hark_pipeline_work *work, hark_span
   if (begin > 0) *cut = true;
   return hark_bytes_add(work->context, out, in.text + begin, end - begin);
 }
-static const hark_component_kind kind_strip = {.type = "Strip", .state_bytes = sizeof(strip_state), .read = read_strip, .normalize = strip};
+static const hark_component_kind kind_strip = {
+    .type = "Strip", .members = "strip_left|strip_right", .state_bytes = sizeof(strip_state), .read = read_strip, .normalize = strip};
 
 /* ---- Replace, Prepend ---- */
 
@@ -180,6 +182,7 @@ static hark_status replace(const void *memory, hark_pipeline_work *work, hark_sp
   return hark_bytes_add(work->context, out, in.text + from, in.bytes - from);
 }
 static const hark_component_kind kind_replace = {.type = "Replace",
+                                                 .members = "pattern|content",
                                                  .state_bytes = sizeof(hark_replacement),
                                                  .read = hark_replacement_read,
                                                  .close = hark_replacement_close,
@@ -196,8 +199,12 @@ static hark_status prepend(const void *memory, hark_pipeline_work *work, hark_sp
   if (in.bytes > 0) HARK_TRY(hark_bytes_add(work->context, out, text->data, text->count));
   return hark_bytes_add(work->context, out, in.text, in.bytes);
 }
-static const hark_component_kind kind_prepend = {
-    .type = "Prepend", .state_bytes = sizeof(hark_bytes), .read = read_prepend, .close = close_prepend, .normalize = prepend};
+static const hark_component_kind kind_prepend = {.type = "Prepend",
+                                                 .members = "prepend",
+                                                 .state_bytes = sizeof(hark_bytes),
+                                                 .read = read_prepend,
+                                                 .close = close_prepend,
+                                                 .normalize = prepend};
 
 /* ---- Nmt: what SentencePiece's rule "nmt" leaves out and makes spaces ---- */
 
@@ -276,6 +283,7 @@ static hark_status precompiled(const void *state, hark_pipeline_work *work, hark
   return HARK_OK;
 }
 static const hark_component_kind kind_precompiled = {.type = "Precompiled",
+                                                     .members = "precompiled_charsmap",
                                                      .state_bytes = sizeof(hark_charsmap),
                                                      .needs = HARK_NEEDS_UTF8PROC,
                                                      .read = read_precompiled,

@@ -249,16 +249,45 @@ static hark_status check_utf8(hark_context *context, const char *text, size_t by
   return HARK_OK;
 }
 
+/* The first place of `part` in the text; `bytes` where there is none. */
+static size_t first_place(const char *text, size_t bytes, hark_span part) {
+  for (size_t i = 0; i + part.bytes <= bytes; i++)
+    if (memcmp(text + i, part.text, part.bytes) == 0) return i;
+  return bytes;
+}
+
+/* Where the text has what the model lacks. A component may have copied and changed it: then the place of its characters, or of those at its
+ * end, is the first one where the text has them, and 0 where it does not. */
+static size_t place_of_lacking(const hark_pipeline_work *work, const char *text, size_t bytes) {
+  hark_span part = work->lacking;
+  if (part.text == NULL) return 0;
+  if ((uintptr_t)part.text >= (uintptr_t)text && (uintptr_t)part.text < (uintptr_t)text + bytes) return (size_t)(part.text - text);
+  for (size_t length; part.bytes > 0; part.text += length, part.bytes -= length) {
+    const size_t place = first_place(text, bytes, part);
+    if (place < bytes) return place;
+    length = hark_character_bytes(part.text);
+  }
+  return 0;
+}
+
+static hark_status encode_text(hark_pipeline_work *work, hark_span text, bool special) {
+  const hark_components *const finish = &work->pipeline->post_processors;
+  HARK_TRY(hark_added_tokens_split(work, &work->pipeline->raw, text, true, encode_between));
+  for (size_t i = 0; special && i < finish->count; i++) HARK_TRY(finish->data[i].kind->finish(finish->data[i].state, work));
+  return HARK_OK;
+}
+
 hark_status hark_pipeline_encode(hark_pipeline_work *work, const char *text, size_t bytes, bool special, const int32_t **ids, size_t *count,
                                  size_t *at) {
-  const hark_components *const finish = &work->pipeline->post_processors;
   *at = 0;
   if (bytes > TEXT_LIMIT) return hark_fail(work->context, HARK_TOO_LARGE, "a text of more than %zu bytes", TEXT_LIMIT);
   HARK_TRY(check_utf8(work->context, text, bytes, at));
   work->ids.count = 0;
   work->text_bytes = bytes;
-  HARK_TRY(hark_added_tokens_split(work, &work->pipeline->raw, (hark_span){text, bytes}, true, encode_between));
-  for (size_t i = 0; special && i < finish->count; i++) HARK_TRY(finish->data[i].kind->finish(finish->data[i].state, work));
+  work->lacking = (hark_span){0};
+  const hark_status status = encode_text(work, (hark_span){text, bytes}, special);
+  if (status != HARK_OK) *at = place_of_lacking(work, text, bytes);
+  HARK_TRY(status);
   *ids = work->ids.data;
   *count = work->ids.count;
   return HARK_OK;

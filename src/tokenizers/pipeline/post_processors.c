@@ -45,10 +45,18 @@ static hark_status read_bert(hark_component_reader *reader, const hark_json_node
   return read_pair(reader, node, "sep", &state->after);
 }
 
-static const hark_component_kind kind_bert = {
-    .type = "BertProcessing", .state_bytes = sizeof(around_state), .read = read_bert, .close = close_around, .finish = put_around};
-static const hark_component_kind kind_roberta = {
-    .type = "RobertaProcessing", .state_bytes = sizeof(around_state), .read = read_bert, .close = close_around, .finish = put_around};
+static const hark_component_kind kind_bert = {.type = "BertProcessing",
+                                              .members = "sep|cls",
+                                              .state_bytes = sizeof(around_state),
+                                              .read = read_bert,
+                                              .close = close_around,
+                                              .finish = put_around};
+static const hark_component_kind kind_roberta = {.type = "RobertaProcessing",
+                                                 .members = "sep|cls|trim_offsets|add_prefix_space",
+                                                 .state_bytes = sizeof(around_state),
+                                                 .read = read_bert,
+                                                 .close = close_around,
+                                                 .finish = put_around};
 
 /* ---- TemplateProcessing: a list of special tokens and the text ---- */
 
@@ -57,6 +65,7 @@ static hark_status put_special(const hark_component_reader *reader, const hark_j
   const hark_json_node *const token = hark_json_member(hark_json_member(node, "special_tokens"), name), *const list =
                                                                                                             hark_json_member(token, "ids");
   char shown[HARK_SHOWN_BYTES];
+  if (hark_json_is(token, HARK_JSON_OBJECT)) HARK_TRY(hark_component_check_members(reader, token, "id|ids|tokens"));
   if (!hark_json_is(list, HARK_JSON_LIST))
     return hark_component_fail(reader, "special_tokens", "'%s' has no list of ids", hark_text_shown(name, shown));
   for (const hark_json_node *id = list->first; id != NULL; id = id->next) {
@@ -67,12 +76,22 @@ static hark_status put_special(const hark_component_reader *reader, const hark_j
   return HARK_OK;
 }
 
+/* {"SpecialToken": {"id": "[CLS]", "type_id": 0}}; the type has no effect on tokens. */
+static hark_status check_piece(const hark_component_reader *reader, const hark_json_node *item) {
+  if (!hark_json_is(item, HARK_JSON_OBJECT)) return HARK_OK;
+  HARK_TRY(hark_component_check_members(reader, item, "SpecialToken|Sequence"));
+  for (const hark_json_node *inner = item->first; inner != NULL; inner = inner->next)
+    if (inner->kind == HARK_JSON_OBJECT) HARK_TRY(hark_component_check_members(reader, inner, "id|type_id"));
+  return HARK_OK;
+}
+
 static hark_status read_template(hark_component_reader *reader, const hark_json_node *node, void *memory) {
   around_state *const state = memory;
   const hark_json_node *const list = hark_json_member(node, "single");
   int texts = 0;
   if (!hark_json_is(list, HARK_JSON_LIST)) return hark_component_fail(reader, "single", "expected a list");
   for (const hark_json_node *item = list->first; item != NULL; item = item->next) {
+    HARK_TRY(check_piece(reader, item));
     const char *const special = hark_json_text(hark_json_member(hark_json_member(item, "SpecialToken"), "id")),
                       *const sequence = hark_json_text(hark_json_member(hark_json_member(item, "Sequence"), "id"));
     if (special == NULL && (sequence == NULL || strcmp(sequence, "A") != 0))
@@ -85,13 +104,18 @@ static hark_status read_template(hark_component_reader *reader, const hark_json_
   return texts == 1 ? HARK_OK : hark_component_unsupported(reader, "single", "with the sequence A %d times", texts);
 }
 
-static const hark_component_kind kind_template = {
-    .type = "TemplateProcessing", .state_bytes = sizeof(around_state), .read = read_template, .close = close_around, .finish = put_around};
+static const hark_component_kind kind_template = {.type = "TemplateProcessing",
+                                                  .members = "single|pair|special_tokens",
+                                                  .state_bytes = sizeof(around_state),
+                                                  .read = read_template,
+                                                  .close = close_around,
+                                                  .finish = put_around};
 
 /* ---- ByteLevel: offsets alone ---- */
 
 static hark_status nothing(const void *state, hark_pipeline_work *work) { return (void)state, (void)work, HARK_OK; }
-static const hark_component_kind kind_byte_level = {.type = "ByteLevel", .finish = nothing};
+static const hark_component_kind kind_byte_level = {
+    .type = "ByteLevel", .members = "add_prefix_space|trim_offsets|use_regex", .finish = nothing};
 
 static const hark_component_kind *const kinds[] = {&kind_bert, &kind_byte_level, &kind_roberta, &kind_template, NULL};
 const hark_component_table hark_post_processors = {kinds, "processors"};

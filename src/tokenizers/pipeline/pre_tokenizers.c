@@ -157,8 +157,12 @@ static hark_status read_punctuation(hark_component_reader *reader, const hark_js
 static hark_status punctuation(const void *state, hark_pipeline_work *work, size_t stage, hark_span in, bool first) {
   return split_characters(work, stage, hark_is_punctuation, (behaviour) * (const int *)state, in, first);
 }
-static const hark_component_kind kind_punctuation = {
-    .type = "Punctuation", .state_bytes = sizeof(int), .needs = HARK_NEEDS_UTF8PROC, .read = read_punctuation, .split = punctuation};
+static const hark_component_kind kind_punctuation = {.type = "Punctuation",
+                                                     .members = "behavior",
+                                                     .state_bytes = sizeof(int),
+                                                     .needs = HARK_NEEDS_UTF8PROC,
+                                                     .read = read_punctuation,
+                                                     .split = punctuation};
 
 static hark_status read_digits(hark_component_reader *reader, const hark_json_node *node, void *memory) {
   return hark_component_boolean(reader, node, "individual_digits", memory);
@@ -166,8 +170,12 @@ static hark_status read_digits(hark_component_reader *reader, const hark_json_no
 static hark_status digits(const void *state, hark_pipeline_work *work, size_t stage, hark_span in, bool first) {
   return split_characters(work, stage, hark_is_numeric, *(const bool *)state ? ISOLATED : CONTIGUOUS, in, first);
 }
-static const hark_component_kind kind_digits = {
-    .type = "Digits", .state_bytes = sizeof(bool), .needs = HARK_NEEDS_UTF8PROC, .read = read_digits, .split = digits};
+static const hark_component_kind kind_digits = {.type = "Digits",
+                                                .members = "individual_digits",
+                                                .state_bytes = sizeof(bool),
+                                                .needs = HARK_NEEDS_UTF8PROC,
+                                                .read = read_digits,
+                                                .split = digits};
 
 static hark_status read_delimiter(hark_component_reader *reader, const hark_json_node *node, void *memory) {
   hark_pattern *const pattern = memory;
@@ -180,8 +188,12 @@ static void close_pattern(hark_context *context, void *state) { hark_pattern_clo
 static hark_status delimiter(const void *state, hark_pipeline_work *work, size_t stage, hark_span in, bool first) {
   return split_pattern(work, stage, state, false, REMOVED, in, first);
 }
-static const hark_component_kind kind_delimiter = {
-    .type = "CharDelimiterSplit", .state_bytes = sizeof(hark_pattern), .read = read_delimiter, .close = close_pattern, .split = delimiter};
+static const hark_component_kind kind_delimiter = {.type = "CharDelimiterSplit",
+                                                   .members = "delimiter",
+                                                   .state_bytes = sizeof(hark_pattern),
+                                                   .read = read_delimiter,
+                                                   .close = close_pattern,
+                                                   .split = delimiter};
 
 /* ---- Split ---- */
 
@@ -203,8 +215,12 @@ static hark_status split(const void *memory, hark_pipeline_work *work, size_t st
   const split_state *const state = memory;
   return split_pattern(work, stage, &state->pattern, state->invert, (behaviour)state->how, in, first);
 }
-static const hark_component_kind kind_split = {
-    .type = "Split", .state_bytes = sizeof(split_state), .read = read_split, .close = close_split, .split = split};
+static const hark_component_kind kind_split = {.type = "Split",
+                                               .members = "pattern|behavior|invert",
+                                               .state_bytes = sizeof(split_state),
+                                               .read = read_split,
+                                               .close = close_split,
+                                               .split = split};
 
 /* ---- ByteLevel: words by GPT-2's expression, bytes as characters ---- */
 
@@ -264,8 +280,12 @@ static hark_status byte_level(const void *memory, hark_pipeline_work *work, size
   }
   return HARK_OK;
 }
-static const hark_component_kind kind_byte_level = {
-    .type = "ByteLevel", .state_bytes = sizeof(byte_level_state), .read = read_byte_level, .close = close_byte_level, .split = byte_level};
+static const hark_component_kind kind_byte_level = {.type = "ByteLevel",
+                                                    .members = "add_prefix_space|trim_offsets|use_regex",
+                                                    .state_bytes = sizeof(byte_level_state),
+                                                    .read = read_byte_level,
+                                                    .close = close_byte_level,
+                                                    .split = byte_level};
 
 /* ---- Metaspace: spaces as a visible character, which begins words ---- */
 
@@ -315,8 +335,12 @@ static hark_status metaspace(const void *memory, hark_pipeline_work *work, size_
   return state->split ? split_pattern(work, stage, &state->mark, false, MERGED_WITH_NEXT, marked, first)
                       : hark_pipeline_pass(work, stage, marked, first);
 }
-static const hark_component_kind kind_metaspace = {
-    .type = "Metaspace", .state_bytes = sizeof(metaspace_state), .read = read_metaspace, .close = close_metaspace, .split = metaspace};
+static const hark_component_kind kind_metaspace = {.type = "Metaspace",
+                                                   .members = "replacement|str_rep|add_prefix_space|prepend_scheme|split",
+                                                   .state_bytes = sizeof(metaspace_state),
+                                                   .read = read_metaspace,
+                                                   .close = close_metaspace,
+                                                   .split = metaspace};
 
 static const hark_component_kind *const kinds[] = {
     &kind_bert,  &kind_byte_level,  &kind_delimiter,         &kind_digits, &kind_metaspace, &kind_punctuation,
