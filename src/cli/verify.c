@@ -69,14 +69,27 @@ static void end_path(verify_view *view, int64_t found) {
   view->problems += found;
 }
 
+/* A folder that hark_run_folders_visit() found is a run, also without config.yaml. */
+static hark_status open_run(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES], bool *is_run) {
+  bool model = false;
+  *is_run = hark_run_open_reading(context, path, out, checkpoint) == HARK_OK;
+  if (*is_run || hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  HARK_TRY(hark_is_model_folder(context, path, &model));
+  *is_run = !model;
+  checkpoint[0] = '\0';
+  return hark_path_join(context, "", path, out->path);
+}
+
 /* A run, a checkpoint or a model. */
 static hark_status verify_one(void *user, const char *path) {
   verify_view *const view = user;
   hark_run opened;
   char checkpoint[HARK_NAME_BYTES];
   int64_t found = 0;
+  bool is_run = false;
   begin_path(view, path);
-  if (hark_run_open_reading(view->context, path, &opened, checkpoint) == HARK_OK)
+  HARK_TRY(open_run(view->context, path, &opened, checkpoint, &is_run));
+  if (is_run)
     HARK_TRY(hark_run_verify(view->context, &opened, checkpoint, show, view, &found));
   else
     HARK_TRY(hark_model_verify(view->context, path, show, view, &found));

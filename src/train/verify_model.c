@@ -81,7 +81,7 @@ static hark_status verify_file(hark_verification *v, const char *path, const cha
 static hark_status verify_shards(hark_verification *v, const char *path) {
   hark_foreign from;
   hark_status status = hark_foreign_open(v->context, path, &from);
-  if (status != HARK_OK) status = hark_verification_report(v, HARK_FOREIGN_CONFIG_FILE, status, NULL);
+  if (status != HARK_OK) status = hark_verification_report(v, from.reading, status, NULL);
   for (int64_t i = 0; i < from.shards.count && status == HARK_OK; i++)
     status = verify_file(v, from.shards.list[i].path, hark_path_name(from.shards.list[i].path));
   hark_foreign_close(v->context, &from);

@@ -134,6 +134,30 @@ static void a_renamed_checkpoint_is_damaged(void **state) {
   expect("verify run", HARK_EXIT_DONE, "good", "");
 }
 
+static void shell(const char *line) { assert_int_equal(command_place_shell(folder, line), 0); }
+
+static void verify_names_the_file_that_is_damaged(void **state) {
+  (void)state;
+  make_run();
+  shell("rm run/config.yaml");
+  expect("verify run", HARK_EXIT_BAD_INPUT, "BAD   config.yaml             \"run/config.yaml: cannot be opened", "1 problem");
+  assert_non_null(strstr(output.out, "good  checkpoints/step-4"));
+  expect("train --data text.txt --out rms --steps 1 --norm rms_norm --activation gated_silu " TINY, HARK_EXIT_DONE, "", "");
+  expect("export rms --format huggingface --output hf", HARK_EXIT_DONE, "", "");
+  shell("cp hf/model.safetensors part && truncate -s 300 hf/model.safetensors");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   model.safetensors       \"hf/model.safetensors: byte 0: header of", "1 problem");
+  shell("rm hf/model.safetensors");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   model.safetensors       \"hf: has neither", "1 problem");
+  (void)test_file_write_text(folder, "hf/model.safetensors.index.json", "{\"weight_map\": {\"lm_head.weight\": \"part-1.safetensors\"}}");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   part-1.safetensors      \"hf/part-1.safetensors: is missing", "1 problem");
+  shell("mv part hf/part-1.safetensors");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   ", "1 problem");
+  (void)test_file_write_text(folder, "hf/model.safetensors.index.json", "{");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   model.safetensors.index.json", "1 problem");
+  (void)test_file_write_text(folder, "hf/config.json", "{");
+  expect("verify hf", HARK_EXIT_BAD_INPUT, "BAD   config.json", "1 problem");
+}
+
 /* hark export writes model.safetensors beside the runs of the folder that it is called in. */
 static void verify_finds_runs_beside_a_model(void **state) {
   (void)state;
@@ -546,6 +570,7 @@ static void five_errors_are_five_lines(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(verify_finds_what_is_damaged),
+      TEST(verify_names_the_file_that_is_damaged),
       TEST(planned_steps_are_exact),
       TEST(a_renamed_checkpoint_is_damaged),
       TEST(verify_finds_runs_beside_a_model),

@@ -82,11 +82,14 @@ static hark_status read_generation(hark_context *context, hark_foreign *foreign)
 }
 
 hark_status hark_foreign_open(hark_context *context, const char *folder, hark_foreign *out) {
-  *out = (hark_foreign){.type = NULL};
+  *out = (hark_foreign){.reading = HARK_FOREIGN_CONFIG_FILE};
   HARK_TRY(hark_path_join(context, "", folder, out->folder));
   HARK_TRY(read_config(context, out));
+  out->reading = HARK_FOREIGN_GENERATION_FILE;
   HARK_TRY(read_generation(context, out));
-  HARK_TRY(hark_shards_open(context, folder, &out->shards));
+  const hark_status opened = hark_shards_open(context, folder, &out->shards);
+  out->reading = opened == HARK_OK ? "model" : out->shards.reading;
+  HARK_TRY(opened);
   if (out->type->settle != NULL) return out->type->settle(context, out->folder, &out->shards, &out->config);
   return hark_sentence_limit_read(context, out->folder, &out->config);
 }

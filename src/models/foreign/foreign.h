@@ -23,6 +23,7 @@ typedef struct hark_foreign {
   const hark_foreign_type *type;
   hark_network_config config;
   hark_shards shards;
+  const char *reading; /* the name of the file, or "model" for several, of which a failure to open is */
 } hark_foreign;
 
 /* Opens a folder. The caller closes it, also after a failure. Errors: HARK_NOT_FOUND (a missing file), HARK_BAD_FILE, HARK_UNSUPPORTED

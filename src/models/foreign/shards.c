@@ -33,6 +33,7 @@ static hark_status add(hark_context *context, const char *folder, const char *na
   if (shards->count == shards->capacity) return hark_fail(context, HARK_BAD_FILE, "%s: names more than %d files", INDEX_FILE, SHARDS);
   *out = &shards->list[shards->count];
   HARK_TRY(hark_path_join(context, folder, name, (*out)->path));
+  shards->reading = hark_path_name((*out)->path);
   if (hark_path_kind_of((*out)->path) == HARK_PATH_NONE)
     return hark_fail(context, HARK_NOT_FOUND, "%s: is missing, and " INDEX_FILE " names it", (*out)->path);
   HARK_TRY(hark_safetensors_open(context, (*out)->path, &(*out)->file));
@@ -82,14 +83,17 @@ static hark_status open_map(hark_context *context, const char *folder, const cha
     return hark_fail(context, HARK_BAD_FILE, "%s: weight_map: has %" PRId64 " entries, expected at most %d", index, (int64_t)map->count,
                      ENTRIES);
   HARK_TRY(reserve(context, shards, hark_min(map->count, SHARDS)));
-  for (const hark_json_node *entry = map->first; entry != NULL; entry = entry->next)
+  for (const hark_json_node *entry = map->first; entry != NULL; entry = entry->next) {
+    shards->reading = INDEX_FILE;
     HARK_TRY(add_entry(context, folder, index, entry, shards));
+  }
   return check_map(context, map, shards);
 }
 
 static hark_status open_index(hark_context *context, const char *folder, const char *index, hark_shards *shards) {
   hark_text text = hark_text_empty(context);
   hark_json_tree tree = {0};
+  shards->reading = INDEX_FILE;
   hark_status status = hark_file_read(context, index, INDEX_BYTES, &text);
   if (status == HARK_OK) status = hark_json_tree_parse(context, index, hark_text_get(&text), text.length, &tree);
   if (status == HARK_OK) status = open_map(context, folder, index, tree.root, shards);
@@ -116,7 +120,7 @@ static hark_status refuse(hark_context *context, const char *folder) {
 hark_status hark_shards_open(hark_context *context, const char *folder, hark_shards *out) {
   char path[HARK_PATH_BYTES];
   hark_shard *shard = NULL;
-  *out = (hark_shards){0};
+  *out = (hark_shards){.reading = HARK_WEIGHTS_FILE};
   HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) {
     HARK_TRY(reserve(context, out, 1));

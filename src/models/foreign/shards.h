@@ -12,6 +12,7 @@ typedef struct hark_shard {
 typedef struct hark_shards {
   hark_shard *list;
   int64_t count, capacity;
+  const char *reading; /* the name of the file that was opened last, of which a failure is */
 } hark_shards;
 
 /* A tensor and its file. */
