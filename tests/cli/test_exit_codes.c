@@ -252,7 +252,7 @@ static void a_path_without_a_file_is_a_missing_input(void **state) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     for (size_t p = 0; p < sizeof paths / sizeof *paths; p++) {
       test_output_free(&output);
-      (void)snprintf(words, sizeof words, "%s %s", commands[i], paths[p]);
+      (void)snprintf(words, sizeof words, "%s %s%s", commands[i], paths[p], strcmp(commands[i], "embed") == 0 ? " text.txt" : "");
       const int code = run("", words);
       if (code != HARK_EXIT_BAD_INPUT) fail_msg("%s: exit code %d: %s", words, code, output.err);
     }
