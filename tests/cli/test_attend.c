@@ -369,11 +369,9 @@ static void test_refused_options(void **state) {
   static const struct {
     const char *words, *says;
   } cases[] = {
-      {"--structure hierarchical", "query_length is 6 and key_length 5"},
-      {"--structure hierarchical --hierarchy-block 15", "hierarchy_block is 15"},
+      {"--structure hierarchical", "tensor q has another length than k, expected the same with --structure hierarchical"},
+      {"--structure hierarchical --query-offset 2", "--query-offset: with --structure hierarchical, expected 0"},
       {"--structure hierarchical --hierarchy-block 0", "--hierarchy-block: \"0\" given, expected a whole number in [2, 1048576]"},
-      {"--structure hierarchical --coarse-query mean --causal", "coarse_query is mean"},
-      {"--structure hierarchical --interpolation linear --causal", "interpolation is linear"},
       {"--structure hierarchical --window 3", "--window: has no effect here, it needs --structure window (currently hierarchical)"},
       {"--coarse-query first", "it needs --structure hierarchical (currently dense)"},
       {"--normalisation cme", "--ridge X above 0"},
@@ -483,6 +481,82 @@ static void test_refused_files(void **state) {
   if (code != 3 && code != 4) fail_msg("no file: exit %d, '%s'", code, output);
 }
 
+/* q, k and v of `queries` and 8 rows, and further tensors of ones: "mask U8 1 2 8 8", several divided by ";". */
+static void write_extra(int64_t queries, const char *extra) {
+  static const char *const names[] = {"q", "k", "v"};
+  hark_tensor tensors[5];
+  hark_named_tensor named[5] = {{0}};
+  char words[2][32];
+  int count = 0;
+  for (; count < 3; count++) {
+    const int64_t shape[] = {1, 2, count == 0 ? queries : 8, 4};
+    assert_int_equal(hark_tensor_create(attend_context, HARK_F32, 4, shape, &tensors[count]), HARK_OK);
+    named[count].name = names[count];
+  }
+  for (const char *at = extra; at != NULL && *at != '\0'; count++) {
+    char type[8];
+    int64_t shape[4];
+    const int read = sscanf(at, "%31s %7s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, words[count - 3], type, &shape[0], &shape[1],
+                            &shape[2], &shape[3]);
+    assert_true(read > 2);
+    const hark_type is = strcmp(type, "U8") == 0 ? HARK_U8 : strcmp(type, "I64") == 0 ? HARK_I64 : HARK_F32;
+    assert_int_equal(hark_tensor_create(attend_context, is, read - 2, shape, &tensors[count]), HARK_OK);
+    named[count].name = words[count - 3];
+    if (is == HARK_I64) *(int64_t *)tensors[count].data = 9;
+    at = strchr(at, ';');
+    if (at != NULL) at++;
+  }
+  for (int i = 0; i < count; i++) named[i].tensor = &tensors[i];
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, count, NULL, 0, NULL), HARK_OK);
+  for (int i = 0; i < count; i++) hark_tensor_destroy(attend_context, &tensors[i]);
+}
+
+/* Tensors that cannot be used: the message names the tensor and the option. Code 2 where other options could use it, 3 where none could. */
+static void test_refused_tensors(void **state) {
+  (void)state;
+#define HIERARCHICAL "--structure hierarchical"
+#define RIDGE "--normalisation cme --ridge 1"
+  static const struct {
+    const char *extra, *words;
+    int code;
+    const char *says;
+  } cases[] = {
+      {"hierarchical_bias F32 2 63", "", 2, "tensor hierarchical_bias needs --structure hierarchical"},
+      {"hierarchical_bias F32 2 63", "--structure window --window 2", 2, "tensor hierarchical_bias needs --structure hierarchical"},
+      {"hierarchical_bias F32 2 63", RIDGE, 2, "tensor hierarchical_bias needs --structure hierarchical"},
+      {"query_mask U8 1 8", "", 2, "tensor query_mask needs --structure hierarchical"},
+      {"attention_bias F32 1 2 8 8", HIERARCHICAL, 2, "tensor attention_bias cannot be used with --structure hierarchical"},
+      {"attention_bias F32 1 2 8 8", RIDGE, 2, "tensor attention_bias cannot be used with --normalisation cme, expected log_kernel"},
+      {"forget F32 1 2 8", "", 2, "tensor forget needs --causal"},
+      {"forget F32 1 2 8", "--causal " HIERARCHICAL, 2, "tensor forget cannot be used with --structure hierarchical"},
+      {"forget F32 1 2 8", "--causal " RIDGE, 2, "tensor forget cannot be used with --normalisation cme"},
+      {"mask U8 1 2 8 8", HIERARCHICAL, 2, "tensor mask has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure"},
+      {"mask U8 1 2 8 8", RIDGE, 2, "tensor mask has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme"},
+      {"log_kernel F32 1 8", "--positional decay", 2, "tensor log_kernel and --positional are both given"},
+      {"rotary_rates F32 2", "", 2, "tensor rotary_rates needs --rotary BASE"},
+      {"segments I64 1 8", "--causal --query-offset 3", 2, "tensor segments cannot be used with --query-offset"},
+      {"segments I64 1 8;key_lengths I64 1", "", 3, "key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
+      {"key_lengths I64 1", "", 3, "tensor key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
+      {"log_kernel F32 1 5", "", 3, "log_kernel has 5 distances, expected at least 8"},
+      {"", HIERARCHICAL " --hierarchy-block 15", 2, "hierarchy_block is 15"},
+      {"", HIERARCHICAL " --coarse-query mean --causal", 2, "coarse_query is mean"},
+      {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
+      {"hierarchical_bias F32 2 5", HIERARCHICAL, 3, "hierarchical_bias has shape [2, 5], expected [2, 63]"}};
+#undef HIERARCHICAL
+#undef RIDGE
+  char output[ATTEND_OUTPUT_BYTES];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    write_extra(8, cases[i].extra);
+    const int code = attend(cases[i].words, output);
+    if (code != cases[i].code || strstr(output, cases[i].says) == NULL || strstr(output, attend_input) == NULL)
+      fail_msg("attend %s, %s: exit %d, '%s'", cases[i].words, cases[i].extra, code, output);
+  }
+  write_extra(6, "segments I64 1 8");
+  const int code = attend("", output);
+  if (code != 3 || strstr(output, "tensor segments is given, and q has another length than k") == NULL)
+    fail_msg("exit %d, '%s'", code, output);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_same_as_library),
@@ -497,6 +571,7 @@ int main(void) {
       cmocka_unit_test(test_printed_numbers),
       cmocka_unit_test(test_rotary_numbers_have_the_range_of_the_type),
       cmocka_unit_test(test_refused_options),
+      cmocka_unit_test(test_refused_tensors),
       cmocka_unit_test(test_refused_files),
   };
   return cmocka_run_group_tests(tests, attend_open, attend_close);

@@ -184,7 +184,7 @@ static void wrong_combinations_are_refused(void **state) {
       {false, 2, "--rotary 100 --rotary-scaling ntk", "needs --rotary-factor S"},
       {false, 2, "--rotary 100 --rotary-scaling yarn --rotary-factor 2 --rotary-context 5 --kernel rbf --sigma 1", "expected --kernel exp"},
       {true, 2, "", "tensor rotary_rates needs --rotary BASE"},
-      {true, 2, "--rotary 100 --rotary-scaling linear --rotary-factor 2", "is for rates of --rotary BASE"},
+      {true, 2, "--rotary 100 --rotary-scaling linear --rotary-factor 2", "tensor rotary_rates cannot be used with --rotary-scaling"},
       {true, 3, "--rotary 100 --rotary-fraction 0.5", "has 4 numbers, expected one for each of the 2 pairs"}};
   const double rates[PAIRS] = {1, 0.5, 0.2, 0.1};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

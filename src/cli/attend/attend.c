@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/attend/attend.h"
+#include "cli/attend/attend_needs.h"
 #include "cli/attend/attend_positional.h"
 #include "cli/attend/attend_rotary.h"
 #include "core/thread_count.h"
@@ -84,6 +85,8 @@ static hark_status check(hark_invocation *call) {
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "missing, expected a file"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "missing, expected a file"));
   if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0"));
+  if (v->structure == HARK_ATTEND_HIERARCHICAL && v->query_offset != 0)
+    HARK_TRY(complain(call, "query-offset structure", "with --structure hierarchical, expected 0: queries and keys share one hierarchy"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure window", "window needs --window W"));
@@ -272,6 +275,7 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
 
 static hark_status attend(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
   hark_attend_rotary rotary = {0};
+  HARK_TRY(hark_attend_needs_check(call->context, v, t));
   hark_status status = hark_attend_rotary_open(call->context, v, t, &rotary);
   const double magnitude = hark_rotary_magnitude(&rotary.spec);
   if (magnitude != 1) t->logit_factor = magnitude * magnitude;

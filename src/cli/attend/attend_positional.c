@@ -83,8 +83,6 @@ hark_status hark_attend_positional_table(hark_context *context, const hark_atten
   if (kernels == 0) return HARK_OK;
   if (distances == 0)
     return hark_fail(context, HARK_TOO_LARGE, "--query-offset %" PRId64 " is too large for a table of distances", v->query_offset);
-  if (t->log_kernel.type != HARK_NONE)
-    return hark_fail(context, HARK_BAD_FILE, "tensor log_kernel and --positional are both given, expected one of them");
   if (kernels != 1 && kernels != heads)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "--positional is given %" PRId64 " times, expected once for all heads or %" PRId64 " times, once per head", kernels,

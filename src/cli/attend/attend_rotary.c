@@ -27,14 +27,9 @@ hark_status hark_attend_rotary_check(hark_invocation *call) {
   return HARK_OK;
 }
 
-static hark_status check_rates(hark_context *context, const hark_attend_rotary *rotary, const hark_attend_values *v,
-                               const hark_tensor *rates) {
+static hark_status check_rates(hark_context *context, const hark_attend_rotary *rotary, const hark_tensor *rates) {
   const int64_t pairs = rotary->attributes.turned;
-  if (rates->type == HARK_NONE) return HARK_OK;
-  if (v->rotary == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "tensor rotary_rates needs --rotary BASE, which it replaces");
-  if (v->rotary_scaling != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "tensor rotary_rates: --rotary-scaling is for rates of --rotary BASE, expected none");
-  if (rates->shape[0] == pairs) return HARK_OK;
+  if (rates->type == HARK_NONE || rates->shape[0] == pairs) return HARK_OK;
   return hark_fail(context, HARK_SHAPE_MISMATCH,
                    "tensor rotary_rates has %" PRId64 " numbers, expected one for each of the %" PRId64 " pairs that rotate",
                    rates->shape[0], pairs);
@@ -64,7 +59,7 @@ hark_status hark_attend_rotary_open(hark_context *context, const hark_attend_val
     out->attributes.heads = 1;
     if (t->rotary_rates.type != HARK_NONE) out->attributes.rates = NULL;
   }
-  return check_rates(context, out, v, &t->rotary_rates);
+  return check_rates(context, out, &t->rotary_rates);
 }
 
 void hark_attend_rotary_close(hark_context *context, hark_attend_rotary *rotary) { hark_rotary_tables_close(context, &rotary->tables); }

@@ -144,6 +144,15 @@ static hark_status read_numbers(hark_context *context, const char *path, const h
   return hark_safetensors_read(context, file, stored, memory);
 }
 
+static hark_status check_lengths(hark_context *context, const char *path, const int64_t *lengths, int64_t batch, int64_t keys) {
+  for (int64_t b = 0; lengths != NULL && b < batch; b++)
+    if (lengths[b] < 0 || lengths[b] > keys)
+      return hark_fail(context, HARK_BAD_FILE,
+                       "%s: tensor key_lengths: number %" PRId64 " is %" PRId64 ", expected 0 to %" PRId64 ", the number of keys", path, b,
+                       lengths[b], keys);
+  return HARK_OK;
+}
+
 static hark_status read_all(hark_context *context, const char *path, const hark_safetensors *file, hark_attend_tensors *t) {
   HARK_TRY(check_names(context, path, file));
   for (int i = 0; i < 3; i++)
@@ -187,6 +196,7 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   HARK_TRY(read_tensor(context, path, file, &forget, type, &t->forget));
   HARK_TRY(read_tensor(context, path, file, &log_kernel, type, &t->log_kernel));
   HARK_TRY(read_numbers(context, path, file, &lengths, &t->key_lengths, &t->key_lengths_bytes));
+  HARK_TRY(check_lengths(context, path, t->key_lengths, batch, keys));
   return read_numbers(context, path, file, &segments, &t->segments, &t->segments_bytes);
 }
 
