@@ -399,9 +399,11 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
 static hark_status run(hark_invocation *call) {
   const char *const path = hark_options_argument(call->options, 0);
   char inside[HARK_PATH_BYTES];
+  hark_path_kind kind;
   if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return show_file(call, path);
   HARK_TRY(hark_path_join(call->context, path, "config.yaml", inside));
-  if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_run(call, path, inside);
+  HARK_TRY(hark_path_examine(call->context, inside, &kind));
+  if (kind == HARK_PATH_FILE) return show_run(call, path, inside);
   bool foreign = false;
   HARK_TRY(hark_foreign_find(call->context, path, inside, &foreign));
   if (foreign) return show_foreign(call, inside);

@@ -233,24 +233,20 @@ static hark_status warn_of_other_meaning(hark_invocation *call, const hark_optio
   return status;
 }
 
-/* config.yaml of the run that train.init_from names, or the model. A missing run is a problem with the option. */
+/* config.yaml of the run that train.init_from names, or the model. */
 static hark_status find_origin(hark_invocation *call, const hark_config *config, char *path) {
   hark_run source;
   char checkpoint[HARK_NAME_BYTES];
   if (hark_model_source_is(call->context, config->train.init_from)) return hark_path_join(call->context, "", config->train.init_from, path);
   const hark_status status = hark_run_open_reading(call->context, config->train.init_from, &source, checkpoint);
   path[0] = '\0';
-  if (status == HARK_NOT_FOUND || status == HARK_BAD_FILE) {
-    char message[HARK_MESSAGE_BYTES];
-    (void)snprintf(message, sizeof message, "%s", hark_context_message(call->context));
-    return hark_options_complain(call->context, call->options, "train.init_from", "%s", message);
-  }
   HARK_TRY(status);
   return hark_run_path(call->context, &source, "config.yaml", path);
 }
 
-/* config.yaml of the run to resume, in `path`: "" when there is none, which is a problem. */
+/* config.yaml of the run to resume, in `path`: "" when there is none. */
 static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
+  hark_path_kind kind;
   path[0] = '\0';
   const bool unread = hark_options_argument_count(call->options) > 0; /* an argument that problems keep from naming the run */
   if (config->run.directory[0] == '\0' && unread) return HARK_OK;
@@ -259,9 +255,10 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
                                  "--resume needs --out FOLDER, or RUN after it: the run to continue");
   HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
   HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be beginning one there */
-  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
+  HARK_TRY(hark_path_examine(call->context, path, &kind));
+  if (kind != HARK_PATH_NONE) return HARK_OK;
   path[0] = '\0';
-  return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
+  return hark_fail(call->context, HARK_NOT_FOUND, "%s holds no run to resume", config->run.directory);
 }
 
 /* Sub-words and byte-level BPE are learned with optional libraries. A run that has its vocabulary needs none of them, and where examples
@@ -363,16 +360,38 @@ static hark_status refuse_idle_extension(hark_invocation *call, const hark_confi
                                "has no effect here, it needs another length: --steps, --epochs, --tokens, --examples or --max-time");
 }
 
+/* A run that is missing, or is none. It is reported when all options were checked: with other problems as one of them, alone as a bad
+ * input. */
+typedef struct unusable_run {
+  hark_status status;
+  char message[HARK_MESSAGE_BYTES];
+} unusable_run;
+
+static hark_status keep_unusable(hark_invocation *call, hark_status status, unusable_run *out) {
+  if (status != HARK_NOT_FOUND && status != HARK_BAD_FILE) return status;
+  out->status = status;
+  (void)snprintf(out->message, sizeof out->message, "%s", hark_context_message(call->context));
+  return HARK_OK;
+}
+
+static hark_status refuse_unusable(hark_invocation *call, const unusable_run *run, bool resume) {
+  if (run->status == HARK_OK) return HARK_OK;
+  if (hark_options_problem_count(call->options) > 0)
+    return hark_options_complain(call->context, call->options, resume ? "run.directory" : "train.init_from", "%s", run->message);
+  return hark_fail(call->context, run->status, "%s: %s", resume ? "--resume" : "--init-from", run->message);
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
   train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES] = "", origin[HARK_PATH_BYTES] = "";
+  unusable_run unusable = {.status = HARK_OK};
   HARK_TRY(read_argument(call, config));
   if (config->run.resume) {
-    HARK_TRY(find_run(call, config, path));
+    HARK_TRY(keep_unusable(call, find_run(call, config, path), &unusable));
     if (path[0] != '\0') HARK_TRY(hark_data_place_read_options(call->context, call->options, path));
   } else if (config->train.init_from[0] != '\0') {
-    HARK_TRY(find_origin(call, config, origin));
+    HARK_TRY(keep_unusable(call, find_origin(call, config, origin), &unusable));
     if (origin[0] != '\0') HARK_TRY(read_origin(call, origin));
   }
   const bool may_have_text = config->run.resume && path[0] == '\0'; /* only the run that was not found would show it */
@@ -390,6 +409,7 @@ static hark_status check(hark_invocation *call) {
     if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems were already reported for the file */
     if (hark_options_problem_count(call->options) == 0) HARK_TRY(find_data(call, config, &values->place));
   }
+  HARK_TRY(refuse_unusable(call, &unusable, config->run.resume));
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
   bool model = hark_model_source_is(call->context, origin);
   return hark_command_visit_differences(call, origin, call->options, config, warn_of_other_meaning, &model);

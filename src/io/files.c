@@ -62,6 +62,12 @@ void hark_file_close(int *descriptor) {
   *descriptor = -1;
 }
 
+/* A folder is an input of another kind; everything else is a failure of the file system. */
+static hark_status fail_read(hark_context *context, int error, const char *path) {
+  if (error == EISDIR) return hark_fail(context, HARK_BAD_FILE, "%s: is a folder, expected a file", path);
+  return hark_system_fail(context, error, path, "cannot be read");
+}
+
 hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
   int descriptor = hark_open_again(path, O_RDONLY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
@@ -74,7 +80,7 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
     if (status != HARK_OK) break;
     const ssize_t got = read_again(descriptor, out->data + length, PART_BYTES);
     if (got < 0) {
-      status = hark_system_fail(context, errno, path, "cannot be read");
+      status = fail_read(context, errno, path);
       break;
     }
     length += (size_t)got;
@@ -111,7 +117,7 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
   if (fstat(opened, &information) != 0) {
     status = hark_system_fail(context, errno, path, "cannot be examined");
   } else if (!S_ISREG(information.st_mode)) {
-    status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
+    status = hark_fail(context, HARK_BAD_FILE, "%s: %s, expected a regular file", path,
                        S_ISDIR(information.st_mode) ? "is a folder" : "is not a regular file");
   }
   if (status == HARK_OK) status = refuse_pointer(context, path, opened, (uint64_t)information.st_size);

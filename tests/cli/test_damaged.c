@@ -64,7 +64,7 @@ static void damage_is_reported_with_the_reason(void **state) {
       {"head -30 config.yaml >c && mv c config.yaml", "config.yaml: its end is missing: it has no section run", true},
       {"printf '\\377\\376\\000' >config.yaml", "config.yaml: ", true},
       {"sed -i 's/  width: 16/  width: 99999999999/' config.yaml", "model.width: \"99999999999\" given", true},
-      {"rm config.yaml && mkdir config.yaml", "config.yaml: cannot be read", false},
+      {"rm config.yaml && mkdir config.yaml", "config.yaml: is a folder, expected a file", false},
       {"echo step-99 >last", "last: names step-99, and there is no such checkpoint", true},
       {"sed -i 's/\"format_version\": *1/\"format_version\": 7/' checkpoints/step-6/manifest.json",
        "manifest.json: format_version is 7, expected 1", true},

@@ -131,7 +131,7 @@ static const column columns[] = {
     {"generate RUN --data text.txt --threads 1", 0, USAGE, "", "--data: does not apply to generate", ALL},
     {"plot RUN --terminal", 0, DONE, "RUN val/loss", "", ALL},
     {"plot RUN --output RUN.svg", 0, DONE, "", "", ALL},
-    {"plot RUN --positional --terminal", KERNEL, DONE, "distance", "", INPUT, "no positional kernel"},
+    {"plot RUN --positional --terminal", KERNEL, DONE, "distance", "", USAGE, "no positional kernel"},
     {"report RUN --text fox --output RUN.html", 0, DONE, "RUN.html: 1 run, ", "", ALL},
     {"lab bound --quick --model RUN --json", BOUNDED, DONE, "terms of every layer", "", USAGE, "bound: RUN: "},
     {"lab approximation --quick --run RUN --text text.txt", HEADS, INPUT, "", "approximation: ", USAGE, "approximation: RUN: "},

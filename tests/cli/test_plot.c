@@ -119,7 +119,7 @@ static void kernels_are_drawn(void **state) {
   hark(3, "plot --positional run --checkpoint step-9");
   hark(3, "plot --positional text.txt");
   hark(0, "train " TINY " --steps 2 --out plain");
-  command_expect(folder, "plot --positional plain", 3, "", "has no positional kernel and no learned rotary rates", &output);
+  command_expect(folder, "plot --positional plain", 2, "", "has no positional kernel and no learned rotary rates", &output);
   hark(2, "plot --positional run --metric val/loss");
   hark(2, "plot run --metric val/loss --metric lr --metric val/loss");
   assert_non_null(strstr(output.err, "--metric: val/loss is given twice"));

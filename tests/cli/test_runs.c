@@ -391,7 +391,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   expect("train --init-from run --data text.txt --out d --steps 1 --threads 1 --structure window --window 3", HARK_EXIT_DONE, "",
          "model.attention.structure is window; the weights were trained with dense");
   /* a damaged source, no source, another kind of vocabulary, text outside of it */
-  expect("train --init-from none --data text.txt --out e", HARK_EXIT_USAGE, "", "none: there is no such run");
+  expect("train --init-from none --data text.txt --out e", HARK_EXIT_BAD_INPUT, "", "--init-from: none: there is no such run");
   expect("train --init-from run --data text.txt --out e --tokenizer bytes --threads 1", HARK_EXIT_USAGE, "",
          "its vocabulary is of kind characters");
   command_text_make(folder, "new.txt", "the quick yellow fox ");

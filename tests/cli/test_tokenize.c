@@ -97,6 +97,9 @@ static void damage_is_placed(void **state) {
   test_file_write_text(folder, "x.json", "{\"model\": {\"type\": \"X\"}}");
   expect("tokenize x.json bad.txt", HARK_EXIT_USAGE, "", "x.json: model.type 'X' is not supported");
   expect("tokenize none.json bad.txt", HARK_EXIT_BAD_INPUT, "", "none.json");
+  test_file_write_text(folder, "cut.model", "\n\x0E\xFF\x05<unk>");
+  expect("tokenize cut.model bad.txt", HARK_EXIT_BAD_INPUT, "",
+         "cut.model: read as a tokenizer.json, because it does not begin like a .model of SentencePiece: ");
 }
 
 int main(void) {

@@ -315,14 +315,14 @@ static void what_cannot_be_is_reported(void **state) {
   hark_writer writer = {0};
   const char *const file = test_file_write_text(folder, "file", "12345");
   assert_failure(context, hark_file_read(context, test_path(folder, "none"), 10, &text), HARK_NOT_FOUND, "none: cannot be opened");
-  assert_failure(context, hark_file_read(context, folder, 10, &text), HARK_IO_ERROR, folder);
+  assert_failure(context, hark_file_read(context, folder, 10, &text), HARK_BAD_FILE, "is a folder, expected a file");
   assert_failure(context, hark_file_read(context, file, 4, &text), HARK_BAD_FILE, "larger than 4 bytes");
   assert_int_equal(hark_file_read(context, file, 5, &text), HARK_OK);
   hark_text_free(&text);
-  assert_failure(context, hark_file_open(context, folder, &descriptor, &size), HARK_IO_ERROR, "is a folder");
+  assert_failure(context, hark_file_open(context, folder, &descriptor, &size), HARK_BAD_FILE, "is a folder");
   assert_int_equal(descriptor, -1);
   assert_int_equal(mkfifo(test_path(folder, "pipe"), 0600), 0);
-  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_IO_ERROR, "not a regular file");
+  assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_BAD_FILE, "not a regular file");
   assert_failure(context, hark_writer_open(context, &writer, test_path(folder, "none/a")), HARK_NOT_FOUND, "none/a");
   assert_failure(context, hark_writer_open(context, &writer, "/tmp/"), HARK_INVALID_ARGUMENT, "no file name");
   assert_failure(context, hark_folder_make(context, test_path(folder, "file/b")), HARK_IO_ERROR, "file: cannot be made a folder");

@@ -328,7 +328,8 @@ static hark_status draw(hark_invocation *call, const hark_positional_plot *plot,
   int panels = 0;
   HARK_TRY(choose_points(d, path, file, plot->distances, &panels));
   if (panels == 0)
-    return hark_fail(call->context, HARK_BAD_FILE, "%s: this model has no positional kernel and no learned rotary rates", path);
+    return hark_fail(call->context, hark_safetensors_metadata(file, "model") != NULL ? HARK_UNSUPPORTED : HARK_BAD_FILE,
+                     "%s: this model has no positional kernel and no learned rotary rates", path);
   return plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);
 }
 

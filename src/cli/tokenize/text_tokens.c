@@ -57,7 +57,7 @@ static hark_status read_exported(hark_context *context, const char *path, hark_t
   else if (tokenizer != NULL)
     status = read_imported(context, path, tokenizer, out);
   else
-    status = hark_fail(context, HARK_UNSUPPORTED, "%s: has no vocabulary, so that it has no tokenizer", path);
+    status = hark_fail(context, HARK_BAD_FILE, "%s: has no vocabulary, so that it has no tokenizer", path);
   hark_safetensors_close(context, &file);
   return status;
 }

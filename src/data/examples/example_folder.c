@@ -107,16 +107,18 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   if (settings->path_count > 1 || settings->validation_path_count > 0 || settings->test_path_count > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has the files of every split, expected no other paths", folder);
   char task[HARK_PATH_BYTES];
+  hark_path_kind kind;
   HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
+  HARK_TRY(hark_path_examine(context, task, &kind));
   const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
-  if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE) {
+  if (format != NULL && kind == HARK_PATH_NONE) {
     HARK_TRY(hark_known_folder_find(context, format->name, folder, &out->text, &found));
     if (found.count[HARK_SPLIT_TRAINING] == 0) return fail_unknown_folder(context, folder, format);
     out->format = settings->format;
     point_to(&found, out);
     return HARK_OK;
   }
-  if (hark_path_kind_of(task) == HARK_PATH_NONE) return fail_without_task(context, folder);
+  if (kind == HARK_PATH_NONE) return fail_without_task(context, folder);
   HARK_TRY(read_task(context, folder, &out->text, &found));
   out->format = hark_text_get(&out->text);
   if (strcmp(out->format, HARK_TASK_TEXT) == 0)

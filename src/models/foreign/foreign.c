@@ -23,11 +23,6 @@ static hark_status is_own(hark_context *context, const char *path, bool *own) {
   return HARK_OK;
 }
 
-static bool has_file(hark_context *context, const char *folder, const char *name) {
-  char path[HARK_PATH_BYTES];
-  return hark_path_join(context, folder, name, path) == HARK_OK && hark_path_kind_of(path) == HARK_PATH_FILE;
-}
-
 /* The folder of a file; "" is the current one. */
 static void folder_of(const char *path, char folder[HARK_PATH_BYTES]) {
   const size_t length = (size_t)(hark_path_name(path) - path);
@@ -42,16 +37,19 @@ static bool is_main_file(const char *name) {
 }
 
 hark_status hark_foreign_find(hark_context *context, const char *path, char folder[HARK_PATH_BYTES], bool *found) {
-  const hark_path_kind kind = hark_path_kind_of(path);
-  char weights[HARK_PATH_BYTES];
+  hark_path_kind kind, config = HARK_PATH_NONE;
+  char inside[HARK_PATH_BYTES];
   bool own = false;
   *found = false;
+  HARK_TRY(hark_path_examine(context, path, &kind));
   HARK_TRY(hark_path_join(context, "", path, folder));
   if (kind == HARK_PATH_FILE) folder_of(path, folder);
-  if ((kind != HARK_PATH_FILE && kind != HARK_PATH_FOLDER) || !has_file(context, folder, HARK_FOREIGN_CONFIG_FILE)) return HARK_OK;
+  HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, inside));
+  if (kind == HARK_PATH_FILE || kind == HARK_PATH_FOLDER) HARK_TRY(hark_path_examine(context, inside, &config));
+  if (config != HARK_PATH_FILE) return HARK_OK;
   if (kind == HARK_PATH_FILE && !is_main_file(hark_path_name(path))) return HARK_OK;
-  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, weights));
-  if (hark_path_kind_of(weights) == HARK_PATH_FILE) HARK_TRY(is_own(context, weights, &own));
+  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, inside));
+  if (hark_path_kind_of(inside) == HARK_PATH_FILE) HARK_TRY(is_own(context, inside, &own));
   *found = !own;
   return HARK_OK;
 }

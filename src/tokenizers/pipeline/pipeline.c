@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "io/files.h"
+#include "io/foreign.h"
 #include "tokenizers/pipeline/component.h"
 #include "tokenizers/pipeline/sentencepiece_model.h"
 
@@ -56,10 +57,25 @@ static hark_status read_root(hark_component_reader *reader, const hark_json_node
   return hark_added_tokens_read(reader, hark_json_member(root, "added_tokens"));
 }
 
+/* A file of another kind, such as a damaged model of SentencePiece: it has something, and that does not begin an object. */
+static bool is_foreign(const char *text, size_t bytes) {
+  size_t at = 0;
+  while (at < bytes && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') at++;
+  return at < bytes && text[at] != '{' && hark_foreign_file(text, bytes) == NULL;
+}
+
+static hark_status parse(hark_context *context, const char *name, const char *text, size_t bytes, hark_json_tree *out) {
+  if (!is_foreign(text, bytes)) return hark_json_tree_parse(context, name, text, bytes, out);
+  const hark_status status = hark_json_tree_parse(context, NULL, text, bytes, out);
+  if (status == HARK_BAD_FILE)
+    hark_fail_prefix(context, "%s: read as a tokenizer.json, because it does not begin like a .model of SentencePiece: ", name);
+  return status;
+}
+
 static hark_status read_json(hark_context *context, const char *name, const char *text, size_t bytes, hark_pipeline *pipeline) {
   hark_component_reader reader = {.context = context, .pipeline = pipeline, .name = name};
   hark_json_tree tree = {0};
-  HARK_TRY(hark_json_tree_parse(context, name, text, bytes, &tree));
+  HARK_TRY(parse(context, name, text, bytes, &tree));
   const hark_status status = read_root(&reader, tree.root);
   hark_json_tree_free(context, &tree);
   return status;
