@@ -301,10 +301,10 @@ static void test_forward_alone(void **state) {
 }
 
 /* Runs the problem; one line for each text that stderr must have, and no other warning. */
-static void expect_warnings(const attention_problem *p, const char *words, int count, const char *const *says) {
+static void expect_warnings(hark_type type, const attention_problem *p, const char *words, int count, const char *const *says) {
   char output[ATTEND_OUTPUT_BYTES];
   int warnings = 0;
-  attend_write_problem(HARK_F32, p);
+  attend_write_problem(type, p);
   if (attend(words, output) != 0) fail_msg("%s", output);
   for (int i = 0; i < count; i++)
     if (strstr(output, says[i]) == NULL) fail_msg("no '%s' in '%s'", says[i], output);
@@ -320,16 +320,55 @@ static void test_results_that_are_not_finite(void **state) {
   attention_problem p;
   attention_problem_make("dense:B1,H2,L6,S5,D3", &p);
   p.array[ARRAY_DOUT].count = 0;
-  expect_warnings(&p, "", 0, NULL);
+  expect_warnings(HARK_F32, &p, "", 0, NULL);
   for (int64_t i = 0; i < p.array[ARRAY_KEY].count; i++) p.array[ARRAY_KEY].data[i] = 10;
   for (int64_t i = 0; i < 3; i++) p.array[ARRAY_QUERY].data[(6 + 2) * 3 + i] = 3e38;
-  expect_warnings(&p, "", 2, both);
+  expect_warnings(HARK_F32, &p, "", 2, both);
   attention_problem_free(&p);
   attention_problem_make("dense:B2,H2,L6,S5,D3,lengths", &p);
   p.array[ARRAY_DOUT].count = 0;
   p.key_lengths[1] = 0;
-  expect_warnings(&p, "", 0, NULL);
+  expect_warnings(HARK_F32, &p, "", 0, NULL);
   attention_problem_free(&p);
+}
+
+/* Rows with a log-sum-exp of -infinity are counted if they see a key, whatever the structure; rows that see none are not. */
+static void test_rows_below_the_range(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *words;
+    int64_t row; /* of item 0, head 1 */
+    const char *says;
+  } cases[] = {
+#define ROW(number, shape) "log_sum_exp: 1 of " number " numbers are not finite, the first, [0, 1, " shape "], is -inf; rows with -inf that"
+      {"dense:B1,H2,L6,S5,D3", "", 2, ROW("12", "2")},
+      {"dense:B1,H2,L6,S6,D3,causal,forget", "--causal", 3, ROW("12", "3")},
+      {"dense:B1,H2,L6,S6,D3,kernel,bias", "", 0, ROW("12", "0")},
+      {"dense:B2,H2,L6,S5,D3,lengths", "", 1, ROW("24", "1")},
+      {"dense:B1,H2,L9,D3,segments", "", 0, ROW("18", "0")},
+      {"window:B1,H2,L9,D3,W2", "--structure window --window 2", 4, ROW("18", "4")},
+      {"hierarchical:B1,H2,L9,D3", "--structure hierarchical", 5, ROW("18", "5")},
+      {"hierarchical:B1,H2,L9,D3,N4,causal,hbias", "--structure hierarchical --hierarchy-block 4 --causal", 6, ROW("18", "6")}};
+#undef ROW
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int wide = 0; wide < 2; wide++) {
+      const hark_type type = wide ? HARK_F64 : HARK_F32;
+      attention_problem p;
+      char words[128];
+      attention_problem_make(cases[i].text, &p);
+      p.array[ARRAY_DOUT].count = 0;
+      const int64_t dim = p.is.head_dim, rows = p.is.queries;
+      for (int64_t c = 0; c < p.array[ARRAY_KEY].count; c++) p.array[ARRAY_KEY].data[c] = -1e4;
+      for (int64_t c = 0; c < dim; c++) p.array[ARRAY_QUERY].data[(rows + cases[i].row) * dim + c] = wide ? 1.7e308 : 3e38;
+      if (p.key_lengths != NULL) {
+        p.key_lengths[0] = 3;
+        p.key_lengths[1] = 0;
+      }
+      expect_warnings(type, &p, cases[i].words, 1, &cases[i].says);
+      (void)snprintf(words, sizeof words, "%s --backend reference", cases[i].words);
+      if (!wide) expect_warnings(type, &p, words, 0, NULL); /* it computes in double */
+      attention_problem_free(&p);
+    }
 }
 
 /* No printed number is another one. */
@@ -568,6 +607,7 @@ int main(void) {
       cmocka_unit_test(test_ridge),
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_results_that_are_not_finite),
+      cmocka_unit_test(test_rows_below_the_range),
       cmocka_unit_test(test_printed_numbers),
       cmocka_unit_test(test_rotary_numbers_have_the_range_of_the_type),
       cmocka_unit_test(test_refused_options),

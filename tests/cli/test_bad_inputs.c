@@ -1,4 +1,4 @@
-/* test_bad_inputs.c - inputs that cannot be used, by the subcommands that read them: one exit code for one kind of fault, wherever it is. */
+/* test_bad_inputs.c - inputs that cannot be used, by the subcommands that read them: one exit code for one kind of fault everywhere. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ static test_output output;
 enum { MISSING, EMPTY, GARBAGE, FOLDER, WEIGHTS, JSON, INPUTS };
 static const char *const inputs[INPUTS] = {"nope", "empty", "garbage", "nothing", "optimizer.safetensors", "some.json"};
 
-/* What X is read as: the inputs that are no such thing have one code, HARK_EXIT_BAD_INPUT; `others` can be used, or are tested elsewhere. */
+/* A subcommand that reads X. Inputs of another kind have one code, HARK_EXIT_BAD_INPUT; `others` can be used, or have another code. */
 typedef struct reader {
   const char *words;
   unsigned others;

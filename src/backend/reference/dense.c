@@ -89,8 +89,8 @@ static void forward_head(void *data, int64_t index, int worker) {
     const int64_t out = dense_query_index(&at, &args->out, row);
     for (int64_t c = 0; c < value_dim; c++) dense_put(&args->out, out + c, sums[c]);
     if (args->log_sum_exp.type != HARK_NONE)
-      dense_put(&args->log_sum_exp, (at.sequence->item * heads + at.head) * args->query.shape[2] + at.sequence->query_row + row,
-                of.highest == -INFINITY ? -INFINITY : of.highest + log(of.sum));
+      dense_put_log_sum(&args->log_sum_exp, (at.sequence->item * heads + at.head) * args->query.shape[2] + at.sequence->query_row + row,
+                        of.highest == -INFINITY ? -INFINITY : of.highest + log(of.sum));
   }
 }
 

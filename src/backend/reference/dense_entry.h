@@ -9,6 +9,9 @@
 #ifndef HARK_BACKEND_REFERENCE_DENSE_ENTRY_H
 #define HARK_BACKEND_REFERENCE_DENSE_ENTRY_H
 
+#include <float.h>
+#include <math.h>
+
 #include "backend/reference/reference.h"
 
 /* One query head of one sequence. */
@@ -60,6 +63,12 @@ static inline void dense_put(const hark_tensor *tensor, int64_t index, double va
     ((double *)tensor->data)[index] = value;
   else
     ((float *)tensor->data)[index] = (float)value;
+}
+
+/* A log-sum-exp that is finite stays finite: in f32 -infinity is the number of rows that see nothing. */
+static inline void dense_put_log_sum(const hark_tensor *tensor, int64_t index, double value) {
+  const bool narrow = tensor->type != HARK_F64 && isfinite(value);
+  dense_put(tensor, index, narrow ? fmax((double)-FLT_MAX, fmin(value, (double)FLT_MAX)) : value);
 }
 
 #endif

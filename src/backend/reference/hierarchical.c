@@ -274,7 +274,7 @@ static void write_rows(const tree *t) {
     for (int64_t c = 0; c < dv; c++) dense_put(&args->out, out + c, sees ? t->mixed[n * dv + c] / t->sum[n] : 0);
     if (args->log_sum_exp.type == HARK_NONE) continue;
     const int64_t row = (t->at.sequence->item * t->at.desc->heads + t->at.head) * args->query.shape[2] + t->at.sequence->query_row + n;
-    dense_put(&args->log_sum_exp, row, sees ? t->highest[n] + log(t->sum[n]) : -INFINITY);
+    dense_put_log_sum(&args->log_sum_exp, row, sees ? t->highest[n] + log(t->sum[n]) : -INFINITY);
   }
 }
 

@@ -184,6 +184,45 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   return v->rotary == 0 ? HARK_OK : hark_attend_rotary_turn_back(context, v, rotary, t);
 }
 
+/* The same shape and strides of 0: every row is this row of zeros. */
+static hark_status wrap_zeros(hark_context *context, const hark_tensor *zeros, const hark_tensor *like, hark_tensor *out) {
+  const int64_t strides[HARK_MAX_RANK] = {[3] = 1};
+  return hark_tensor_wrap(context, zeros->data, like->type, like->rank, like->shape, strides, out);
+}
+
+/* Computes with queries, keys, values and gates of zeros, so that only masks, lengths and tables determine what a row sees. */
+static hark_status compute_seen(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                const hark_tensor *zeros, const hark_tensor *gates, hark_tensor *out, hark_attend_tensors *t) {
+  hark_attention_args blank = *args;
+  HARK_TRY(wrap_zeros(context, zeros, &args->query, &blank.query));
+  HARK_TRY(wrap_zeros(context, zeros, &args->key, &blank.key));
+  HARK_TRY(wrap_zeros(context, zeros, &args->value, &blank.value));
+  HARK_TRY(create_like(context, &t->log_sum_exp, &t->seen));
+  blank.forget = *gates;
+  blank.out = *out;
+  blank.log_sum_exp = t->seen;
+  return hark_attention_forward(context, plan, &blank);
+}
+
+/* After all results: `saved` is written again. With stick-breaking -infinity is the number of a stick that is used up. */
+static hark_status find_seen(hark_context *context, const hark_attend_values *v, const hark_attention_plan *plan,
+                             const hark_attention_args *args, hark_attend_tensors *t) {
+  const int64_t width = hark_max(t->query.shape[3], t->value.shape[3]);
+  hark_tensor zeros = {0}, gates = {0}, out = {0};
+  bool empty = false;
+  if (v->normalisation != HARK_ATTEND_SOFTMAX) return HARK_OK;
+  HARK_TRY(hark_attend_has_empty_rows(context, t, &empty));
+  if (!empty) return HARK_OK;
+  hark_status status = hark_tensor_create(context, t->query.type, 1, &width, &zeros);
+  if (status == HARK_OK) status = create_like(context, &t->forget, &gates);
+  if (status == HARK_OK) status = create_like(context, &t->out, &out);
+  if (status == HARK_OK) status = compute_seen(context, plan, args, &zeros, &gates, &out, t);
+  hark_tensor_destroy(context, &zeros);
+  hark_tensor_destroy(context, &gates);
+  hark_tensor_destroy(context, &out);
+  return status;
+}
+
 /* After the plan's memory was allocated. */
 static hark_status execute(hark_context *context, const hark_attend_values *v, const hark_attend_rotary *rotary, hark_attend_tensors *t,
                            const hark_attention_plan *plan, void *saved, void *workspace) {
@@ -227,7 +266,8 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
             "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
             ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
-  return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, rotary, t, plan, &args);
+  if (t->dout.type != HARK_NONE) HARK_TRY(backward(context, v, rotary, t, plan, &args));
+  return find_seen(context, v, plan, &args, t);
 }
 
 /* Ridge and sigma as inputs, so that they have gradients. A plan with the given numbers, which may become infinite or 0 as inputs, refuses

@@ -31,13 +31,18 @@ typedef struct hark_attend_tensors {
   double logit_factor;                  /* of the scaling of rotary rates; 0: none */
   hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
   hark_tensor ridge, sigma, variance, dridge; /* cme */
+  /* Softmax with a log_sum_exp of -infinity: the same with queries and keys of zeros, -infinity only where a row sees no key. */
+  hark_tensor seen;
 } hark_attend_tensors;
 
 /* Reads and checks the tensors of a file; free them also after a failure. Errors: HARK_BAD_FILE "PATH: tensor ...", those of files. */
 hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out);
 /* Writes the results that exist. */
 hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *tensors);
-/* Prints a warning for every result that has numbers that are not finite. The log-sum-exp of a row that sees no key, -infinity, is none. */
+/* Prints a warning for every result that has numbers that are not finite. The log-sum-exp of a row that sees no key, -infinity, is none;
+ * that of a row that sees one is (`seen`). */
+/* Whether a number of log_sum_exp is -infinity. */
+HARK_MUST_CHECK hark_status hark_attend_has_empty_rows(hark_context *context, const hark_attend_tensors *tensors, bool *out);
 HARK_MUST_CHECK hark_status hark_attend_warn(hark_invocation *call, const hark_attend_tensors *tensors);
 void hark_attend_free(hark_context *context, hark_attend_tensors *tensors);
 

@@ -245,33 +245,61 @@ hark_status hark_attend_write(hark_context *context, const char *path, const har
 
 typedef struct odd_numbers {
   int64_t count, first; /* first: its index in the tensor */
+  int64_t empty;        /* of them: -infinity */
   double value;
 } odd_numbers;
 
-/* `masked`: -infinity is the value of a row that sees no key. */
-static void examine(const hark_tensor *part, const void *numbers, int64_t at, bool masked, odd_numbers *out) {
-  for (int64_t i = 0; i < part->shape[0]; i++) {
-    const double value = part->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
-    if (isfinite(value) || (masked && value < 0)) continue;
+/* numbers[PART] <- the numbers from `at` on, as doubles; returns how many there are in *length. */
+static hark_status read_part(hark_context *context, const hark_tensor *tensor, int64_t at, double *numbers, int64_t *length) {
+  float singles[PART];
+  hark_tensor part;
+  const bool wide = tensor->type == HARK_F64;
+  char *const data = (char *)tensor->data + (size_t)at * hark_type_bytes(tensor->type);
+  *length = hark_min(PART, hark_tensor_count(tensor) - at);
+  HARK_TRY(hark_tensor_wrap(context, data, tensor->type, 1, length, NULL, &part));
+  HARK_TRY(hark_tensor_read(context, &part, wide ? (void *)numbers : (void *)singles));
+  for (int64_t i = 0; i < *length && !wide; i++) numbers[i] = (double)singles[i];
+  return HARK_OK;
+}
+
+static void examine(const double *numbers, int64_t length, int64_t at, odd_numbers *out) {
+  for (int64_t i = 0; i < length; i++) {
+    if (isfinite(numbers[i])) continue;
+    if (numbers[i] < 0) out->empty++;
     if (out->count++ > 0) continue;
     out->first = at + i;
-    out->value = value;
+    out->value = numbers[i];
   }
 }
 
-static hark_status find_odd(hark_context *context, const hark_named_tensor *result, odd_numbers *out) {
+/* -infinity is the number of a row that sees no key: these become 0. Without `seen` all are such rows. */
+static hark_status forgive_unseen(hark_context *context, const hark_tensor *seen, int64_t at, double *numbers, int64_t length) {
+  double visible[PART];
+  for (int64_t i = 0; i < length; i++) visible[i] = -INFINITY;
+  if (seen->type != HARK_NONE) HARK_TRY(read_part(context, seen, at, visible, &length));
+  for (int64_t i = 0; i < length; i++)
+    if (isinf(numbers[i]) && numbers[i] < 0 && isinf(visible[i]) && visible[i] < 0) numbers[i] = 0;
+  return HARK_OK;
+}
+
+/* `seen`: for log_sum_exp; otherwise NULL. */
+static hark_status find_odd(hark_context *context, const hark_tensor *tensor, const hark_tensor *seen, odd_numbers *out) {
   double numbers[PART];
-  const bool masked = strcmp(result->name, LOG_SUM_EXP) == 0;
-  const int64_t all = hark_tensor_count(result->tensor);
+  const int64_t all = hark_tensor_count(tensor);
   *out = (odd_numbers){0};
   for (int64_t at = 0; at < all; at += PART) {
-    hark_tensor part;
-    const int64_t length = hark_min(PART, all - at);
-    char *const data = (char *)result->tensor->data + (size_t)at * hark_type_bytes(result->tensor->type);
-    HARK_TRY(hark_tensor_wrap(context, data, result->tensor->type, 1, &length, NULL, &part));
-    HARK_TRY(hark_tensor_read(context, &part, numbers));
-    examine(&part, numbers, at, masked, out);
+    int64_t length = 0;
+    HARK_TRY(read_part(context, tensor, at, numbers, &length));
+    if (seen != NULL) HARK_TRY(forgive_unseen(context, seen, at, numbers, length));
+    examine(numbers, length, at, out);
   }
+  return HARK_OK;
+}
+
+hark_status hark_attend_has_empty_rows(hark_context *context, const hark_attend_tensors *t, bool *out) {
+  odd_numbers odd = {0};
+  if (t->log_sum_exp.type != HARK_NONE) HARK_TRY(find_odd(context, &t->log_sum_exp, NULL, &odd));
+  *out = odd.empty > 0;
   return HARK_OK;
 }
 
@@ -286,17 +314,22 @@ static void append_place(const hark_tensor *tensor, int64_t index, hark_text *te
   hark_text_append(text, "]");
 }
 
-static hark_status warn_of(hark_invocation *call, const hark_named_tensor *result) {
+static hark_status warn_of(hark_invocation *call, const hark_attend_tensors *t, const hark_named_tensor *result) {
   odd_numbers odd;
   char number[HARK_NUMBER_BYTES];
-  HARK_TRY(find_odd(call->context, result, &odd));
+  const bool statistic = result->tensor == &t->log_sum_exp;
+  HARK_TRY(find_odd(call->context, result->tensor, statistic ? &t->seen : NULL, &odd));
   if (odd.count == 0) return HARK_OK;
   hark_text place = hark_text_empty(call->context);
   append_place(result->tensor, odd.first, &place);
+  hark_text_append(&place, ", is %s", hark_number_print(odd.value, number));
+  if (statistic && odd.empty > 0)
+    hark_text_append(&place, "; rows with -inf that see keys, and whose products are all below the range of %s: %" PRId64,
+                     hark_type_name(result->tensor->type), odd.empty);
   const hark_status status = place.status;
   if (status == HARK_OK)
-    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " numbers are not finite, the first, %s, is %s", result->name, odd.count,
-                      hark_tensor_count(result->tensor), hark_text_get(&place), hark_number_print(odd.value, number));
+    hark_command_warn(call, "%s: %" PRId64 " of %" PRId64 " numbers are not finite, the first, %s", result->name, odd.count,
+                      hark_tensor_count(result->tensor), hark_text_get(&place));
   hark_text_free(&place);
   return status;
 }
@@ -304,7 +337,7 @@ static hark_status warn_of(hark_invocation *call, const hark_named_tensor *resul
 hark_status hark_attend_warn(hark_invocation *call, const hark_attend_tensors *t) {
   hark_named_tensor there[RESULTS];
   const int64_t count = list_results(t, there);
-  for (int64_t i = 0; i < count; i++) HARK_TRY(warn_of(call, &there[i]));
+  for (int64_t i = 0; i < count; i++) HARK_TRY(warn_of(call, t, &there[i]));
   return HARK_OK;
 }
 
@@ -337,7 +370,8 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->ridge,
                                   &t->sigma,
                                   &t->variance,
-                                  &t->dridge};
+                                  &t->dridge,
+                                  &t->seen};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
   hark_release(context, t->key_lengths, t->key_lengths_bytes);
   hark_release(context, t->segments, t->segments_bytes);
