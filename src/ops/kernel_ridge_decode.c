@@ -108,14 +108,24 @@ static hark_numbers numbers_of(const hark_ridge_decode *d, int input, int64_t fi
   return hark_numbers_from(hark_numbers_of(&d->call->inputs[input]), first);
 }
 
-/* Copies a row, divided by its norm where this is requested; false when a number or its square is not finite. */
+static double square_of(const hark_ridge_decode *d, hark_numbers row, double by) {
+  double sum = 0;
+  for (int64_t c = 0; c < d->head_dim; c++) sum += hark_get(row, c) / by * (hark_get(row, c) / by);
+  return sum;
+}
+
+/* Copies a row, divided by its norm where this is requested; false when a number is not finite, or its square where products need it. */
 static bool take_row(const hark_ridge_decode *d, hark_numbers from, hark_numbers to) {
-  const double largest = from.wide ? (double)INFINITY : (double)FLT_MAX;
-  double squares = 0;
-  for (int64_t c = 0; c < d->head_dim; c++) squares += hark_get(from, c) * hark_get(from, c);
-  if (!isfinite(squares) || squares > largest) return false;
+  double largest = 0, squares = square_of(d, from, 1);
+  for (int64_t c = 0; c < d->head_dim; c++) {
+    if (!isfinite(hark_get(from, c))) return false;
+    largest = fmax(largest, fabs(hark_get(from, c)));
+  }
+  if (!d->rbf && !d->is->unit && squares > (from.wide ? DBL_MAX : (double)FLT_MAX)) return false;
+  const double by = isfinite(squares) ? 1 : largest; /* the squares must be in range */
+  if (by != 1) squares = square_of(d, from, by);
   const double gain = d->is->unit && squares > 0 ? 1 / sqrt(squares) : 1;
-  for (int64_t c = 0; c < d->head_dim; c++) hark_put(to, c, gain * hark_get(from, c));
+  for (int64_t c = 0; c < d->head_dim; c++) hark_put(to, c, gain * (d->is->unit ? hark_get(from, c) / by : hark_get(from, c)));
   return true;
 }
 

@@ -202,6 +202,54 @@ static void rows_equal_the_definition(void **state) {
   assert_int_equal(failed, 0);
 }
 
+/* Rows whose squares, or differences, do not fit into f32: kernels of 0, and of 1 between equal ones. With a large sigma distant rows have
+ * kernels between. */
+static void displace(ridge_problem *p, bool wide) {
+  static const struct {
+    int64_t row;
+    bool key;
+    double value;
+  } far[] = {{3, true, 1e36},  {4, true, 1e36},  {10, false, 1e36},    {7, true, -1e20}, {8, false, 1e20},
+             {9, true, -3e38}, {9, false, 3e38}, {11, false, -2.5e19}, {12, true, 1e19}, {30, true, 1e36}};
+  for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+    for (int64_t h = 0; h < (far[i].key ? p->key_heads : p->heads); h++)
+      for (int64_t c = 0; c < p->head_dim; c++) {
+        double *const row = p->array[far[i].key ? RIDGE_KEY : RIDGE_QUERY] + (h * p->queries + far[i].row) * p->head_dim;
+        row[c] = wide && fabs(far[i].value) == 1e36 ? far[i].value * 1e170 : (double)(float)far[i].value;
+      }
+}
+
+static void far_rows_have_kernels_of_zero(void **state) {
+  (void)state;
+  static double out[MOST_NUMBERS];
+  static const char *const far_cases[] = {"cme:B1,H2,L40,D7,causal,rbf", "cme:B1,H4,K2,L40,D5,V3,causal,rbf,kernel,heads",
+                                          "cme:B1,H2,L40,D7,causal,unit,rbf", "cme:B1,H2,L40,D7,causal,unit,kernel"};
+  for (size_t k = 0; k < 2 * sizeof far_cases / sizeof *far_cases; k++)
+    for (int m = 0; m < attention_machine_count; m++)
+      for (size_t r = 0; r < sizeof pass_rows / sizeof *pass_rows; r++) {
+        hark_context *context = attention_machine_open(&attention_machines[m], 2);
+        if (context == NULL) continue;
+        const hark_type type = attention_machines[m].type;
+        ridge_problem p;
+        ridge_results whole;
+        ridge_problem_make(far_cases[k / 2], &p);
+        displace(&p, type == HARK_F64);
+        if (k % 2 == 1 && p.rbf) p.sigma = 9e18;
+        text t = text_open(context, &p, type, 3);
+        assert_true(ridge_run_on(type == HARK_F64 ? &attention_machines[m] : ATTENTION_ORACLE, &p, &whole));
+        if (whole.status != HARK_OK) fail_msg("%s: %s", p.text, whole.message);
+        assert_fine(context, passes(&t, pass_rows[r], out));
+        for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++)
+          if (!(fabs(out[i] - whole.array[RIDGE_OUT][i]) <= 1e-4 * (1 + fabs(out[i]))))
+            fail_msg("%s on %s, passes of %d: out[%d] is %.9g, the parallel attention's %.9g", p.text, attention_machines[m].name,
+                     (int)pass_rows[r], (int)i, out[i], whole.array[RIDGE_OUT][i]);
+        ridge_results_free(&whole);
+        ridge_problem_free(&p);
+        text_close(&t);
+        hark_context_destroy(&context);
+      }
+}
+
 /* G(1) of about 2 G(0) is no positive definite kernel, and equal keys of equal values leave nothing of their pivots: the same ones are
  * mended as in the parallel attention, and the rest follows. The first system is well conditioned (pivots are turned to their magnitude);
  * in the second a mended pivot of size 16 u meets numerators of some u. */
@@ -413,9 +461,13 @@ static void a_report_lies_apart(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_equal_the_definition), cmocka_unit_test(mended_pivots_are_those_of_the_parallel_attention),
-      cmocka_unit_test(tokens_can_be_forgotten),   cmocka_unit_test(wrong_numbers_name_head_and_row),
-      cmocka_unit_test(wrong_calls_are_refused),   cmocka_unit_test(a_report_lies_apart),
+      cmocka_unit_test(far_rows_have_kernels_of_zero),
+      cmocka_unit_test(rows_equal_the_definition),
+      cmocka_unit_test(mended_pivots_are_those_of_the_parallel_attention),
+      cmocka_unit_test(tokens_can_be_forgotten),
+      cmocka_unit_test(wrong_numbers_name_head_and_row),
+      cmocka_unit_test(wrong_calls_are_refused),
+      cmocka_unit_test(a_report_lies_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
  *     many        32 at a time: X = R^-1 [kappa(K, K_new), kappa(K, Q_new)], 64 columns, by products of bands of R with the rows of X above
  *                 A new row of R is a column of X: for new rows the pass uses columns of X instead of rows of R
  *
- * Differences of rbf are computed feature by feature, so keys may have any mean. Legend: n previous tokens, m with the new ones.
+ * Differences of rbf are computed feature by feature, so keys may have any mean; where their squares do not fit into f32, in float64.
+ * Legend: n previous tokens, m with the new ones.
  */
 #include <float.h>
 #include <math.h>
@@ -34,11 +35,11 @@ static const float *log_kernel(const hark_ridge_decode *d) {
   return d->positional ? rows_of(d, HARK_RIDGE_DECODE_LOG_KERNEL) + d->table_row : NULL;
 }
 
-/* Copies a row, scaled to unit length if requested; false if a number is not finite, or its square too large. */
+/* Copies a row, scaled to unit length if requested; false if a number is not finite, or its square too large for products. */
 static bool take_row(const hark_ridge_decode *d, const float *from, float *to) {
   double squares = 0;
   for (int64_t c = 0; c < d->head_dim; c++) squares += (double)from[c] * from[c];
-  if (!(squares <= FLT_MAX)) return false;
+  if (!(squares <= (d->rbf || d->is->unit ? DBL_MAX : (double)FLT_MAX))) return false; /* in float64 squares of finite numbers are finite */
   const double length = d->is->unit && squares > 0 ? sqrt(squares) : 1;
   const float gain = (float)(1 / length);
   const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* false for lengths near the limits of f32 */
@@ -72,14 +73,34 @@ HARK_SIMD void meet(const bool squared, const float *row, const float *x, const 
   *to_y = vf_sum(sum_y);
 }
 
-/* x <- exp of the exponents from the products or squares in x, at distances n - i; returns the largest exponent. */
-static float exponentiate_row(const hark_ridge_decode *d, int64_t n, float *x) {
+/* The exponent without log G of key i and a row x, whose features are `step` apart. */
+static float far_exponent(const hark_ridge_decode *d, int64_t i, const float *x, int64_t step) {
+  const float *key = cached_key(d) + i * d->key_step;
+  double square = 0;
+  for (int64_t c = 0; c < d->head_dim; c++) {
+    const double apart = (double)key[c] - (double)x[c * step];
+    square += apart * apart;
+  }
+  return (float)fmax(-d->parameters.scale / 2 * square, (double)-FLT_MAX);
+}
+
+static bool is_far(const hark_ridge_decode *d, vf squares) { return d->rbf && vm_any(vf_less(vf_set(FLT_MAX), squares)); }
+
+/* x <- exp of the exponents from the products or squares in x, of `row`, at distances n - i; returns the largest exponent. */
+static float exponentiate_row(const hark_ridge_decode *d, int64_t n, const float *row, float *x) {
   const vf gain = vf_set((float)(d->rbf ? -d->parameters.scale / 2 : d->parameters.scale)), shift = vf_set((float)d->parameters.shift);
   const float *table = log_kernel(d);
   float largest = -INFINITY, part[HARK_LANES];
   for (int64_t i = 0; i <= n; i += HARK_LANES) {
     const int lanes = (int)hark_min(HARK_LANES, n + 1 - i);
-    vf s = load_lanes(x + i, lanes) * gain - shift;
+    const vf met = load_lanes(x + i, lanes);
+    vf s = met * gain - shift;
+    if (is_far(d, met)) {
+      store_lanes(part, s, lanes);
+      for (int l = 0; l < lanes; l++)
+        if (x[i + l] > FLT_MAX) part[l] = far_exponent(d, i + l, row, 1);
+      s = load_lanes(part, lanes);
+    }
     if (table != NULL) {
       for (int l = 0; l < lanes; l++) part[l] = table[n - i - l];
       s = s + load_lanes(part, lanes);
@@ -189,7 +210,7 @@ static bool one_row(const hark_ridge_decode *d, int64_t row) {
     else
       meet(false, keys + i * d->key_step, key, query, (int)d->head_dim, &r[i], &z[i]);
   }
-  const float of_keys = exponentiate_row(d, n, r), of_query = exponentiate_row(d, n, z);
+  const float of_keys = exponentiate_row(d, n, key, r), of_query = exponentiate_row(d, n, query, z);
   if (of_keys > limit) return trouble(d, HARK_RIDGE_KEY_RANGE, n, (double)of_keys);
   if (of_query > limit) return trouble(d, HARK_RIDGE_QUERY_RANGE, n, (double)of_query);
   solve_two(d, n, r, z);
@@ -294,7 +315,14 @@ static bool fill_block(const hark_ridge_decode *d, const block *b) {
     float *x = b->x + i * COLUMNS, exponents[COLUMNS];
     vf largest = vf_set(-INFINITY);
     for (int lane = 0; lane < COLUMNS; lane += HARK_LANES) {
-      vf s = vf_load(x + lane) * gain - shift;
+      const vf met = vf_load(x + lane);
+      vf s = met * gain - shift;
+      if (is_far(d, met)) {
+        vf_store(exponents + lane, s);
+        for (int l = lane; l < lane + HARK_LANES; l++)
+          if (x[l] > FLT_MAX) exponents[l] = far_exponent(d, i, b->lanes + l, COLUMNS);
+        s = vf_load(exponents + lane);
+      }
       for (int l = 0; d->positional && l < HARK_LANES; l++) {
         const int64_t distance = b->n + (lane + l) % (COLUMNS / 2) - i;
         exponents[lane + l] = distance < 0 ? 0 : b->table[distance];
