@@ -9,6 +9,7 @@
 #include "attention/layer.h"
 #include "backend/ridge_terms.h"
 #include "core/range.h"
+#include "io/number.h"
 
 static hark_status refuse_field(hark_context *context, const char *field, const char *reason) {
   return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with normalisation cme: %s", field, reason);
@@ -23,8 +24,8 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"unit", desc->unit},   {"has_ridge", desc->has_ridge},     {"has_sigma", desc->has_sigma}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
-      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation %s, expected 0: it belongs to cme",
-                       fields[i].name, fields[i].value, hark_attention_normalisation_name(desc->normalisation));
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %s with normalisation %s, expected 0: it belongs to cme",
+                       fields[i].name, HARK_PRINTED(fields[i].value), hark_attention_normalisation_name(desc->normalisation));
   return HARK_OK;
 }
 
@@ -47,18 +48,19 @@ static hark_status check_sticks(hark_context *context, const hark_attention_desc
 static hark_status check_ridge(hark_context *context, const hark_attention_desc *desc) {
   if (desc->has_ridge) {
     if (desc->ridge != 0)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %g with has_ridge, expected 0: calls carry ridge", desc->ridge);
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with has_ridge, expected 0: calls carry ridge",
+                       HARK_PRINTED(desc->ridge));
   } else if (!isfinite(desc->ridge) || desc->ridge <= 0) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %g with normalisation cme, expected a finite number above 0",
-                     desc->ridge);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with normalisation cme, expected a finite number above 0",
+                     HARK_PRINTED(desc->ridge));
   }
   HARK_TRY(hark_check_range(context, "attention", "ridge", desc->ridge, desc->type, hark_range_of(desc->type)));
   if (!(desc->ridge_power >= 0 && desc->ridge_power <= 1))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge_power is %g, expected 0 to 1", desc->ridge_power);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge_power is %s, expected 0 to 1", HARK_PRINTED(desc->ridge_power));
   if (desc->ridge_power != 0 && desc->causal)
     return hark_fail(context, HARK_UNSUPPORTED,
-                     "attention: ridge_power is %g and causal is set: a row would know how many keys come after it, expected 0",
-                     desc->ridge_power);
+                     "attention: ridge_power is %s and causal is set: a row would know how many keys come after it, expected 0",
+                     HARK_PRINTED(desc->ridge_power));
   return HARK_OK;
 }
 
@@ -66,23 +68,24 @@ static hark_status check_similarity(hark_context *context, hark_attention_desc *
   const double limit = hark_ridge_exponent_limit(desc->type);
   if (desc->kernel == HARK_KERNEL_RBF) {
     if (desc->bound == 0) return HARK_OK;
-    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %g with kernel rbf, expected 0: it belongs to exp", desc->bound);
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %s with kernel rbf, expected 0: it belongs to exp",
+                     HARK_PRINTED(desc->bound));
   }
   if (desc->has_sigma) return refuse_field(context, "has_sigma and kernel exp", "only kernel rbf has a sigma");
   if (desc->scale < 0)
     return hark_fail(context, HARK_UNSUPPORTED,
-                     "attention: scale is %g with normalisation cme, expected above 0: the kernel would not be positive definite",
-                     desc->scale);
+                     "attention: scale is %s with normalisation cme, expected above 0: the kernel would not be positive definite",
+                     HARK_PRINTED(desc->scale));
   if (!isfinite(desc->bound) || desc->bound < 0)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: bound is %g, expected a finite number from 0", desc->bound);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: bound is %s, expected a finite number from 0", HARK_PRINTED(desc->bound));
   if (desc->unit && desc->bound != 0 && desc->bound != 1)
-    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %g with unit, expected 0 or 1: products of unit rows are at most 1",
-                     desc->bound);
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %s with unit, expected 0 or 1: products of unit rows are at most 1",
+                     HARK_PRINTED(desc->bound));
   if (desc->unit) desc->bound = 1;
   if (desc->bound * desc->scale > 2 * limit)
     return hark_fail(context, HARK_UNSUPPORTED,
-                     "attention: scale %g times bound %g is beyond %g, the range in which ridge and variance can be scaled in %s",
-                     desc->scale, desc->bound, 2 * limit, hark_type_name(desc->type));
+                     "attention: scale %s times bound %s is beyond %s, the range in which ridge and variance can be scaled in %s",
+                     HARK_PRINTED(desc->scale), HARK_PRINTED(desc->bound), HARK_PRINTED(2 * limit), hark_type_name(desc->type));
   return HARK_OK;
 }
 

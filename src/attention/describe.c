@@ -87,36 +87,36 @@ static hark_status check_sigma(hark_context *context, const hark_attention_desc 
   const hark_range range = hark_range_of_sigma(desc->type);
   if (hark_is_within(range, desc->sigma)) return HARK_OK;
   const hark_range ends = hark_range_printed(range);
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g, expected %.3g to %.3g, the range of squared distances in %s",
-                   desc->sigma, ends.least, ends.most, hark_type_name(desc->type));
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %s, expected %.3g to %.3g, the range of squared distances in %s",
+                   HARK_PRINTED(desc->sigma), ends.least, ends.most, hark_type_name(desc->type));
 }
 
 static hark_status check_kernel(hark_context *context, hark_attention_desc *desc) {
   switch (desc->kernel) {
     case HARK_KERNEL_EXP:
       if (desc->sigma != 0)
-        return hark_fail(context, HARK_UNSUPPORTED, "attention: sigma is %g with kernel exp, expected 0: only kernel rbf has a sigma",
-                         desc->sigma);
+        return hark_fail(context, HARK_UNSUPPORTED, "attention: sigma is %s with kernel exp, expected 0: only kernel rbf has a sigma",
+                         HARK_PRINTED(desc->sigma));
       if (!isfinite(desc->scale))
-        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: scale is %g, expected a finite number or 0 for 1 / sqrt(head_dim)",
-                         desc->scale);
+        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: scale is %s, expected a finite number or 0 for 1 / sqrt(head_dim)",
+                         HARK_PRINTED(desc->scale));
       HARK_TRY(hark_check_range(context, "attention", "scale", desc->scale, desc->type, hark_range_of_scale(desc->type)));
       if (desc->scale == 0) desc->scale = 1 / sqrt((double)desc->head_dim);
       return HARK_OK;
     case HARK_KERNEL_RBF:
       if (desc->has_sigma) { /* each call has its own sigma; refused below with softmax */
         if (desc->sigma != 0)
-          return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g with has_sigma, expected 0: calls carry sigma",
-                           desc->sigma);
+          return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %s with has_sigma, expected 0: calls carry sigma",
+                           HARK_PRINTED(desc->sigma));
         desc->scale = 1;
         return HARK_OK;
       }
       if (!isfinite(desc->sigma) || desc->sigma <= 0)
-        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g with kernel rbf, expected a finite number above 0",
-                         desc->sigma);
+        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %s with kernel rbf, expected a finite number above 0",
+                         HARK_PRINTED(desc->sigma));
       if (desc->scale != 0)
-        return hark_fail(context, HARK_UNSUPPORTED, "attention: scale is %g with kernel rbf, expected 0: kernel rbf takes sigma",
-                         desc->scale);
+        return hark_fail(context, HARK_UNSUPPORTED, "attention: scale is %s with kernel rbf, expected 0: kernel rbf takes sigma",
+                         HARK_PRINTED(desc->scale));
       desc->scale = 1 / (desc->sigma * desc->sigma);
       return check_sigma(context, desc);
   }
@@ -219,7 +219,7 @@ static hark_status check_structure(hark_context *context, hark_attention_desc *d
 static hark_status check_dropout(hark_context *context, const hark_attention_desc *desc) {
   if (!(desc->dropout >= 0 && desc->dropout < 1))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dropout is %s, expected a probability in [0, 1)",
-                     hark_number_print(desc->dropout, (char[HARK_NUMBER_BYTES]){""}));
+                     HARK_PRINTED(desc->dropout));
   if (desc->dropout == 0) return HARK_OK;
   if (desc->query_length > DROPOUT_MAXIMUM_LENGTH || desc->key_length > DROPOUT_MAXIMUM_LENGTH)
     return hark_fail(context, HARK_TOO_LARGE,

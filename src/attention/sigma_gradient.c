@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "attention/layer.h"
+#include "io/number.h"
 
 /* Rows [B, H, L, d] and their gradients. Query head h belongs to key head h / (H / Hkv): `group` of them to each. */
 typedef struct side {
@@ -90,7 +91,8 @@ static hark_status check_side(hark_context *context, const char *name, const cha
 
 static hark_status check(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key) {
   if (!(sigma > 0 && sigma < INFINITY))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the gradient of sigma: sigma is %g, expected a positive number", sigma);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the gradient of sigma: sigma is %s, expected a positive number",
+                     HARK_PRINTED(sigma));
   const bool fits = key->type == query->type && key->shape[0] == query->shape[0] && key->shape[3] == query->shape[3] &&
                     (key->shape[1] > 0 ? query->shape[1] % key->shape[1] == 0 : query->shape[1] == 0);
   return fits ? HARK_OK : refuse(context, "key", key, "the type, batch and width of query, and heads that divide its heads");

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "core/print_number.h"
 #include "core/range.h"
 
 #define PIECES 32 /* of backward work, at least, if there are that many sequences */
@@ -126,16 +127,16 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
     case HARK_RIDGE_FINE: return HARK_OK;
     case HARK_RIDGE_BAD_RIDGE:
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0, in %s %.3g to %.3g", head,
-                       record->value, type, of_numbers.least, of_numbers.most);
+                       "attention: ridge of head %" PRId64 " is %s, expected a finite number above 0, in %s %.3g to %.3g", head,
+                       HARK_PRINTED(record->value), type, of_numbers.least, of_numbers.most);
     case HARK_RIDGE_BAD_SIGMA:
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0, in %s %.3g to %.3g", head,
-                       record->value, type, of_sigma.least, of_sigma.most);
+                       "attention: sigma of head %" PRId64 " is %s, expected a finite number above 0, in %s %.3g to %.3g", head,
+                       HARK_PRINTED(record->value), type, of_sigma.least, of_sigma.most);
     case HARK_RIDGE_BAD_TABLE:
       return hark_fail(context, HARK_NOT_FINITE,
-                       "attention: log_kernel of head %" PRId64 " is %g at distance %" PRId64 ", expected at most %g", head, record->value,
-                       row, limit);
+                       "attention: log_kernel of head %" PRId64 " is %s at distance %" PRId64 ", expected at most %s", head,
+                       HARK_PRINTED(record->value), row, HARK_PRINTED(limit));
     case HARK_RIDGE_KEY_RANGE:
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: item %" PRId64 ", head %" PRId64 ", key row %" PRId64

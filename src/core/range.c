@@ -1,5 +1,6 @@
 /* range.c - see range.h. */
 #include "core/range.h"
+#include "core/print_number.h"
 
 #include <float.h>
 #include <math.h>
@@ -27,8 +28,8 @@ hark_status hark_check_range(hark_context *context, const char *who, const char 
   if (value == 0 || hark_is_within(range, fabs(value))) return HARK_OK;
   const hark_range ends = hark_range_printed(range);
   if (range.least == 0)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected a magnitude of at most %.3g, the range of %s", who, name,
-                     value, ends.most, hark_type_name(type));
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected 0 or a magnitude of %.3g to %.3g, the range of %s", who, name,
-                   value, ends.least, ends.most, hark_type_name(type));
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %s, expected a magnitude of at most %.3g, the range of %s", who, name,
+                     HARK_PRINTED(value), ends.most, hark_type_name(type));
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %s, expected 0 or a magnitude of %.3g to %.3g, the range of %s", who, name,
+                   HARK_PRINTED(value), ends.least, ends.most, hark_type_name(type));
 }

@@ -27,7 +27,7 @@ hark_range hark_range_printed(hark_range range);
 
 static inline bool hark_is_within(hark_range range, double value) { return value >= range.least && value <= range.most; }
 
-/* HARK_INVALID_ARGUMENT unless the magnitude of the value is in range, or 0: "layer_norm: epsilon is 1e+39, expected 0 or a magnitude of
+/* HARK_INVALID_ARGUMENT unless the magnitude of the value is in range, or 0: "layer_norm: epsilon is 1e39, expected 0 or a magnitude of
  * 1.18e-38 to 3.4e+38, the range of f32", for a range from 0 "expected a magnitude of at most 3.4e+38, the range of f32". */
 HARK_MUST_CHECK hark_status hark_check_range(hark_context *context, const char *who, const char *name, double value, hark_type type,
                                              hark_range range);

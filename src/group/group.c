@@ -9,6 +9,7 @@
 
 #include "core/core.h"
 #include "io/machine.h"
+#include "io/number.h"
 
 #define TAG 1 /* of messages on no channel; those of parts follow (part.c) */
 #define FIRST_CHANNEL 16
@@ -146,8 +147,8 @@ static hark_status wait(hark_context *context, hark_group *group, hark_group_pol
     before = left;
     if (idle == 0) moved = hark_machine_seconds();
     if (idle % 64 == 63 && hark_machine_seconds() - moved > group->limit)
-      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %g seconds", hark_group_name(group, peer),
-                       hark_group_name(group, group->transport->rank), group->limit);
+      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %s seconds", hark_group_name(group, peer),
+                       hark_group_name(group, group->transport->rank), HARK_PRINTED(group->limit));
     nap(idle);
   }
 }

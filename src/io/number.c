@@ -1,7 +1,7 @@
 /* number.c - numbers as text, the same in every locale.
  *
  * The locale's decimal point is found by printing 0.5: no call here reads the process's locale structure, which another thread may change.
- * Cost: one strtod or at most three snprintf per number.
+ * Cost: one strtod per number.
  */
 #include "io/number.h"
 
@@ -13,20 +13,7 @@
 #include <string.h>
 
 #define TEXT_LIMIT 512           /* bytes of a number; longer ones are refused */
-#define POINT_BYTES 16           /* of a locale's decimal point */
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers below are exact in a double */
-
-/* Copies the locale's decimal point ("0" point "5"). */
-static void decimal_point(char point[POINT_BYTES]) {
-  char half[POINT_BYTES + 2];
-  const int length = snprintf(half, sizeof half, "%.1f", 0.5);
-  if (length < 3 || (size_t)length >= sizeof half) {
-    memcpy(point, ".", 2);
-    return;
-  }
-  memcpy(point, half + 1, (size_t)length - 2);
-  point[length - 2] = 0;
-}
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -65,10 +52,10 @@ static size_t read_prefix(const char *text, size_t length, double *out) {
   size_t point;
   const size_t used = scan(text, length, &point);
   if (used == 0 || used > TEXT_LIMIT) return 0;
-  char local[TEXT_LIMIT + POINT_BYTES + 1], sign[POINT_BYTES];
+  char local[TEXT_LIMIT + HARK_POINT_BYTES + 1], sign[HARK_POINT_BYTES];
   size_t size = used;
   if (point < used) {
-    decimal_point(sign);
+    hark_decimal_point(sign);
     const size_t bytes = strlen(sign);
     memcpy(local, text, point);
     memcpy(local + point, sign, bytes);
@@ -140,32 +127,4 @@ bool hark_number_read_duration(const char *text, size_t length, double *out) {
   if (length == 0 || !isfinite(total)) return false;
   *out = total;
   return true;
-}
-
-const char *hark_number_print(double value, char text[HARK_NUMBER_BYTES]) {
-  if (isnan(value)) return strcpy(text, "nan");
-  if (isinf(value)) return strcpy(text, value > 0 ? "inf" : "-inf");
-  if (value == floor(value) && fabs(value) < 1e15) { /* whole: no exponent */
-    snprintf(text, HARK_NUMBER_BYTES, "%s%" PRId64, signbit(value) && value == 0 ? "-" : "", (int64_t)value);
-    return text;
-  }
-  char raw[HARK_NUMBER_BYTES], point[POINT_BYTES];
-  for (int digits = 15; digits <= 17; digits++) { /* 17 digits always read back */
-    snprintf(raw, sizeof raw, "%.*g", digits, value);
-    if (strtod(raw, NULL) == value) break;
-  }
-  decimal_point(point);
-  const char *const at = strstr(raw, point), *const exponent = strchr(raw, 'e');
-  const char *const digits_end = exponent != NULL ? exponent : raw + strlen(raw);
-  size_t used = at != NULL ? (size_t)(at - raw) : (size_t)(digits_end - raw);
-  memcpy(text, raw, used);
-  if (at != NULL) {
-    const char *const fraction = at + strlen(point);
-    text[used++] = '.';
-    memcpy(text + used, fraction, (size_t)(digits_end - fraction));
-    used += (size_t)(digits_end - fraction);
-  }
-  if (exponent != NULL) snprintf(text + used, HARK_NUMBER_BYTES - used, "e%ld", strtol(exponent + 1, NULL, 10)); /* e-5, not e-05 */
-  if (exponent == NULL) text[used] = 0;
-  return text;
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HARK_NUMBER_BYTES 40 /* enough for every text that hark_number_print() writes */
+#include "core/print_number.h"
 
 /* Reads the whole of text[0..length): [+-] digits [. digits] [e [+-] digits]. False for anything else, for infinities and overflow. */
 bool hark_number_read(const char *text, size_t length, double *out);
@@ -19,8 +19,5 @@ bool hark_number_read_whole(const char *text, size_t length, int64_t *out);
 
 /* Reads a duration in seconds: a number, then s, m, h or d, repeated ("1h30m"); a number alone counts seconds. */
 bool hark_number_read_duration(const char *text, size_t length, double *out);
-
-/* Writes the shortest text that reads back as the same number; "nan", "inf", "-inf" for those. Returns text. */
-const char *hark_number_print(double value, char text[HARK_NUMBER_BYTES]);
 
 #endif

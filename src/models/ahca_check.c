@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "io/number.h"
 #include "models/ahca_layers.h"
 
 static hark_status check_sizes(hark_context *context, const hark_network_config *config) {
@@ -50,10 +51,10 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
   HARK_TRY(check_sizes(context, config));
   HARK_TRY(check_delimiters(context, config));
   if (!(ahca->capacity >= 0 && ahca->capacity <= 1))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.capacity is %g, expected 0 to 1", ahca->capacity);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.capacity is %s, expected 0 to 1", HARK_PRINTED(ahca->capacity));
   if (!isfinite(ahca->threshold) || !(ahca->ratio_weight >= 0) || !(ahca->ponder_weight >= 0))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.ahca.threshold is %g, ratio_weight %g, ponder_weight %g, expected finite numbers and weights of 0 or more",
-                     ahca->threshold, ahca->ratio_weight, ahca->ponder_weight);
+                     "model.ahca.threshold is %s, ratio_weight %s, ponder_weight %s, expected finite numbers and weights of 0 or more",
+                     HARK_PRINTED(ahca->threshold), HARK_PRINTED(ahca->ratio_weight), HARK_PRINTED(ahca->ponder_weight));
   return HARK_OK;
 }

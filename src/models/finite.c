@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "io/number.h"
 #include "models/latent.h"
 
 typedef struct hark_finite_layers {
@@ -32,7 +33,8 @@ static hark_status check(hark_context *context, const hark_network_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.finite.covariates is %" PRId64 ", expected 1 to 32768",
                      config->finite.covariates);
   if (!(config->finite.ridge > 0) || !isfinite(config->finite.ridge))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.finite.ridge is %g, expected a finite number above 0", config->finite.ridge);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.finite.ridge is %s, expected a finite number above 0",
+                     HARK_PRINTED(config->finite.ridge));
   return HARK_OK;
 }
 

@@ -1,5 +1,6 @@
 /* latent.c - see latent.h. */
 #include "models/latent.h"
+#include "io/number.h"
 
 #include <hark/experimental.h>
 #include <inttypes.h>
@@ -13,12 +14,12 @@ static bool has_query(const hark_network_config *config) { return config->latent
 static hark_status check(hark_context *context, const hark_network_config *config) {
   const hark_latent_config *latent = &config->latent;
   if (config->attention.kernel == HARK_KERNEL_RBF && !(config->attention.sigma > 0 && isfinite(config->attention.sigma)))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma is %g, expected a finite number above 0",
-                     config->attention.sigma);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma is %s, expected a finite number above 0",
+                     HARK_PRINTED(config->attention.sigma));
   if (!(latent->operator_norm >= 0) || !(latent->matrix_norm >= 0) || !(latent->range >= 0) || !isfinite(latent->range))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.latent.operator_norm is %g, matrix_norm %g, range %g, expected numbers of 0 or more", latent->operator_norm,
-                     latent->matrix_norm, latent->range);
+                     "model.latent.operator_norm is %s, matrix_norm %s, range %s, expected numbers of 0 or more",
+                     HARK_PRINTED(latent->operator_norm), HARK_PRINTED(latent->matrix_norm), HARK_PRINTED(latent->range));
   return HARK_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "io/number.h"
 #include "models/model_rules.h"
 
 const hark_architecture *hark_architecture_of(int kind) {
@@ -31,8 +32,8 @@ static hark_status check_numbers(hark_context *context, const hark_network_confi
                        numbers[i].value, numbers[i].least);
   if (hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME) &&
       (!(config->attention.ridge > 0) || !isfinite(config->attention.ridge)))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0",
-                     config->attention.ridge);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %s, expected a finite number above 0",
+                     HARK_PRINTED(config->attention.ridge));
   return HARK_OK;
 }
 

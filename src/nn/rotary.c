@@ -125,8 +125,8 @@ static bool factors_are_sound(const hark_rotary_spec *spec, const char *name, co
                    "model.rotary.%s has %" PRId32 " numbers, expected one for each of the %" PRId64 " pairs that turn", name, list->count,
                    pairs_of(spec));
   else if (j < list->count)
-    (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s: number %" PRId32 " is %g, expected a finite number above 0", name, j + 1,
-                   list->values[j]);
+    (void)snprintf(message, HARK_MESSAGE_BYTES, "model.rotary.%s: number %" PRId32 " is %s, expected a finite number above 0", name, j + 1,
+                   HARK_PRINTED(list->values[j]));
   return list->count == pairs_of(spec) && j == list->count;
 }
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "core/range.h"
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_WEIGHT, INPUT_GRADIENT, INPUT_FIRST_MOMENT, INPUT_SECOND_MOMENT, INPUT_COUNT };
@@ -30,12 +31,12 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: step is %" PRId64 ", expected 1 or more", step->step);
   }
   if (!(step->beta1 >= 0 && step->beta1 < 1) || !(step->beta2 >= 0 && step->beta2 < 1)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: betas are %g and %g, expected 0 or more and less than 1", step->beta1,
-                     step->beta2);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: betas are %s and %s, expected 0 or more and less than 1",
+                     HARK_PRINTED(step->beta1), HARK_PRINTED(step->beta2));
   }
   if (!(step->epsilon >= 0) || !isfinite(step->epsilon) || !isfinite(step->rate) || !isfinite(step->decay)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: rate %g, decay %g, epsilon %g, expected finite numbers, epsilon 0 or more",
-                     step->rate, step->decay, step->epsilon);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: rate %s, decay %s, epsilon %s, expected finite numbers, epsilon 0 or more",
+                     HARK_PRINTED(step->rate), HARK_PRINTED(step->decay), HARK_PRINTED(step->epsilon));
   }
   const hark_type type = inputs[INPUT_WEIGHT].type;
   const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to 0, and a scale of large gradients */

@@ -5,6 +5,7 @@
  */
 #include <hark/experimental.h>
 
+#include "io/number.h"
 #include "ops/rowwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
@@ -17,7 +18,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_inputs(context, &hark_op_ball, rules, attributes, inputs, input_count));
   const double radius = ((const hark_ball_attributes *)attributes)->radius;
   if (!(radius > 0) || !isfinite(radius)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "ball: radius is %g, expected a finite number above 0", radius);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "ball: radius is %s, expected a finite number above 0", HARK_PRINTED(radius));
   }
   return hark_tensor_describe(context, inputs[INPUT_X].type, inputs[INPUT_X].rank, inputs[INPUT_X].shape, &out->outputs[0]);
 }

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "io/number.h"
 #include "ops/segments.h"
 
 enum { INPUT_OFFSETS, INPUT_IDS, INPUT_SCORE, INPUT_STARTS, INPUT_COUNT };
@@ -41,7 +42,8 @@ static hark_status check_rule(hark_context *context, const hark_chunk_boundaries
     return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: no delimiters, expected at least one with the rule delimiter");
   }
   if ((options->rule == HARK_CHUNK_SCORE || options->rule == HARK_CHUNK_PEAK) && !isfinite(options->threshold)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: threshold is %g, expected a finite number", options->threshold);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: threshold is %s, expected a finite number",
+                     HARK_PRINTED(options->threshold));
   }
   return HARK_OK;
 }

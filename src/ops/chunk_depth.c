@@ -9,6 +9,7 @@
  */
 #include <hark/experimental.h>
 
+#include "io/number.h"
 #include "ops/segments.h"
 
 #define ROUNDING 1e-9
@@ -38,8 +39,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     const double most = l == 1 ? 1 : options->capacity[l - 1];
     if (!(options->capacity[l] >= 0 && options->capacity[l] <= most)) {
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "chunk_depth: the capacity of layer %d is %g, expected 0 to %g, that of the layer before", (int)l + 1,
-                       options->capacity[l], most);
+                       "chunk_depth: the capacity of layer %d is %s, expected 0 to %s, that of the layer before", (int)l + 1,
+                       HARK_PRINTED(options->capacity[l]), HARK_PRINTED(most));
     }
   }
   const int64_t chunks = hark_tensor_count(&inputs[INPUT_SCORE]);

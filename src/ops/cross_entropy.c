@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "core/range.h"
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_LOGITS, INPUT_TARGETS, INPUT_COUNT };
@@ -22,11 +23,12 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const hark_cross_entropy_attributes *options = attributes;
   const hark_tensor *logits = &inputs[INPUT_LOGITS], *targets = &inputs[INPUT_TARGETS];
   if (!(options->smoothing >= 0 && options->smoothing < 1)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: smoothing is %g, expected 0 or more and less than 1",
-                     options->smoothing);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: smoothing is %s, expected 0 or more and less than 1",
+                     HARK_PRINTED(options->smoothing));
   }
   if (!isfinite(options->weight)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: weight is %g, expected a finite number", options->weight);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: weight is %s, expected a finite number",
+                     HARK_PRINTED(options->weight));
   }
   HARK_TRY(hark_check_range(context, "cross_entropy", "weight", options->weight, logits->type, hark_range_of(logits->type)));
   bool fits = targets->rank == logits->rank - 1;

@@ -3,6 +3,7 @@
  * x, y of one shape. dx = keep dy / (1 - p): the backward draws the same words again, nothing is saved.
  * Ten rounds of Philox for four elements. Srivastava et al., JMLR 15 (2014).
  */
+#include "io/number.h"
 #include "ops/elementwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
@@ -14,7 +15,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_elementwise_infer(context, &hark_op_dropout, names, attributes, inputs, input_count, out));
   const double probability = ((const hark_dropout_attributes *)attributes)->probability;
   if (!(probability >= 0 && probability < 1)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "dropout: probability is %g, expected 0 or more and less than 1", probability);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "dropout: probability is %s, expected 0 or more and less than 1",
+                     HARK_PRINTED(probability));
   }
   return HARK_OK;
 }

@@ -14,6 +14,7 @@
 
 #include "backend/hierarchy.h"
 #include "core/range.h"
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_CACHED_KEY, INPUT_CACHED_VALUE, INPUT_PARTIAL, INPUT_BIAS, INPUT_MEANS, INPUT_COUNT };
@@ -56,8 +57,8 @@ static hark_status check_attributes(hark_context *context, const hark_hierarchic
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: kernel is %d, expected one of hark_attention_kernel",
                      (int)decode->kernel);
   if (!isfinite(decode->scale) || (decode->kernel == HARK_KERNEL_RBF && decode->scale <= 0))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: scale is %g, expected a finite number, above 0 with kernel rbf",
-                     decode->scale);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: scale is %s, expected a finite number, above 0 with kernel rbf",
+                     HARK_PRINTED(decode->scale));
   HARK_TRY(hark_check_range(context, "hierarchical_decode", "scale", decode->scale, type, hark_range_of_scale(type)));
   if (decode->first_position < 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: first_position is %" PRId64 ", expected 0 or more",

@@ -15,12 +15,14 @@
 #include <float.h>
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "ops/definition.h"
 
 /* ---- shapes ---- */
 
 static hark_status refuse_number(hark_context *context, const char *name, double value) {
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: %s is %g, expected a finite number above 0", name, value);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: %s is %s, expected a finite number above 0", name,
+                   HARK_PRINTED(value));
 }
 
 static bool positive(double x) { return isfinite(x) && x > 0; }
@@ -46,8 +48,8 @@ static hark_status check_attributes(hark_context *context, const hark_kernel_rid
   if (!positive(is->scale)) return refuse_number(context, "scale", is->scale);
   if (!isfinite(bound) || bound < 0 || bound * is->scale > 2 * limit)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "kernel_ridge_decode: bound is %g, expected 0 to %g, the range in which the ridge can be scaled in %s", bound,
-                     2 * limit / is->scale, hark_type_name(inputs[HARK_RIDGE_DECODE_QUERY].type));
+                     "kernel_ridge_decode: bound is %s, expected 0 to %s, the range in which the ridge can be scaled in %s",
+                     HARK_PRINTED(bound), HARK_PRINTED(2 * limit / is->scale), hark_type_name(inputs[HARK_RIDGE_DECODE_QUERY].type));
   return HARK_OK;
 }
 

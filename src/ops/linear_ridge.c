@@ -16,6 +16,7 @@
 #include <hark/experimental.h>
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "ops/segments.h"
 
 enum { INPUT_COVARIATE, INPUT_RESPONSE, INPUT_QUERY, INPUT_OFFSETS, INPUT_LOG_RIDGE, INPUT_COUNT };
@@ -28,7 +29,7 @@ static int64_t queries_of(const hark_tensor *query) { return query->rank == 3 ? 
 
 static hark_status check_ridge(hark_context *context, double ridge) {
   if (ridge > 0 && isfinite(ridge)) return HARK_OK;
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "linear_ridge: ridge is %g, expected a finite number above 0", ridge);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "linear_ridge: ridge is %s, expected a finite number above 0", HARK_PRINTED(ridge));
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {

@@ -2,6 +2,7 @@
 #include "ops/norm.h"
 
 #include "core/range.h"
+#include "io/number.h"
 
 hark_status hark_norm_infer(hark_context *context, const hark_operator *op, const void *attributes, const hark_tensor *inputs,
                             int input_count, int saved, hark_inferred *out) {
@@ -11,7 +12,7 @@ hark_status hark_norm_infer(hark_context *context, const hark_operator *op, cons
   const hark_tensor *x = &inputs[HARK_NORM_X];
   const int64_t rows = hark_row_count(x), width = hark_row_length(x);
   if (!(epsilon >= 0) || !isfinite(epsilon)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: epsilon is %g, expected 0 or more", op->name, epsilon);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: epsilon is %s, expected 0 or more", op->name, HARK_PRINTED(epsilon));
   }
   HARK_TRY(hark_check_range(context, op->name, "epsilon", epsilon, x->type, hark_range_of(x->type)));
   if (width == 0) return hark_fail(context, HARK_SHAPE_MISMATCH, "%s: rows of x have no features, expected at least one", op->name);

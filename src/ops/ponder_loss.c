@@ -5,6 +5,7 @@
  */
 #include <hark/experimental.h>
 
+#include "io/number.h"
 #include "ops/segments.h"
 
 enum { INPUT_SCORE, INPUT_SEQUENCES, INPUT_COUNT };
@@ -15,7 +16,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_offsets_shape(context, &hark_op_ponder_loss, "sequences", &inputs[INPUT_SEQUENCES]));
   const double weight = ((const hark_ponder_loss_attributes *)attributes)->weight;
   if (!isfinite(weight)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "ponder_loss: weight is %g, expected a finite number", weight);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "ponder_loss: weight is %s, expected a finite number", HARK_PRINTED(weight));
   }
   return hark_tensor_describe(context, inputs[INPUT_SCORE].type, 0, NULL, &out->outputs[0]);
 }

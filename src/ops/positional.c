@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "positional/expression.h"
 
 enum { INPUT_PARAMETERS, INPUT_COUNT };
@@ -90,7 +91,8 @@ static hark_status infer(hark_context *context, const void *given, const hark_te
   if (attributes->distances < 1 || (double)attributes->distances > HARK_POSITIONAL_LARGEST_DISTANCE)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: distances is %" PRId64 ", expected 1 to 2^53", attributes->distances);
   if (attributes->stretch != 0 && !(attributes->stretch >= 1 && isfinite(attributes->stretch)))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: stretch is %g, expected 1 or more, or 0 for 1", attributes->stretch);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: stretch is %s, expected 1 or more, or 0 for 1",
+                     HARK_PRINTED(attributes->stretch));
   const int64_t shape[] = {parameters->shape[0], attributes->distances};
   HARK_TRY(hark_tensor_describe(context, parameters->type, 2, shape, &out->outputs[0]));
   out->forward_workspace = (size_t)lay_out(context, &expressions, shape[0], shape[1], false).end * sizeof(double);

@@ -7,6 +7,7 @@
  */
 #include <hark/experimental.h>
 
+#include "io/number.h"
 #include "ops/segments.h"
 
 enum { INPUT_P, INPUT_OFFSETS, INPUT_SEQUENCES, INPUT_COUNT };
@@ -19,10 +20,11 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_vector(context, op, "sequences", &inputs[INPUT_SEQUENCES], inputs[INPUT_OFFSETS].shape[0], "as many as offsets"));
   const hark_ratio_loss_attributes *options = attributes;
   if (!isfinite(options->weight)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "ratio_loss: weight is %g, expected a finite number", options->weight);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "ratio_loss: weight is %s, expected a finite number", HARK_PRINTED(options->weight));
   }
   if (!(options->target > 1) || !isfinite(options->target)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "ratio_loss: target is %g, expected rows of a chunk, more than 1", options->target);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "ratio_loss: target is %s, expected rows of a chunk, more than 1",
+                     HARK_PRINTED(options->target));
   }
   return hark_tensor_describe(context, inputs[INPUT_P].type, 0, NULL, &out->outputs[0]);
 }

@@ -9,6 +9,7 @@
  */
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_X, INPUT_RATES, INPUT_POSITIONS, INPUT_COUNT };
@@ -32,8 +33,8 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: first_position is %" PRId64 ", expected 0 or more", rotary->first_position);
   }
   if (!(rotary->base >= 1) || !isfinite(rotary->base)) { /* angles of many turns have no digits left */
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %g, expected a finite number of at least 1: rates are at most 1",
-                     rotary->base);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %s, expected a finite number of at least 1: rates are at most 1",
+                     HARK_PRINTED(rotary->base));
   }
   if (rotary->pairs != HARK_ROTARY_INTERLEAVED && rotary->pairs != HARK_ROTARY_HALF) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: pairs is %d, expected one of hark_rotary_pairs", (int)rotary->pairs);
@@ -43,7 +44,8 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: turned is %" PRId64 ", expected 0 to %" PRId64, rotary->turned, half);
   }
   if (rotary->stretch != 0 && !(rotary->stretch >= 1 && isfinite(rotary->stretch))) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: stretch is %g, expected 1 or more, or 0 for 1", rotary->stretch);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: stretch is %s, expected 1 or more, or 0 for 1",
+                     HARK_PRINTED(rotary->stretch));
   }
   if (rotary->rates != NULL && has_rates)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: rates are given as an input and by the attributes, expected one of them");
@@ -53,7 +55,8 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
                      given ? " where rates are given" : " or more");
   }
   if (rotary->original_length > 0 && !(rotary->base > 1))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %g, expected more than 1 with an original_length", rotary->base);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %s, expected more than 1 with an original_length",
+                     HARK_PRINTED(rotary->base));
   return HARK_OK;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_X, INPUT_POSITIONS, INPUT_COUNT };
@@ -22,7 +23,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   }
   if (!(positions->base >= 1) || !isfinite(positions->base)) { /* angles of many turns have no digits left */
     return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "sinusoidal_positions: base is %g, expected a finite number of at least 1: rates are at most 1", positions->base);
+                     "sinusoidal_positions: base is %s, expected a finite number of at least 1: rates are at most 1",
+                     HARK_PRINTED(positions->base));
   }
   if (hark_has_input(inputs, input_count, INPUT_POSITIONS))
     HARK_TRY(hark_check_vector(context, &hark_op_sinusoidal_positions, "positions", &inputs[INPUT_POSITIONS], inputs[INPUT_X].shape[1],

@@ -4,6 +4,7 @@
  * the target is data. Rows' sums are added in double, in the order of the rows. 3 operations per element forward, 3 backward.
  */
 #include "core/range.h"
+#include "io/number.h"
 #include "ops/definition.h"
 
 enum { INPUT_PREDICTION, INPUT_TARGET, INPUT_COUNT };
@@ -17,7 +18,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_same_shape(context, op, "prediction", &inputs[INPUT_PREDICTION], "target", &inputs[INPUT_TARGET]));
   const double weight = ((const hark_squared_error_attributes *)attributes)->weight;
   if (!isfinite(weight)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "squared_error: weight is %g, expected a finite number", weight);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "squared_error: weight is %s, expected a finite number", HARK_PRINTED(weight));
   }
   const hark_type type = inputs[INPUT_PREDICTION].type;
   HARK_TRY(hark_check_range(context, "squared_error", "weight", weight, type, hark_range_of(type)));

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/overlap.h"
+#include "io/number.h"
 #include "positional/expression.h"
 
 #define BLOCK 64 /* distances that are evaluated together */
@@ -184,8 +185,8 @@ static hark_status begin(hark_context *context, const hark_positional *positiona
                          int64_t count, evaluation_memory *out) {
   for (int64_t i = 0; i < count; i++) {
     if (!(distances[i] >= 0 && distances[i] <= HARK_POSITIONAL_LARGEST_DISTANCE))
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: distance %" PRId64 " is %g, expected a number from 0 to 2^53", i,
-                       distances[i]);
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: distance %" PRId64 " is %s, expected a number from 0 to 2^53", i,
+                       HARK_PRINTED(distances[i]));
   }
   const size_t natural = hark_align_up((size_t)positional->parameter_count * sizeof(double));
   out->bytes = natural + hark_positional_scratch_bytes(positional);

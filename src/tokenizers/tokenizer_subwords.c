@@ -14,6 +14,7 @@
 
 #include "core/checksum.h"
 #include "io/json_write.h"
+#include "io/number.h"
 #include "tokenizers/subword_search.h"
 #include "tokenizers/tokenizer_kind.h"
 #include "tokenizers/utf8.h"
@@ -85,7 +86,7 @@ static hark_status subwords_configure(hark_context *context, hark_tokenizer *tok
     return hark_fail(context, HARK_UNSUPPORTED,
                      "a vocabulary of sub-words is learned by SentencePiece, which this hark was built without (HARK_WITH_SENTENCEPIECE)");
   if (!(settings->coverage > 0 && settings->coverage <= 1))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "coverage is %g, expected (0, 1]", settings->coverage);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "coverage is %s, expected (0, 1]", HARK_PRINTED(settings->coverage));
   state->settings = *settings;
   if (own) state->settings.learner = &hark_subword_word_piece;
   state->byte_fallback = settings->byte_fallback;

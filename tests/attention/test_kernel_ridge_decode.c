@@ -392,7 +392,7 @@ static void wrong_calls_are_refused(void **state) {
                {"ridge is nan", 2, NAN},
                {"sigma is -1", 3, -1},
                {"scale is 0", 4, 0},
-               {"bound is 1e+06, expected 0 to", 5, 1e6},
+               {"bound is 1000000, expected 0 to", 5, 1e6},
                {"kernel is 7", 6, 7},
                {"solved has [1, 4, 48], expected [1, 4, 32]", 7, 48},
                {"factor has [1, 2, 255], expected [1, 2, 256]", 8, 255},

@@ -1,6 +1,7 @@
 /* test_ranges.c - parameters that are given as doubles and used in f32 or f64: out of the type's range they are refused with the field, the
  * value and the range; at the ends of it, and wherever the mathematics is defined, results are those of the definition.
  */
+#include "core/print_number.h"
 #include "kernel_ridge_case.h"
 
 #include <float.h>
@@ -57,7 +58,7 @@ static void check_plan(const char *backend, const field_case *c, hark_attention_
   desc.sigma = c->sigma;
   desc.ridge = c->ridge;
   const hark_status status = hark_attention_supports(context, &desc);
-  (void)snprintf(expected, sizeof expected, "attention: %s is %g, expected ", c->field, value);
+  (void)snprintf(expected, sizeof expected, "attention: %s is %s, expected ", c->field, HARK_PRINTED(value));
   const char *message = hark_context_message(context);
   if (fits ? status != HARK_OK : status != HARK_INVALID_ARGUMENT)
     fail_msg("%s, %s %g on %s: %s: %s", hark_type_name(type), c->field, value, backend, hark_status_text(status), message);
@@ -274,9 +275,12 @@ static void test_cme_tensors(void **state) {
     double value;
     bool fits_f64;
     const char *says;
-  } cases[] = {{RIDGE_SIGMA, 1e20, true, "sigma of head 1 is 1e+20"},    {RIDGE_SIGMA, 1e-19, true, "sigma of head 1 is 1e-19"},
-               {RIDGE_SIGMA, 1e-20, true, "sigma of head 1 is 1e-20"},   {RIDGE_RIDGE, 1e-40, true, "ridge of head 1 is 9.99995e-41"},
-               {RIDGE_RIDGE, INFINITY, false, "ridge of head 1 is inf"}, {RIDGE_SIGMA, NAN, false, "sigma of head 1 is "}};
+  } cases[] = {{RIDGE_SIGMA, 1e20, true, "sigma of head 1 is 1.0000000200408773e20"},
+               {RIDGE_SIGMA, 1e-19, true, "sigma of head 1 is 9.999999682655225e-20"},
+               {RIDGE_SIGMA, 1e-20, true, "sigma of head 1 is 9.999999682655225e-21"},
+               {RIDGE_RIDGE, 1e-40, true, "ridge of head 1 is 9.99994610111476e-41"},
+               {RIDGE_RIDGE, INFINITY, false, "ridge of head 1 is inf"},
+               {RIDGE_SIGMA, NAN, false, "sigma of head 1 is "}};
   static const char *const texts[] = {"cme:B1,H2,L20,D6,rbf,heads", "cme:B1,H2,L20,D6,rbf,heads,causal"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (size_t k = 0; k < 2; k++)

@@ -67,7 +67,7 @@ static void check(hark_context *context, size_t i, hark_type type, double value,
   if (op == &hark_op_cross_entropy) assert_int_equal(hark_tensor_describe(context, HARK_I32, 1, shape, &inputs[1]), HARK_OK);
   memset(&inferred, 0, sizeof inferred);
   const hark_status status = op->infer(context, &given, inputs, op->input_minimum, &inferred);
-  (void)snprintf(expected, sizeof expected, "%s: %s is %g, expected ", op->name, cases[i].field, value);
+  (void)snprintf(expected, sizeof expected, "%s: %s is %s, expected ", op->name, cases[i].field, HARK_PRINTED(value));
   if (status != (fits ? HARK_OK : HARK_INVALID_ARGUMENT))
     fail_msg("%s %s of %s = %g: %s: %s", hark_type_name(type), cases[i].field, op->name, value, hark_status_text(status),
              hark_context_message(context));

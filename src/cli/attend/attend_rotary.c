@@ -14,7 +14,7 @@ hark_status hark_attend_rotary_check(hark_invocation *call) {
   if (v->rotary > 0 && v->rotary < 1)
     return hark_options_complain(call->context, call->options, "rotary",
                                  "%s given, expected a base of at least 1, or 0 for none: rates are then at most 1 radian per token",
-                                 hark_number_print(v->rotary, (char[HARK_NUMBER_BYTES]){""}));
+                                 HARK_PRINTED(v->rotary));
   if (v->rotary_scaling != 0 && scaling != HARK_ROTARY_DYNAMIC && !hark_command_is_given(call, "rotary-factor"))
     return hark_options_complain(call->context, call->options, "rotary-scaling rotary-factor", "needs --rotary-factor S");
   if (by_length && v->rotary_context == 0)

@@ -19,6 +19,7 @@
 #include "data/corpora/token_file.h"
 #include "data/examples/example_folder.h"
 #include "data/sources_apart.h"
+#include "io/number.h"
 #include "io/temporary.h"
 
 #define SMALLEST_BUFFER_BYTES 16
@@ -41,7 +42,7 @@ static hark_status check_settings(hark_context *context, const hark_corpus_setti
   const double fraction = settings->validation_fraction;
   if (settings->path_count + settings->validation_path_count < 1) return hark_fail(context, HARK_BAD_CONFIGURATION, "no text is given");
   if (!(fraction >= 0 && fraction < 1))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "validation_fraction is %g, expected [0, 1)", fraction);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "validation_fraction is %s, expected [0, 1)", HARK_PRINTED(fraction));
   if (settings->division != HARK_DIVIDE_FILES && settings->validation_path_count > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "validation files are given, but the text is divided by fraction");
   if (settings->cache_folder == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_corpus_open: cache_folder is missing");

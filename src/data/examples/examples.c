@@ -16,6 +16,7 @@
 #include "data/sources_apart.h"
 #include "io/foreign.h"
 #include "io/json_write.h"
+#include "io/number.h"
 
 #define VOCABULARY_FORMAT_VERSION 1
 #define DEFAULT_CLASSES 2
@@ -274,7 +275,7 @@ static hark_status fill(hark_context *context, const hark_examples_settings *set
 
 static hark_status check_settings(hark_context *context, const hark_examples_settings *s) {
   if (!(s->validation_fraction >= 0 && s->validation_fraction < 1))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "validation fraction is %g, expected [0, 1)", s->validation_fraction);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "validation fraction is %s, expected [0, 1)", HARK_PRINTED(s->validation_fraction));
   if (s->length_limit < 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "length limit is %" PRId64 ", expected at least 0", s->length_limit);
   if (s->classes < 0 || s->classes == 1 || s->classes > CLASSES_MAX)

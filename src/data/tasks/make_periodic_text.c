@@ -27,8 +27,7 @@ static hark_status settle(hark_context *context, void *values) {
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--alphabet: %lld symbols, a text of kind %s has at least %lld",
                      (long long)v->alphabet, names[v->kind], (long long)fewest[v->kind]);
   if (v->noise > 1)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %s, expected a probability in [0, 1]",
-                     hark_number_print(v->noise, (char[HARK_NUMBER_BYTES]){""}));
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--noise: %s, expected a probability in [0, 1]", HARK_PRINTED(v->noise));
   if (v->kind == HARK_PERIODIC_LAG && v->lag >= v->tokens)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--lag: %lld, a document of %lld tokens has no such distance", (long long)v->lag,
                      (long long)v->tokens);
