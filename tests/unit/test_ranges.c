@@ -14,6 +14,8 @@
 
 #include <hark/hark.h>
 
+#include "core/print_number.h"
+
 typedef union attributes {
   hark_norm_attributes norm;
   hark_adamw_attributes adamw;
