@@ -271,7 +271,7 @@ static void what_has_no_kernels_is_refused(void **state) {
   expect("train " TINY "--positional decay --out run", 0, "", "");
   (void)test_file_write_text(folder, "one.txt", "t");
   expect("kernels fit run --text one.txt", HARK_EXIT_BAD_INPUT, "", "one.txt: 1 token, expected at least 2");
-  expect("kernels fit run --text .", HARK_EXIT_DISK, "", "");
+  expect("kernels fit run --text .", HARK_EXIT_BAD_INPUT, "", "is a folder");
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin, end)
