@@ -103,6 +103,9 @@ typedef struct hark_attention_desc {
    * softmax with kernel exp and no bias, table or forget gates; all else is as without it. 0: products of the type. A hark_type, in 64 bits
    * so that it begins where the struct ended before. */
   int64_t product_type;
+  /* N, rows of the table `contextual` that calls carry: positions that are counted by content (docs/mathematics/contextual-positions.md);
+   * 2 to 2^20, 0: none. Causal, dense or window, kernel exp, softmax. */
+  int64_t contextual_positions;
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -268,6 +271,12 @@ typedef struct hark_attention_args {
   hark_tensor variance; /* CME, optional: [B, H, Lq] contiguous: kappa(q,q) G(0) - kappa(q,K) (kappa(K,K) + lambda I)^-1 kappa(K,q) >= 0 */
   hark_tensor dridge, dsigma;    /* backward: shapes of ridge and sigma */
   hark_attention_report *report; /* CME, or NULL */
+
+  /* With contextual_positions: e, [H, N, d] or [1, N, d] (shared). Adds scale query.e[c] to a logit, c = sum of sigmoid(scale query.key_t)
+   * over the visible keys t from this key to the query, at most N - 1; between whole numbers e[c] is interpolated (CoPE, arXiv 2405.18719).
+   * Rows of e beyond the largest c are not read. */
+  hark_tensor contextual;
+  hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */
@@ -280,7 +289,8 @@ enum {
   HARK_ACCUMULATE_FORGET = 32,
   HARK_ACCUMULATE_HIERARCHICAL_BIAS = 64,
   HARK_ACCUMULATE_RIDGE = 128,
-  HARK_ACCUMULATE_SIGMA = 256
+  HARK_ACCUMULATE_SIGMA = 256,
+  HARK_ACCUMULATE_CONTEXTUAL = 512
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT, HARK_UNSUPPORTED with a message that names the argument; nothing was

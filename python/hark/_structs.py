@@ -83,6 +83,7 @@ class AttentionDesc(c.Structure):
         ("has_ridge", c.c_bool),
         ("has_sigma", c.c_bool),
         ("product_type", i64),
+        ("contextual_positions", i64),
     ]
 
 
@@ -133,6 +134,8 @@ class AttentionArgs(c.Structure):
         ("dridge", Tensor),
         ("dsigma", Tensor),
         ("report", pointer),
+        ("contextual", Tensor),
+        ("dcontextual", Tensor),
     ]
 
 

@@ -163,6 +163,40 @@ static hark_status check_hierarchy_terms(hark_context *context, const hark_atten
   return check_table(context, "query_mask", &args->query_mask, HARK_U8, args->query.shape[0], args->query.shape[2], &checked->query_mask);
 }
 
+/* A table [rows or 1, middle, width], whose last two dimensions are contiguous. */
+static hark_status check_tables(hark_context *context, const char *name, const hark_tensor *tensor, hark_type type, int64_t rows,
+                                int64_t middle, int64_t width, hark_tensor *checked) {
+  const expectation e = {name, tensor, type, 3, {rows, middle, width}, false};
+  HARK_TRY(check_type(context, &e));
+  if (tensor->rank != 3 || (tensor->shape[0] != rows && tensor->shape[0] != 1) || tensor->shape[1] != middle || tensor->shape[2] != width)
+    return refuse_shape(context, &e, " or 1 in place of the first extent");
+  if ((width > 1 && tensor->stride[2] != 1) || (middle > 1 && tensor->stride[1] != width))
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: %s has strides %" PRId64 " and %" PRId64 " in its last dimensions, expected %" PRId64 " and 1", name,
+                     tensor->stride[1], tensor->stride[2], width);
+  HARK_TRY(check_place(context, &e));
+  if (tensor->shape[0] == 1) checked->stride[0] = 0;
+  checked->stride[1] = width;
+  checked->stride[2] = 1;
+  return HARK_OK;
+}
+
+/* The table of contextual positions, and in the backward its gradient, which has the same shape. */
+static hark_status check_contextual(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args, bool backward,
+                                    hark_attention_args *checked) {
+  if (desc->contextual_positions == 0) {
+    if (present(&args->contextual)) return refuse_extra(context, "contextual", "contextual_positions");
+    if (!backward || !present(&args->dcontextual)) return HARK_OK;
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dcontextual is requested, but contextual is absent");
+  }
+  const int64_t positions = desc->contextual_positions, features = desc->head_dim;
+  HARK_TRY(check_tables(context, "contextual", &args->contextual, desc->type, desc->heads, positions, features, &checked->contextual));
+  if (!backward || !present(&args->dcontextual)) return HARK_OK;
+  const expectation e = {"dcontextual", &args->dcontextual, desc->type, 3, {args->contextual.shape[0], positions, features}, false};
+  if (args->dcontextual.rank == 3 && args->dcontextual.shape[0] != e.shape[0]) return refuse_shape(context, &e, "");
+  return check_tables(context, e.name, e.tensor, e.type, e.shape[0], positions, features, &checked->dcontextual);
+}
+
 /* mask, attention_bias, log_kernel and forget. */
 static hark_status check_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                hark_attention_args *checked) {
@@ -365,7 +399,8 @@ static void clear_absent(hark_attention_args *args) {
                                   &args->dkey,        &args->dvalue,
                                   &args->dlog_kernel, &args->dattention_bias,
                                   &args->dforget,     &args->dhierarchical_bias,
-                                  &args->dridge,      &args->dsigma};
+                                  &args->dridge,      &args->dsigma,
+                                  &args->contextual,  &args->dcontextual};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }
@@ -387,6 +422,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   const hark_attention_args args = *checked;
   HARK_TRY(check_main(context, desc, &args, backward));
   HARK_TRY(check_terms(context, desc, &args, checked));
+  HARK_TRY(check_contextual(context, desc, &args, backward, checked));
   HARK_TRY(hark_attention_check_ridge(context, desc, &args, backward));
   HARK_TRY(check_division(context, desc, &args));
   HARK_TRY(check_sequences(context, desc, &args, backward));

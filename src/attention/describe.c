@@ -19,6 +19,7 @@
 /* Extents and their products are kept below this, so that sums of positions, offsets and products of a few strides never overflow. */
 #define MAXIMUM_EXTENT ((int64_t)1 << 40)
 #define MAXIMUM_HIERARCHY_BLOCK ((int64_t)1 << 20)
+#define MAXIMUM_CONTEXTUAL_POSITIONS ((int64_t)1 << 20)
 
 const char *hark_attention_structure_name(hark_attention_structure structure) {
   switch (structure) {
@@ -231,6 +232,34 @@ static hark_status check_dropout(hark_context *context, const hark_attention_des
   return HARK_OK;
 }
 
+static hark_status refuse_contextual(hark_context *context, const hark_attention_desc *desc, const char *reason) {
+  return hark_fail(context, HARK_UNSUPPORTED, "attention: contextual_positions is %" PRId64 " %s", desc->contextual_positions, reason);
+}
+
+/* Positions are counted from a query to earlier keys, by scale q.k, which is added to them. */
+static hark_status check_contextual(hark_context *context, const hark_attention_desc *desc) {
+  const int64_t positions = desc->contextual_positions;
+  if (positions == 0) return HARK_OK;
+  if (positions < 2 || positions > MAXIMUM_CONTEXTUAL_POSITIONS)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: contextual_positions is %" PRId64 ", expected 0 (none), or 2 to 2^20 positions", positions);
+  if (!desc->causal) return refuse_contextual(context, desc, "without causal: positions are counted from a query to earlier keys");
+  if (desc->kernel != HARK_KERNEL_EXP) return refuse_contextual(context, desc, "with kernel rbf, expected exp");
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL)
+    return refuse_contextual(context, desc, "with structure hierarchical, expected dense or window: the keys of a cell have an order");
+  if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
+    return refuse_contextual(context, desc,
+                             desc->normalisation == HARK_NORMALISATION_CME ? "with normalisation cme, expected softmax"
+                                                                           : "with normalisation stick_breaking, expected softmax");
+  const double bytes = (double)positions * (double)desc->head_dim * (double)desc->heads * (double)hark_type_bytes(desc->type);
+  if (bytes > (double)(PTRDIFF_MAX / 2))
+    return hark_fail(context, HARK_TOO_LARGE,
+                     "attention: contextual_positions %" PRId64 ", heads %" PRId64 " and head_dim %" PRId64
+                     " together make a table larger than memory can be",
+                     positions, desc->heads, desc->head_dim);
+  return HARK_OK;
+}
+
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved) {
   hark_attention_desc desc = hark_attention_desc_default();
   HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
@@ -242,6 +271,7 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
   HARK_TRY(check_structure(context, &desc));
   HARK_TRY(hark_attention_resolve_ridge(context, &desc));
   HARK_TRY(check_dropout(context, &desc));
+  HARK_TRY(check_contextual(context, &desc));
   if (desc.has_forget && !desc.causal)
     return hark_fail(context, HARK_UNSUPPORTED,
                      "attention: has_forget without causal: gates are summed from a key up to a later query, expected causal");

@@ -16,9 +16,16 @@ static int64_t list_sequences(const hark_attention_args *args, bool causal, bool
 }
 
 static bool requests_gradient(const hark_attention_args *args) {
-  const hark_tensor *const gradients[] = {
-      &args->dquery, &args->dkey,  &args->dvalue, &args->dattention_bias, &args->dlog_kernel, &args->dforget, &args->dhierarchical_bias,
-      &args->dridge, &args->dsigma};
+  const hark_tensor *const gradients[] = {&args->dquery,
+                                          &args->dkey,
+                                          &args->dvalue,
+                                          &args->dattention_bias,
+                                          &args->dlog_kernel,
+                                          &args->dforget,
+                                          &args->dhierarchical_bias,
+                                          &args->dridge,
+                                          &args->dsigma,
+                                          &args->dcontextual};
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
     if (gradients[i]->type != HARK_NONE) return true;
   return false;

@@ -57,6 +57,7 @@ hark_status hark_spread_rows_check(hark_context *context, const hark_attention_p
                  {"has_mask", desc->has_mask && desc->structure != HARK_STRUCTURE_HIERARCHICAL},
                  {"has_bias", desc->has_bias},
                  {"has_forget", desc->has_forget},
+                 {"contextual_positions", desc->contextual_positions != 0},
                  {"has_segments", desc->has_segments}};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
     if (refused[i].set) return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with rows spread over processes", refused[i].field);

@@ -119,6 +119,13 @@ static void test_stick_breaking(void **state) {
         "window:H2,L150,D8,W20,causal,stick,kernel,dropout=0.2");
 }
 
+static void test_contextual(void **state) {
+  CHECK("dense:B2,H2,L7,D3,C4,causal", "dense:H2,K1,L20,S30,D10,V9,C9,causal", "dense:H4,K2,L3,S40,D8,C9,causal,cshared",
+        "dense:H2,L20,D4,C9,causal,bias=3,kernel,forget", "dense:H2,L20,D4,C9,causal,dropout=0.3",
+        "dense:B3,H2,L9,S20,D4,C9,causal,lengths,kernel", "dense:H2,L20,D4,C9,causal,bias,hiding,mask",
+        "window:H2,L20,D4,C9,W8,causal,kernel,dropout=0.2");
+}
+
 static void test_hierarchical(void **state) {
   CHECK("hierarchical:H4,K2,L64,D5,V3,N4,mean", "hierarchical:H2,L100,D8,N8,mean,hbias", "hierarchical:H2,L100,D8,N16,mean,sibling",
         "hierarchical:H2,L100,D8,N4,first", "hierarchical:H2,L100,D8,N8,first,causal,hbias", "hierarchical:H2,L100,D8,N4,exact",
@@ -143,8 +150,9 @@ static void test_large(void **state) {
 }
 
 int main(int argument_count, char **arguments) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_stick_breaking),
-                                     cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_rbf), cmocka_unit_test(test_large)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense),      cmocka_unit_test(test_stick_breaking),
+                                     cmocka_unit_test(test_contextual), cmocka_unit_test(test_hierarchical),
+                                     cmocka_unit_test(test_rbf),        cmocka_unit_test(test_large)};
   if (argument_count > 1) {
     check_cases((const char *const *)(arguments + 1), (size_t)argument_count - 1);
     return 0;

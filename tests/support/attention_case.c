@@ -16,8 +16,8 @@
 #include <string.h>
 
 const char *const attention_array_names[ARRAY_COUNT] = {
-    "query",       "key",    "value", "dout",   "attention_bias",  "log_kernel",  "forget",  "hierarchical_bias", "out",
-    "log_sum_exp", "dquery", "dkey",  "dvalue", "dattention_bias", "dlog_kernel", "dforget", "dhierarchical_bias"};
+    "query",       "key",    "value", "dout",   "attention_bias",  "log_kernel",  "forget",  "hierarchical_bias",  "contextual", "out",
+    "log_sum_exp", "dquery", "dkey",  "dvalue", "dattention_bias", "dlog_kernel", "dforget", "dhierarchical_bias", "dcontextual"};
 
 typedef struct case_word {
   const char *name;
@@ -61,6 +61,8 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"V", NULL, &c.value_dim, NULL},
                              {"W", NULL, &c.window, NULL},
                              {"N", NULL, &c.block, NULL},
+                             {"C", NULL, &c.positions, NULL},
+                             {"cshared", &c.contextual_shared, NULL, NULL},
                              {"mean", &c.mean, NULL, NULL},
                              {"first", &c.first, NULL, NULL},
                              {"exact", &c.exact, NULL, NULL},
@@ -257,6 +259,10 @@ void attention_problem_make(const char *text, attention_problem *out) {
     fill(&a[ARRAY_HIERARCHICAL_BIAS], c, 7, -1, 1);
     if (c->hiding) hide_some(&a[ARRAY_HIERARCHICAL_BIAS]);
   }
+  if (c->positions > 0) {
+    shape4(&a[ARRAY_CONTEXTUAL], 3, c->contextual_shared ? 1 : c->heads, c->positions, c->head_dim, 1);
+    fill(&a[ARRAY_CONTEXTUAL], c, 8, -2, 2);
+  }
   if (c->mask) make_mask(&problem);
   if (c->query_mask) make_query_mask(&problem);
   make_division(&problem);
@@ -273,6 +279,7 @@ unsigned attention_accumulate_bit(attention_array array) {
     case ARRAY_DLOG_KERNEL: return HARK_ACCUMULATE_LOG_KERNEL;
     case ARRAY_DFORGET: return HARK_ACCUMULATE_FORGET;
     case ARRAY_DHIERARCHICAL_BIAS: return HARK_ACCUMULATE_HIERARCHICAL_BIAS;
+    case ARRAY_DCONTEXTUAL: return HARK_ACCUMULATE_CONTEXTUAL;
     default: return 0;
   }
 }

@@ -3,6 +3,7 @@
  *     dense:B2,H4,K2,L65,S70,D7,V5,causal,bias=1,lengths
  *
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"),
+ * C contextual positions (a table per head; with `cshared` one for all heads),
  * then words: causal, rbf, stick (stick-breaking), bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for
  * all heads), forget, dropout=P, offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned,
  * accumulate, large (logits of 1e4), bf16 (products in f32 runs may be in bf16), hiding (some entries of bias or table are -infinity),
@@ -20,9 +21,10 @@
 
 typedef struct attention_case {
   bool is_window, is_hierarchical;
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
   bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy,
-      expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half;
+      expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half,
+      contextual_shared;
   int64_t bias_bits, mask_bits, offset, layout, room, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];
@@ -41,6 +43,7 @@ typedef enum attention_array {
   ARRAY_LOG_KERNEL,
   ARRAY_FORGET,
   ARRAY_HIERARCHICAL_BIAS,
+  ARRAY_CONTEXTUAL,
   ARRAY_OUT,
   ARRAY_LSE,
   ARRAY_DQUERY,
@@ -50,6 +53,7 @@ typedef enum attention_array {
   ARRAY_DLOG_KERNEL,
   ARRAY_DFORGET,
   ARRAY_DHIERARCHICAL_BIAS,
+  ARRAY_DCONTEXTUAL,
   ARRAY_COUNT
 } attention_array;
 

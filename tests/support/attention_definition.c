@@ -25,15 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW_ROUNDINGS 4.0
-#define EXPONENTIAL 16.0 /* roundings in an exponential and the additions beside it, and of a logarithm */
+#include "support/attention_matrices.h"
 
-typedef struct head_matrices {
-  int64_t rows, columns;
-  double *logit, *weight, *factor, *gradient; /* S, P, M, dS; weight < 0: hidden */
-  double *logit_error, *gradient_error;       /* in units of u */
-  int64_t *distance;
-} head_matrices;
+#define EXPONENTIAL 16.0 /* roundings in an exponential and the additions beside it, and of a logarithm */
 
 static double *numbers(int64_t count) {
   double *memory = calloc((size_t)(count > 0 ? count : 1), sizeof *memory);
@@ -81,6 +75,8 @@ static void make_entry(const attention_problem *p, head_matrices *m, int64_t b, 
     magnitude += c->rbf ? (fabs(q[x]) + fabs(k[x])) * (fabs(q[x]) + fabs(k[x])) / (2 * p->sigma * p->sigma) : fabs(p->scale * q[x] * k[x]);
   }
   m->weight[at] = 0;
+  m->product[at] = similarity;
+  m->product_error[at] = ((double)c->head_dim + FEW_ROUNDINGS) * magnitude;
   m->logit[at] = similarity + terms;
   m->logit_error[at] = ((double)c->head_dim + FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (sizes + fabs(m->logit[at]));
   m->factor[at] = 1;
@@ -93,7 +89,7 @@ static void make_entry(const attention_problem *p, head_matrices *m, int64_t b, 
 }
 
 /* One head's results, and how many they add to. */
-static void add_result(attention_expected *e, attention_array array, int64_t index, double value, double bound) {
+void attention_add_result(attention_expected *e, attention_array array, int64_t index, double value, double bound) {
   e->array[array].data[index] += value;
   e->bound[array][index] += bound;
 }
@@ -124,7 +120,7 @@ static void forward_row(const attention_problem *p, attention_expected *e, head_
   double relative = 0, lse_error = 0;
   const double lse = softmax_row(m, n, &relative, &lse_error);
   const int64_t row = (b * c->heads + h) * c->queries + n;
-  add_result(e, ARRAY_LSE, row, lse, lse_error);
+  attention_add_result(e, ARRAY_LSE, row, lse, lse_error);
   const double *values = p->array[ARRAY_VALUE].data + (b * c->key_heads + h / (c->heads / c->key_heads)) * c->keys * c->value_dim;
   for (int64_t x = 0; x < c->value_dim; x++) {
     double sum = 0, size = 0;
@@ -136,7 +132,7 @@ static void forward_row(const attention_problem *p, attention_expected *e, head_
       size += fabs(term);
     }
     out_error[x] = size * (relative + (double)m->columns + FEW_ROUNDINGS);
-    add_result(e, ARRAY_OUT, row * c->value_dim + x, sum, out_error[x]);
+    attention_add_result(e, ARRAY_OUT, row * c->value_dim + x, sum, out_error[x]);
   }
   *relative_backward = lse_error + EXPONENTIAL + fabs(lse);
 }
@@ -207,7 +203,7 @@ static void stick(const attention_problem *p, attention_expected *e, head_matric
   const double left = stick_row(m, n, relative, &left_error);
   const attention_place place = attention_query_place(p, b, n);
   const bool nowhere = place.sequence < 0 || place.keys == 0;
-  add_result(e, ARRAY_LSE, row, nowhere ? -INFINITY : log(left), left_error + EXPONENTIAL + (left > 0 ? fabs(log(left)) : 0));
+  attention_add_result(e, ARRAY_LSE, row, nowhere ? -INFINITY : log(left), left_error + EXPONENTIAL + (left > 0 ? fabs(log(left)) : 0));
   for (int64_t i = 0; i < m->columns; i++) {
     const int64_t at = n * m->columns + i;
     if (m->weight[at] < 0 || m->factor[at] == 0) continue;
@@ -215,8 +211,8 @@ static void stick(const attention_problem *p, attention_expected *e, head_matric
     for (int64_t x = 0; x < c->value_dim; x++) {
       const int64_t value = (key_head * c->keys + i) * c->value_dim + x;
       const double term = weight * p->array[ARRAY_VALUE].data[value];
-      add_result(e, ARRAY_OUT, row * c->value_dim + x, term, fabs(term) * (relative[i] + (double)m->columns + FEW_ROUNDINGS));
-      add_result(e, ARRAY_DVALUE, value, weight * dout[x], weight * fabs(dout[x]) * (relative[i] + summed));
+      attention_add_result(e, ARRAY_OUT, row * c->value_dim + x, term, fabs(term) * (relative[i] + (double)m->columns + FEW_ROUNDINGS));
+      attention_add_result(e, ARRAY_DVALUE, value, weight * dout[x], weight * fabs(dout[x]) * (relative[i] + summed));
     }
   }
   stick_gradients(p, m, b, h, n, relative);
@@ -244,8 +240,8 @@ static void backward_row(const attention_problem *p, attention_expected *e, head
     for (int64_t x = 0; x < c->value_dim; x++) {
       product += dout[x] * value[x];
       size += fabs(dout[x] * value[x]);
-      add_result(e, ARRAY_DVALUE, (key_head * c->keys + i) * c->value_dim + x, kept * dout[x],
-                 kept * fabs(dout[x]) * (entry_relative + summed));
+      attention_add_result(e, ARRAY_DVALUE, (key_head * c->keys + i) * c->value_dim + x, kept * dout[x],
+                           kept * fabs(dout[x]) * (entry_relative + summed));
     }
     const double gradient = m->factor[at] * product - mean;
     m->gradient[at] = m->weight[at] * gradient;
@@ -253,6 +249,13 @@ static void backward_row(const attention_problem *p, attention_expected *e, head
                             m->weight[at] * (m->factor[at] * size * ((double)c->value_dim + FEW_ROUNDINGS) + mean_error +
                                              FEW_ROUNDINGS * (fabs(m->factor[at] * product) + fabs(mean)));
   }
+}
+
+/* dS as the gradient of scale q.k. */
+static void take_gradients(head_matrices *m, int64_t n) {
+  const size_t bytes = (size_t)m->columns * sizeof(double);
+  memcpy(m->through + n * m->columns, m->gradient + n * m->columns, bytes);
+  memcpy(m->through_error + n * m->columns, m->gradient_error + n * m->columns, bytes);
 }
 
 /* dQ, dK: S = scale q . k, or -|q - k|^2 / (2 sigma^2). */
@@ -269,9 +272,11 @@ static void kernel_gradients(const attention_problem *p, attention_expected *e, 
       for (int64_t x = 0; x < c->head_dim; x++) {
         const double q = p->array[ARRAY_QUERY].data[query_row + x], k = p->array[ARRAY_KEY].data[key_row + x];
         const double size_q = c->rbf ? fabs(q) + fabs(k) : fabs(k), size_k = c->rbf ? fabs(q) + fabs(k) : fabs(q);
-        const double g = m->gradient[at], g_error = m->gradient_error[at];
-        add_result(e, ARRAY_DQUERY, query_row + x, factor * g * (c->rbf ? k - q : k), factor * size_q * (g_error + by_row * fabs(g)));
-        add_result(e, ARRAY_DKEY, key_row + x, factor * g * (c->rbf ? q - k : q), factor * size_k * (g_error + by_column * fabs(g)));
+        const double g = m->through[at], g_error = m->through_error[at];
+        attention_add_result(e, ARRAY_DQUERY, query_row + x, factor * g * (c->rbf ? k - q : k),
+                             factor * size_q * (g_error + by_row * fabs(g)));
+        attention_add_result(e, ARRAY_DKEY, key_row + x, factor * g * (c->rbf ? q - k : q),
+                             factor * size_k * (g_error + by_column * fabs(g)));
       }
     }
 }
@@ -286,10 +291,10 @@ static void term_gradients(const attention_problem *p, attention_expected *e, co
       if (m->weight[at] < 0) continue;
       const double g = m->gradient[at], bound = m->gradient_error[at] + terms * fabs(g);
       if (c->bias)
-        add_result(e, ARRAY_DBIAS, attention_index(e->array[ARRAY_DBIAS].shape, b, h, n, i), g,
-                   m->gradient_error[at] + terms * (double)m->columns * fabs(g));
+        attention_add_result(e, ARRAY_DBIAS, attention_index(e->array[ARRAY_DBIAS].shape, b, h, n, i), g,
+                             m->gradient_error[at] + terms * (double)m->columns * fabs(g));
       if (c->kernel || c->shared)
-        add_result(e, ARRAY_DLOG_KERNEL, (c->shared ? 0 : h) * e->array[ARRAY_DLOG_KERNEL].shape[1] + m->distance[at], g, bound);
+        attention_add_result(e, ARRAY_DLOG_KERNEL, (c->shared ? 0 : h) * e->array[ARRAY_DLOG_KERNEL].shape[1] + m->distance[at], g, bound);
       if (!c->forget) continue;
       const attention_place query = attention_query_place(p, b, n), key = attention_key_place(p, b, i);
       for (int64_t t = 0; t < key.keys; t++) {
@@ -322,13 +327,15 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
   like(out, ARRAY_DLOG_KERNEL, &a[ARRAY_LOG_KERNEL]);
   like(out, ARRAY_DFORGET, &a[ARRAY_FORGET]);
   like(out, ARRAY_DHIERARCHICAL_BIAS, &a[ARRAY_HIERARCHICAL_BIAS]);
+  like(out, ARRAY_DCONTEXTUAL, &a[ARRAY_CONTEXTUAL]);
   if (c->is_hierarchical) {
     attention_expected_hierarchical(problem, out);
     return;
   }
   const int64_t entries = c->queries * c->keys;
   head_matrices m = {.rows = c->queries, .columns = c->keys};
-  double **const matrices[] = {&m.logit, &m.weight, &m.factor, &m.gradient, &m.logit_error, &m.gradient_error};
+  double **const matrices[] = {&m.logit,   &m.weight,        &m.factor,  &m.gradient,      &m.logit_error, &m.gradient_error,
+                               &m.product, &m.product_error, &m.through, &m.through_error, &m.position,    &m.position_error};
   for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) *matrices[i] = numbers(entries);
   m.distance = calloc((size_t)(entries > 0 ? entries : 1), sizeof *m.distance);
   double *out_error = numbers(c->value_dim);
@@ -338,10 +345,15 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
       for (int64_t n = 0; n < c->queries; n++) {
         for (int64_t i = 0; i < c->keys; i++) make_entry(problem, &m, b, h, n, i);
         double relative = 0;
-        if (c->stick) stick(problem, out, &m, b, h, n);
-        if (c->stick) continue;
-        forward_row(problem, out, &m, b, h, n, &relative, out_error);
-        backward_row(problem, out, &m, b, h, n, relative, out_error);
+        if (c->stick) {
+          stick(problem, out, &m, b, h, n);
+        } else {
+          if (c->positions > 0) attention_contextual_logits(problem, &m, b, h, n);
+          forward_row(problem, out, &m, b, h, n, &relative, out_error);
+          backward_row(problem, out, &m, b, h, n, relative, out_error);
+        }
+        take_gradients(&m, n);
+        if (c->positions > 0) attention_contextual_gradients(problem, out, &m, b, h, n);
       }
       kernel_gradients(problem, out, &m, b, h);
       term_gradients(problem, out, &m, b, h);

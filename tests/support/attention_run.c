@@ -208,6 +208,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   desc.has_segments = c->segments;
   desc.has_log_kernel = c->kernel || c->shared;
   desc.has_forget = c->forget;
+  desc.contextual_positions = c->positions;
   return desc;
 }
 
@@ -223,6 +224,7 @@ static attention_array shaped_like(attention_array result) {
     case ARRAY_DBIAS: return ARRAY_BIAS;
     case ARRAY_DLOG_KERNEL: return ARRAY_LOG_KERNEL;
     case ARRAY_DHIERARCHICAL_BIAS: return ARRAY_HIERARCHICAL_BIAS;
+    case ARRAY_DCONTEXTUAL: return ARRAY_CONTEXTUAL;
     default: return ARRAY_FORGET;
   }
 }
@@ -309,6 +311,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
                               .log_kernel = device[ARRAY_LOG_KERNEL].tensor,
                               .forget = device[ARRAY_FORGET].tensor,
                               .hierarchical_bias = device[ARRAY_HIERARCHICAL_BIAS].tensor,
+                              .contextual = device[ARRAY_CONTEXTUAL].tensor,
                               .dropout = problem->dropout,
                               .accumulate = problem->accumulate};
   const int64_t query_mask_shape[] = {c->batch, c->queries};
@@ -317,6 +320,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   expand(c, &args.mask);
   expand(c, &args.attention_bias);
   expand_rows(c, &args.log_kernel);
+  expand_rows(c, &args.contextual);
   args.saved = scratch(context, sizes.saved);
   void *forward_scratch = scratch(context, sizes.forward_workspace), *backward_scratch = scratch(context, sizes.backward_workspace);
 
@@ -334,6 +338,8 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   expand_rows(c, &args.dlog_kernel);
   args.dforget = device[ARRAY_DFORGET].tensor;
   args.dhierarchical_bias = device[ARRAY_DHIERARCHICAL_BIAS].tensor;
+  args.dcontextual = device[ARRAY_DCONTEXTUAL].tensor;
+  expand_rows(c, &args.dcontextual);
   args.workspace = backward_scratch;
   if (backward && hark_attention_backward(context, plan, &args) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));
   if (hark_context_memory(context).allocations != allocations) fail_msg("%s: executing allocated", c->text);

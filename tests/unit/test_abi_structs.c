@@ -195,7 +195,7 @@ typedef struct taker {
 
 /* A struct of `size` bytes at the end of a page, of which `set` (0: none) is one of a later version; after it nothing can be read. */
 static void one_size_of_a_struct(page_end *place, const taker *t, size_t size, size_t set, hark_status expected) {
-  unsigned char given[HARK_STRUCT_GROWTH] = {0};
+  unsigned char given[2 * HARK_STRUCT_GROWTH] = {0};
   const size_t there = size < sizeof(size_t) ? sizeof(size_t) : size > t->known + SPARE ? t->known : size;
   memcpy(given, t->good, t->known);
   memcpy(given, &size, sizeof size);

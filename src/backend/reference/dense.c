@@ -10,10 +10,16 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "backend/reference/contextual.h"
+
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
   if (desc->normalisation != HARK_NORMALISATION_SOFTMAX) {
     snprintf(why, size, "normalisation is not softmax");
+    return false;
+  }
+  if (desc->contextual_positions > 0) {
+    snprintf(why, size, "contextual_positions is not 0");
     return false;
   }
   if (desc->structure == HARK_STRUCTURE_DENSE || desc->structure == HARK_STRUCTURE_WINDOW) return true;
@@ -48,10 +54,10 @@ dense_memory hark_dense_memory(const hark_attention_call *run) {
 dense_row hark_dense_weights(const dense_head *at, int64_t row, double *weights) {
   const int64_t keys = at->sequence->key_count;
   dense_row of = {.highest = -INFINITY};
-  for (int64_t i = 0; i < keys; i++) {
+  for (int64_t i = 0; i < keys; i++)
     if (!hark_dense_logit(at, row, i, &weights[i])) weights[i] = -INFINITY;
-    of.highest = hark_larger(of.highest, weights[i]);
-  }
+  if (at->desc->contextual_positions > 0) hark_contextual_add(at, row, weights);
+  for (int64_t i = 0; i < keys; i++) of.highest = hark_larger(of.highest, weights[i]);
   for (int64_t i = 0; of.highest != -INFINITY && i < keys; i++)
     if (weights[i] != -INFINITY) of.sum += exp(weights[i] - of.highest);
   for (int64_t i = 0; i < keys; i++) {

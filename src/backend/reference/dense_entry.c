@@ -52,7 +52,7 @@ void hark_dense_columns(const dense_head *at, int64_t row, int64_t *first, int64
   }
 }
 
-static double similarity(const dense_head *at, int64_t row, int64_t column) {
+double hark_dense_similarity(const dense_head *at, int64_t row, int64_t column) {
   const hark_tensor *query = &at->args->query, *key = &at->args->key;
   const int64_t q = dense_query_index(at, query, row), k = dense_key_index(at, key, column);
   double sum = 0;
@@ -84,7 +84,7 @@ bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double 
   }
   if (terms == -INFINITY) return false; /* before the key is read, which may hold anything */
   if (at->gates != NULL) terms += at->gates[hark_min(position, at->sequence->key_count - 1)] - at->gates[column];
-  *logit = similarity(at, row, column) + terms;
+  *logit = hark_dense_similarity(at, row, column) + terms;
   return true;
 }
 

@@ -32,6 +32,9 @@ void hark_dense_gates(hark_context *context, const hark_attention_call *run, dou
 /* False if the entry is hidden: by causal, window, mask, or a bias or table of -infinity. */
 bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double *logit);
 
+/* scale q . k, or the same of kernel rbf, of a visible entry. */
+double hark_dense_similarity(const dense_head *at, int64_t row, int64_t column);
+
 /* The factor of the normalised weight: 0 if dropped, otherwise 1 / (1 - p). */
 double hark_dense_dropout(const dense_head *at, int64_t row, int64_t column);
 

@@ -36,6 +36,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "kernel is neither exp nor rbf";
   else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX && desc->normalisation != HARK_NORMALISATION_STICK_BREAKING)
     reason = "normalisation is neither softmax nor stick_breaking";
+  else if (desc->contextual_positions != 0)
+    reason = "contextual_positions is not 0";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";
   if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);
