@@ -65,6 +65,7 @@ fi
 if [ "$correctness" = yes ]; then
   "$venv/bin/python" "$here/correctness.py" --hark "$build/hark"
   "$venv/bin/python" "$here/stick_breaking.py" --hark "$build/hark"
+  "$venv/bin/python" "$here/contextual.py" --hark "$build/hark"
   "$venv/bin/python" "$here/kernels.py" --hark "$build/hark"
 fi
 if [ "$tokenizers" = yes ]; then

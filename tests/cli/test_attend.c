@@ -52,6 +52,8 @@ static void test_same_as_library(void **state) {
                {"dense:B2,H2,L9,S11,D6,bias=1,mask=2", ""},
                {"dense:B2,H2,L9,D5,causal,kernel,forget", "--causal"},
                {"dense:B2,H2,L9,D5,causal,stick,kernel,forget", "--causal --normalisation stick_breaking"},
+               {"dense:B2,H4,K2,L9,D5,C4,causal,kernel,forget", "--causal"},
+               {"window:B2,H2,L9,D5,C3,W3,causal,cshared", "--causal --structure window --window 3"},
                {"window:B2,H4,K2,L90,D5,W30,causal,stick,bias", "--causal --normalisation stick_breaking --structure window --window 30"},
                {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
                {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},

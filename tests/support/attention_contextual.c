@@ -8,7 +8,7 @@
  *     g          g ((1 - g) e_p + 8): an exponential, a sum and a quotient
  *     c          sum of errors of g + (number of them + 4) c
  *     T          error of c times the largest |T'| nearby + (d + 4) (sizes of scale q e of both rows)
- *     T'         (d + 4) (sizes of both rows). T is continuous, T' is not: an entry whose c is nearer to a whole number than its own error in
+ *     T'         (d + 4) (sizes of both rows). T is continuous, T' is not: an entry whose c is nearer to a whole number than its error in
  *                f32 may have the slope of the piece on the other side
  *     dg         sum of errors of dc + (number of them + 4) sum |dc|
  */

@@ -65,7 +65,7 @@ static double slope(const dense_head *at, int64_t row, double position) {
 
 static double sigmoid(double s) { return s < 0 ? exp(s) / (1 + exp(s)) : 1 / (1 + exp(-s)); }
 
-/* The positions of a row's visible keys, and their terms, which are added to logits; hidden ones are left as they are. Either may be NULL. */
+/* The positions of a row's visible keys, and their terms, which are added to logits; hidden ones stay as they are. Either may be NULL. */
 static void count(const dense_head *at, int64_t row, double *positions, double *logits) {
   const double most = (double)(at->desc->contextual_positions - 1);
   double sum = 0;

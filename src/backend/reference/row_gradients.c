@@ -1,5 +1,5 @@
-/* row_gradients.c - see row_gradients.h. Cost: O(Lq Lk (d + dv)) per head for queries, keys and values, and as much for each other gradient;
- * scratch O(Lk (d + dv)) per worker.
+/* row_gradients.c - see row_gradients.h. Cost: O(Lq Lk (d + dv)) per head for queries, keys and values, and as much for each other
+ * gradient; scratch O(Lk (d + dv)) per worker.
  */
 #include "backend/reference/row_gradients.h"
 

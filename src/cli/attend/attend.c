@@ -140,6 +140,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.has_segments = t->segments != NULL;
   desc.has_log_kernel = t->log_kernel.type != HARK_NONE || v->positional.count > 0;
   desc.has_forget = t->forget.type != HARK_NONE;
+  desc.contextual_positions = t->contextual.type != HARK_NONE ? t->contextual.shape[1] : 0;
   desc.forward_only = t->dout.type == HARK_NONE;
   return desc;
 }
@@ -167,6 +168,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   HARK_TRY(create_like(context, &t->log_kernel, &t->dlog_kernel));
   HARK_TRY(create_like(context, &t->forget, &t->dforget));
   HARK_TRY(create_like(context, &t->hierarchical_bias, &t->dhierarchical_bias));
+  HARK_TRY(create_like(context, &t->contextual, &t->dcontextual));
   HARK_TRY(create_like(context, &t->ridge, &t->dridge));
   HARK_TRY(create_like(context, &t->sigma, &t->dsigma));
   args->dout = t->dout;
@@ -177,6 +179,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dlog_kernel = t->dlog_kernel;
   args->dforget = t->dforget;
   args->dhierarchical_bias = t->dhierarchical_bias;
+  args->dcontextual = t->dcontextual;
   args->dridge = t->dridge;
   args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
@@ -247,6 +250,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
                               .log_kernel = t->log_kernel,
                               .forget = t->forget,
                               .hierarchical_bias = t->hierarchical_bias,
+                              .contextual = t->contextual,
                               .query_mask = t->query_mask,
                               .ridge = t->ridge,
                               .sigma = t->sigma,
@@ -349,6 +353,7 @@ const hark_command hark_command_attend = {
         "  key_lengths [B] (I64)                       segments [B,L] (I64, negative: padding)\n"
         "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
         "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"
+        "  contextual [H or 1,N,d] (the table of contextual positions; needs --causal)\n"
         "  rotary_rates [pairs] (radians per token, instead of the rates of BASE)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "Differences with --structure hierarchical:\n"
@@ -356,8 +361,8 @@ const hark_command hark_command_attend = {
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
         "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance [B,H,Lq]. With dout also dq, dk, dv, dattention_bias, dlog_kernel,\n"
-        "dforget, dhierarchical_bias, drotary_rates, dridge [1] with cme, and dsigma [1] with rbf. With --positional also\n"
-        "dpositional [kernels, parameters], with respect to the parameters as in EXPR (l, tau, ...) and in their order.\n"
+        "dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] with cme, and dsigma [1] with rbf. With --positional\n"
+        "also dpositional [kernels, parameters], with respect to the parameters as in EXPR (l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

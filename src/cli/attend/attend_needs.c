@@ -22,6 +22,16 @@ static bool is_cme(const hark_attend_values *v, const hark_attend_tensors *t) {
   return v->normalisation == HARK_ATTEND_CME;
 }
 
+static bool is_not_softmax(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)t;
+  return v->normalisation != HARK_ATTEND_SOFTMAX;
+}
+
+static bool is_not_exp(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)t;
+  return v->kernel != HARK_ATTEND_EXP;
+}
+
 static bool is_not_causal(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return !v->causal;
@@ -81,6 +91,10 @@ static const need needs[] = {
     {"forget", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: gates differ inside a cell"},
     {"forget", is_cme, USAGE, "cannot be used with --normalisation cme: a kernel with gates is not symmetric"},
     {"forget", is_not_causal, USAGE, "needs --causal: gates are summed from a key up to a later query"},
+    {"contextual", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: its keys are cells, and positions count tokens"},
+    {"contextual", is_not_softmax, USAGE, "needs --normalisation softmax"},
+    {"contextual", is_not_exp, USAGE, "needs --kernel exp"},
+    {"contextual", is_not_causal, USAGE, "needs --causal: positions are counted from a query to earlier keys"},
     {"mask", masks_pairs_of_a_hierarchy, USAGE,
      "has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure hierarchical: keys are masked before they are averaged"},
     {"mask", masks_pairs_of_cme, USAGE,
@@ -104,6 +118,7 @@ static bool is_given(const hark_attend_tensors *t, const char *name) {
                  {"query_mask", t->query_mask.type != HARK_NONE},
                  {"attention_bias", t->bias.type != HARK_NONE},
                  {"forget", t->forget.type != HARK_NONE},
+                 {"contextual", t->contextual.type != HARK_NONE},
                  {"mask", t->mask.type != HARK_NONE},
                  {"log_kernel", t->log_kernel.type != HARK_NONE},
                  {"rotary_rates", t->rotary_rates.type != HARK_NONE},

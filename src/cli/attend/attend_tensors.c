@@ -23,9 +23,20 @@ typedef struct input_rule {
   const char *letters; /* of the free extents, in their order, as in --help: "B H Lq d" */
 } input_rule;
 
-static const char *const names[] = {"q",           "k",      "v",           "dout",     "attention_bias",    "mask",
-                                    "log_kernel",  "forget", "key_lengths", "segments", "hierarchical_bias", "query_mask",
-                                    "rotary_rates"};
+static const char *const names[] = {"q",
+                                    "k",
+                                    "v",
+                                    "dout",
+                                    "attention_bias",
+                                    "mask",
+                                    "log_kernel",
+                                    "forget",
+                                    "key_lengths",
+                                    "segments",
+                                    "hierarchical_bias",
+                                    "query_mask",
+                                    "rotary_rates",
+                                    "contextual"};
 
 static const char *input_name(const void *user, int index) {
   (void)user;
@@ -185,6 +196,10 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const bool one_table = table != NULL && table->rank == 2 && table->shape[0] == 1;
   const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}, "4*NR-1"};
   const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}, NULL};
+  const hark_stored_tensor *positions = hark_safetensors_find(file, "contextual");
+  const bool one_for_all = positions != NULL && positions->rank == 3 && positions->shape[0] == 1;
+  const input_rule contextual = {"contextual", true, false, 3, {one_for_all ? 1 : heads, ANY_EXTENT, shape[3]}, "N"};
+  HARK_TRY(read_tensor(context, path, file, &contextual, type, &t->contextual));
   HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
   HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
   const input_rule rates = {"rotary_rates", true, false, 1, {ANY_EXTENT}, "pairs"};
@@ -208,7 +223,7 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
   return status;
 }
 
-#define RESULTS 14
+#define RESULTS 15
 
 /* The results that exist; returns their number. */
 static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[RESULTS]) {
@@ -225,7 +240,8 @@ static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[
                                           {.name = "drotary_rates", .tensor = &t->drotary_rates},
                                           {.name = "dsigma", .tensor = &t->dsigma},
                                           {.name = "variance", .tensor = &t->variance},
-                                          {.name = "dridge", .tensor = &t->dridge}};
+                                          {.name = "dridge", .tensor = &t->dridge},
+                                          {.name = "dcontextual", .tensor = &t->dcontextual}};
   int64_t count = 0;
   for (size_t i = 0; i < RESULTS; i++)
     if (all[i].tensor->type != HARK_NONE) out[count++] = all[i];
@@ -371,7 +387,9 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->sigma,
                                   &t->variance,
                                   &t->dridge,
-                                  &t->seen};
+                                  &t->seen,
+                                  &t->contextual,
+                                  &t->dcontextual};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
   hark_release(context, t->key_lengths, t->key_lengths_bytes);
   hark_release(context, t->segments, t->segments_bytes);

@@ -62,7 +62,8 @@ static const attend_name attend_inputs[] = {{ARRAY_QUERY, "q"},
                                             {ARRAY_BIAS, "attention_bias"},
                                             {ARRAY_LOG_KERNEL, "log_kernel"},
                                             {ARRAY_FORGET, "forget"},
-                                            {ARRAY_HIERARCHICAL_BIAS, "hierarchical_bias"}};
+                                            {ARRAY_HIERARCHICAL_BIAS, "hierarchical_bias"},
+                                            {ARRAY_CONTEXTUAL, "contextual"}};
 const attend_name attend_outputs[ATTEND_OUTPUTS] = {{ARRAY_OUT, "out"},
                                                     {ARRAY_LSE, "log_sum_exp"},
                                                     {ARRAY_DQUERY, "dq"},
@@ -71,11 +72,12 @@ const attend_name attend_outputs[ATTEND_OUTPUTS] = {{ARRAY_OUT, "out"},
                                                     {ARRAY_DBIAS, "dattention_bias"},
                                                     {ARRAY_DLOG_KERNEL, "dlog_kernel"},
                                                     {ARRAY_DFORGET, "dforget"},
-                                                    {ARRAY_DHIERARCHICAL_BIAS, "dhierarchical_bias"}};
+                                                    {ARRAY_DHIERARCHICAL_BIAS, "dhierarchical_bias"},
+                                                    {ARRAY_DCONTEXTUAL, "dcontextual"}};
 
 void attend_write_problem(hark_type type, const attention_problem *p) {
-  hark_tensor tensors[12];
-  hark_named_tensor named[12] = {{0}};
+  hark_tensor tensors[16];
+  hark_named_tensor named[16] = {{0}};
   int64_t count = 0;
   for (size_t i = 0; i < sizeof attend_inputs / sizeof attend_inputs[0]; i++) {
     if (p->array[attend_inputs[i].array].count == 0) continue;

@@ -9,7 +9,7 @@
 
 #define ATTEND_OUTPUT_BYTES 8192
 #define ATTEND_NAME_BYTES 64
-#define ATTEND_OUTPUTS 9
+#define ATTEND_OUTPUTS 10
 
 typedef struct attend_name {
   attention_array array;
