@@ -276,6 +276,59 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #endif
 }
 
+/* 1 / x for x from 1 to 2^127, to 2 roundings; exactly 1 at 1; NaN stays. An estimate and a step of Newton's method where the quotient of a
+ * vector takes longer. */
+HARK_SIMD vf vf_inverse(vf x) {
+#if defined(HARK_SIMD_AVX512)
+  const vf estimate = (vf)_mm512_rcp14_ps((__m512)x);
+  return vf_fma(vf_fma(vf_zero() - x, estimate, vf_set(1.0f)), estimate, estimate);
+#else
+  return vf_set(1.0f) / x;
+#endif
+}
+
+/* Whole numbers: x without its fraction, for |x| below 2^31; and back. */
+HARK_SIMD vi vf_whole(vf x) {
+#if HARK_LANES > 1
+  return __builtin_convertvector(x, vi);
+#else
+  return (vi)x;
+#endif
+}
+HARK_SIMD vf vi_number(vi x) {
+#if HARK_LANES > 1
+  return __builtin_convertvector(x, vf);
+#else
+  return (vf)x;
+#endif
+}
+
+/* from[index], lane by lane; and to[index] += x, where all indices differ. */
+HARK_SIMD vf vf_gather(const float *from, vi index) {
+#if defined(HARK_SIMD_AVX512)
+  return (vf)_mm512_i32gather_ps((__m512i)index, from, 4);
+#elif defined(HARK_SIMD_AVX2)
+  return (vf)_mm256_i32gather_ps(from, (__m256i)index, 4);
+#else
+  int32_t at[HARK_LANES];
+  float lanes[HARK_LANES];
+  memcpy(at, &index, sizeof at);
+  for (int i = 0; i < HARK_LANES; i++) lanes[i] = from[at[i]];
+  return vf_load(lanes);
+#endif
+}
+HARK_SIMD void vf_scatter_add(float *to, vi index, vf x) {
+#if defined(HARK_SIMD_AVX512)
+  _mm512_i32scatter_ps(to, (__m512i)index, (__m512)(x + vf_gather(to, index)), 4);
+#else
+  int32_t at[HARK_LANES];
+  float lanes[HARK_LANES];
+  memcpy(at, &index, sizeof at);
+  vf_store(lanes, x);
+  for (int i = 0; i < HARK_LANES; i++) to[at[i]] += lanes[i];
+#endif
+}
+
 /* The number of features, rounded up to whole vectors. */
 static inline size_t hark_padded(int64_t features) { return (size_t)((features + HARK_LANES - 1) / HARK_LANES) * HARK_LANES; }
 

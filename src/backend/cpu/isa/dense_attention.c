@@ -14,7 +14,7 @@
 
 #include "backend/cpu/state.h"
 #include "core/parallel.h"
-#include "dense_tile.h"
+#include "dense_contextual.h"
 #include "stick_tile.h"
 
 /* The backward is divided into at least this many pieces if there are fewer (sequence, key head) pairs: enough for a small machine's
@@ -36,8 +36,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "kernel is neither exp nor rbf";
   else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX && desc->normalisation != HARK_NORMALISATION_STICK_BREAKING)
     reason = "normalisation is neither softmax nor stick_breaking";
-  else if (desc->contextual_positions != 0)
-    reason = "contextual_positions is not 0";
+  else if (hark_dense_contextual_rows(desc, desc->key_length) > HARK_CONTEXTUAL_ROWS)
+    reason = "contextual_positions and keys are more than 2^14";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";
   if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);
@@ -111,7 +111,7 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   if (backward) {
     if (breaks_sticks(desc))
       HARK_TRY(stick_floats(context, desc, &out->partial_floats));
-    else
+    else if (desc->contextual_positions == 0)
       HARK_TRY(partial_floats(context, desc, &out->partial_floats));
     HARK_TRY(hark_size_multiply(context, out->partial_floats, sizeof(float), &part));
     HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
@@ -174,6 +174,8 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
       .causal = desc->causal,
       .sticks = breaks_sticks(desc),
       .rbf = desc->kernel == HARK_KERNEL_RBF,
+      .contextual = desc->contextual_positions > 0,
+      .ranges = run->sequence_count,
       .worker_bytes = layout.worker_bytes,
       .chunks = 1,
   };
@@ -201,6 +203,10 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     const int64_t floats = call->sticks ? call->batch * call->key_heads * call->key_rows * (call->head_dim + call->value_dim)
                                         : call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
     if (call->sticks && args->dforget.data != NULL) call->chunks = 1; /* its sums are by key, of all queries */
+    if (call->contextual) {
+      call->chunks = 1; /* its sums are over all farther keys */
+      call->ranges = hark_dense_contextual_ranges(run->sequence_count, call->key_heads);
+    }
     while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;
     call->exact_rows = (hark_dense_exact_row *)(void *)(scratch + layout.exact);
     if (call->chunks > 1) call->partial_dquery = (float *)(void *)(scratch + layout.partial);
@@ -292,6 +298,14 @@ static void stick_piece(const hark_dense_call *call, int64_t index, int worker) 
   const int64_t pairs = call->run->sequence_count * call->key_heads, pair = index % pairs;
   HARK_ISA(hark_stick_backward_range)
   (call, pair / call->key_heads, pair % call->key_heads, call->chunks - 1 - index / pairs, memory_of(call, worker));
+}
+
+/* The sequences of a range, one after another. */
+static void contextual_piece(const hark_dense_call *call, int64_t index, int worker) {
+  const int64_t range = index / call->key_heads, head = index % call->key_heads, sequences = call->run->sequence_count;
+  const int64_t end = hark_dense_contextual_first(sequences, call->ranges, range + 1);
+  for (int64_t s = hark_dense_contextual_first(sequences, call->ranges, range); s < end; s++)
+    HARK_ISA(hark_dense_backward_range)(call, s, head, 0, memory_of(call, worker));
 }
 
 static void stick_gather_piece(const hark_dense_call *call, int64_t index, int worker) {
@@ -404,7 +418,10 @@ static hark_status backward(hark_context *context, const hark_attention_call *ru
     return HARK_OK;
   }
   if (call.exact_rows != NULL) run_all(context, &call, call.tile_count * call.heads, exact_piece);
-  run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
+  if (call.contextual)
+    run_all(context, &call, call.ranges * call.key_heads, contextual_piece);
+  else
+    run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
   if (call.partial_dquery != NULL && run->args->dquery.data != NULL) run_all(context, &call, call.tile_count * call.heads, gather_piece);
   finish_terms(context, &call);
   return HARK_OK;

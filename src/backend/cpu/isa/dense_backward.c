@@ -30,7 +30,9 @@ size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
   const size_t clean = clean_floats(desc) * sizeof(float);
   return hark_align_up(sizeof(hark_dense_backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
-         (hark_dense_exact_floats(desc, true) + HARK_ISA(hark_dense_backward_word_floats)(desc)) * sizeof(float);
+         (hark_dense_exact_floats(desc, true) + HARK_ISA(hark_dense_backward_word_floats)(desc) +
+          HARK_ISA(hark_dense_contextual_floats)(desc, true)) *
+             sizeof(float);
 }
 
 HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
@@ -189,7 +191,15 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
   HARK_ISA(hark_dense_backward_score_words)(tile, state->words.queries, state->words.keys, &product);
   bool hidden = false;
   if (tile->general || state->exact.any || !state->rows_finite) {
+    if (call->contextual) { /* whose gates see the products alone */
+      product.start = state->zero;
+      product.diagonal = NULL;
+    }
     hark_dense_scores(tile, scores_store, &product);
+    if (call->contextual) {
+      HARK_ISA(hark_dense_contextual_count)(tile, state->weights, &state->contextual);
+      HARK_ISA(hark_dense_contextual_start)(tile, state->start);
+    }
     hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees no key */
     if (state->exact.any) HARK_ISA(hark_dense_backward_exact_logits)(tile, state);
     not_finite marks;
@@ -207,7 +217,7 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
       spread(tile, state, state->weights, state->gradient_rows, state->words.gradient_rows, call->value_pad, call->value_dim, state->dvalue,
              state->dvalue_stride);
   }
-  if (state->dkey == NULL && !state->dquery_requested && !state->collects) return;
+  if (state->dkey == NULL && !state->dquery_requested && !state->collects && call->args->dcontextual.data == NULL) return;
 
   memset(product.ahead, 0, sizeof product.ahead);
   product.diagonal = NULL;
@@ -232,6 +242,8 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
   if (call->rbf && state->exact.any && state->only == NULL) HARK_ISA(hark_dense_backward_exact_gradients)(tile, state);
   for (int i = 0; i < call->term_count && state->only == NULL && state->dkey != NULL; i++) /* the columns of ordinary rows */
     if (call->terms[i] == &HARK_ISA(hark_dense_rbf)) call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
+  if (call->contextual && state->only == NULL)
+    HARK_ISA(hark_dense_contextual_differentiate)(tile, state->start, state->dlogits, &state->contextual);
   if (state->dkey != NULL) {
     if (careful)
       spread_seen(tile, state, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
@@ -346,10 +358,18 @@ hark_dense_backward_state *HARK_ISA(hark_dense_backward_open)(const hark_dense_c
   state->clean = state->exact_memory + hark_dense_exact_floats(call->desc, true);
   if (call->arithmetic != HARK_ADD_NUMBERS)
     state->words = HARK_ISA(hark_dense_backward_place_words)(call, state->clean + clean_floats(call->desc));
+  state->contextual_memory = state->clean + clean_floats(call->desc); /* there are no words then */
   state->key_stride = call->args->key.stride[2];
   state->value_stride = call->args->value.stride[2];
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;
   return state;
+}
+
+void HARK_ISA(hark_dense_backward_count)(hark_dense_tile *tile, hark_dense_backward_state *state, const float *keys, int64_t from,
+                                         int64_t to) {
+  HARK_ISA(hark_dense_contextual_begin)(tile, state->queries, from, to - from, state->contextual_memory, &state->contextual);
+  tile->contextual = &state->contextual;
+  HARK_ISA(hark_dense_contextual_sum)(tile, state->queries, keys, state->key_stride, to, &state->contextual);
 }
 
 void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t sequence_index, int64_t key_head, int64_t chunk,
@@ -392,6 +412,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
       if (hark_cancel_now(call->context)) return;
       memset(state->dquery, 0, (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
       if (from < to) pack_queries(&tile, state);
+      if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, to);
       for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
         tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
         tile.shift = tile.query + sequence->offset - tile.key;
@@ -404,6 +425,8 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
         HARK_ISA(hark_dense_start_tile)(&tile);
         visit_tile(&tile, state);
       }
+      if (call->contextual && from < to) HARK_ISA(hark_dense_contextual_finish)
+      (&tile, state->query_rows, state->dquery_requested ? state->dquery : NULL, &state->contextual);
       if (!state->dquery_requested) continue;
       if (call->partial_dquery != NULL)
         memcpy(partial_tile(call, chunk, sequence_index, tile.head, tile.query / HARK_TILE_QUERIES), state->dquery,
@@ -427,6 +450,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
       .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .queries = queries};
   int64_t from, to;
   HARK_ISA(hark_dense_visible_keys)(call, sequence, query, queries, &from, &to);
+  const int64_t seen = to;
   from = hark_max(from, key_from);
   to = hark_min(to, key_to);
   if (from >= to) return;
@@ -438,6 +462,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   pack_queries(&tile, state);
   const float *key = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
   const float *value = hark_dense_row(&call->args->value, sequence->item, head / call->group, sequence->key_row);
+  if (call->contextual) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, seen);
   for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
     tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
     tile.shift = query + sequence->offset - tile.key;

@@ -4,6 +4,7 @@
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_BACKWARD_H
 #define HARK_BACKEND_CPU_ISA_DENSE_BACKWARD_H
 
+#include "dense_contextual.h"
 #include "dense_pack.h"
 #include "dense_tile.h"
 #include "dense_words.h"
@@ -23,8 +24,10 @@ typedef struct hark_dense_backward_state {
   float *clean;                     /* rows, zero if not finite */
   float *exact_memory;              /* see hark_dense_exact */
   hark_dense_backward_words words;  /* operands in bf16 */
-  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see no key; 0 for exact ones */
-  float delta[HARK_TILE_QUERIES];   /* -D */
+  hark_dense_contextual_state contextual;
+  float *contextual_memory;
+  float start[HARK_TILE_QUERIES]; /* -log_sum_exp in units of log 2; -infinity for lanes that see no key; 0 for exact ones */
+  float delta[HARK_TILE_QUERIES]; /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
   bool rows_finite; /* all queries and dout of the tile are finite */
   hark_dense_exact exact;
@@ -52,6 +55,10 @@ typedef struct hark_dense_backward_state {
 hark_dense_backward_state *HARK_ISA(hark_dense_backward_open)(const hark_dense_call *call, void *memory);
 /* Packs a tile of queries with -log_sum_exp. */
 void HARK_ISA(hark_dense_backward_pack_scores)(const hark_dense_tile *tile, hark_dense_backward_state *state);
+
+/* With contextual positions: begins a tile of queries, packed, for the keys [from, to) of a sequence whose first key is at `keys`. */
+void HARK_ISA(hark_dense_backward_count)(hark_dense_tile *tile, hark_dense_backward_state *state, const float *keys, int64_t from,
+                                         int64_t to);
 
 typedef void hark_dense_scores_function(const hark_product *p, int first, int last);
 

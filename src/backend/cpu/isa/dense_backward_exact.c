@@ -61,6 +61,7 @@ static bool visit_exact(hark_dense_tile *tile, hark_dense_backward_state *state,
   bool any = false;
   int64_t from, to;
   HARK_ISA(hark_dense_visible_keys)(call, tile->sequence, tile->query, tile->queries, &from, &to);
+  if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(tile, state, state->all_keys, from, to);
   for (tile->key = from; tile->key < to; tile->key += HARK_TILE_KEYS) {
     tile->keys = (int)hark_min(HARK_TILE_KEYS, to - tile->key);
     tile->shift = tile->query + tile->sequence->offset - tile->key;
@@ -68,6 +69,7 @@ static bool visit_exact(hark_dense_tile *tile, hark_dense_backward_state *state,
     state->key = state->all_keys + tile->key * state->key_stride;
     state->value = state->all_values + tile->key * state->value_stride;
     HARK_ISA(hark_dense_start_tile)(tile);
+    if (call->contextual) HARK_ISA(hark_dense_contextual_terms)(tile, state->queries, state->key, state->key_stride, &state->contextual);
     double logits[HARK_TILE_KEYS];
     for (int lane = 0; summing && lane < tile->queries; lane++) {
       if (!rows[lane].requested) continue;

@@ -12,6 +12,7 @@
  */
 #include <float.h>
 
+#include "dense_contextual.h"
 #include "dense_few.h"
 #include "dense_pack.h"
 #include "dense_tile.h"
@@ -26,13 +27,16 @@ typedef struct hark_forward_words {
 } hark_forward_words;
 
 typedef struct forward_state {
-  float *queries;                                          /* [d][lanes], scaled */
-  float *logits;                                           /* [keys][lanes] */
-  float *out;                                              /* [dv][lanes] */
-  float *clean;                                            /* [keys][dv padded] */
-  float *rows;                                             /* a few queries: [queries][d padded], scaled */
-  hark_forward_words words;                                /* operands in bf16 */
-  hark_dense_exact exact;                                  /* for rbf, and for terms that add numbers */
+  float *queries;           /* [d][lanes], scaled */
+  float *logits;            /* [keys][lanes] */
+  float *out;               /* [dv][lanes] */
+  float *clean;             /* [keys][dv padded] */
+  float *rows;              /* a few queries: [queries][d padded], scaled */
+  hark_forward_words words; /* operands in bf16 */
+  hark_dense_exact exact;   /* for rbf, and for terms that add numbers */
+  hark_dense_contextual_state contextual;
+  float *contextual_memory;
+  float zero[HARK_TILE_QUERIES];
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
   float bound[HARK_TILE_QUERIES];       /* largest logit above the offset: RISE; -infinity before the first visible key */
   float total[HARK_TILE_QUERIES];       /* sum of 2^(S - base) */
@@ -60,7 +64,8 @@ size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
          (HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) +
           HARK_FEW_QUERIES * (size_t)hark_ceil_div(desc->head_dim, HARK_LANES)) *
              HARK_LANES * sizeof(float) +
-         hark_dense_exact_floats(desc, false) * sizeof(float) + (hark_dense_has_words(desc) ? word_floats(desc) * sizeof(float) : 0);
+         (hark_dense_exact_floats(desc, false) + HARK_ISA(hark_dense_contextual_floats)(desc, false)) * sizeof(float) +
+         (hark_dense_has_words(desc) ? word_floats(desc) * sizeof(float) : 0);
 }
 
 HARK_PRODUCT_FUNCTION(scores_store, HARK_FINISH_STORE)
@@ -145,8 +150,7 @@ static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, cons
   for (int m = 0; m < last; m++) {
     const int lane = m * HARK_LANES;
     vf top = vf_set(-INFINITY);
-    int end = tile->keys;
-    while (end > 0 && hark_dense_first_vector(tile, end - 1) > m) end--;
+    const int end = hark_dense_end(tile, m);
     float *logits = tile->logits + lane;
     for (int key = 0; key < end; key++) top = vf_max(top, vf_load(logits + key * HARK_TILE_QUERIES));
     const vf bound = vf_load(state->bound + lane);
@@ -243,6 +247,10 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
                       .factor = state->factor};
   const bool few = tile->queries <= HARK_FEW_QUERIES && call->arithmetic == HARK_ADD_NUMBERS;
   int pair_limits[HARK_TILE_VECTORS];
+  if (call->contextual) { /* whose gates see the products alone */
+    scores.start = state->zero;
+    scores.diagonal = NULL;
+  }
   take_score_words(tile, state, &scores);
   if (!tile->general && !first && !few && !state->exact.any) {
     for (int m = 0; m < last; m++) {
@@ -267,6 +275,10 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
     hark_few_scores(&scores, state->rows, tile->queries, call->head_pad);
   else
     tile_logits(tile, &scores);
+  if (call->contextual) {
+    HARK_ISA(hark_dense_contextual_count)(tile, state->logits, &state->contextual);
+    HARK_ISA(hark_dense_contextual_start)(tile, state->start);
+  }
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
   if (call->rbf || state->exact.any) take_exact(tile, state, key, key_stride);
   bool bad[HARK_TILE_KEYS];
@@ -342,12 +354,19 @@ static void visit_keys(hark_dense_tile *tile, forward_state *state) {
   const int64_t key_stride = args->key.stride[2], value_stride = args->value.stride[2];
   const float *keys = from < to ? hark_dense_row(&args->key, sequence->item, key_head, sequence->key_row) : NULL;
   const float *values = from < to ? hark_dense_row(&args->value, sequence->item, key_head, sequence->key_row) : NULL;
-  for (int64_t key = from; key < to; key += HARK_TILE_KEYS) {
+  if (call->contextual) {
+    HARK_ISA(hark_dense_contextual_begin)(tile, state->queries, from, hark_max(0, to - from), state->contextual_memory, &state->contextual);
+    tile->contextual = &state->contextual;
+  }
+  const int64_t tiles = hark_ceil_div(hark_max(0, to - from), HARK_TILE_KEYS);
+  for (int64_t index = 0; index < tiles; index++) {
+    const int64_t key = from + (call->contextual ? tiles - 1 - index : index) * HARK_TILE_KEYS;
     tile->key = key;
     tile->keys = (int)hark_min(HARK_TILE_KEYS, to - key);
     tile->shift = tile->query + sequence->offset - key;
     HARK_ISA(hark_dense_start_tile)(tile);
-    visit_tile(tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from, to - key);
+    visit_tile(tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, index == 0,
+               call->contextual ? tile->keys : to - key);
   }
 }
 
@@ -372,6 +391,8 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   state->clean = state->out + (size_t)call->value_dim * HARK_TILE_QUERIES;
   state->rows = state->clean + (size_t)call->value_pad * HARK_TILE_KEYS;
   float *exact = state->rows + (size_t)call->head_pad * HARK_FEW_QUERIES;
+  state->contextual_memory = exact + hark_dense_exact_floats(call->desc, false); /* there are no words then */
+  memset(state->zero, 0, sizeof state->zero);
 
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .logits = state->logits};
   tile.query = index * HARK_TILE_QUERIES;

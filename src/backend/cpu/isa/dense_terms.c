@@ -8,8 +8,8 @@
 #include "dense_tile.h"
 
 const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] = {
-    &HARK_ISA(hark_dense_rbf),  &HARK_ISA(hark_dense_forget), &HARK_ISA(hark_dense_log_kernel),
-    &HARK_ISA(hark_dense_bias), &HARK_ISA(hark_dense_mask), /* last: it overwrites all other terms */
+    &HARK_ISA(hark_dense_rbf),        &HARK_ISA(hark_dense_forget), &HARK_ISA(hark_dense_log_kernel),
+    &HARK_ISA(hark_dense_contextual), &HARK_ISA(hark_dense_bias),   &HARK_ISA(hark_dense_mask), /* last: it overwrites all other terms */
 };
 
 void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile) {

@@ -46,10 +46,10 @@ typedef struct hark_dense_term {
   void (*finish)(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory);
 } hark_dense_term;
 
-#define HARK_DENSE_TERM_COUNT 5
+#define HARK_DENSE_TERM_COUNT 6
 extern const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT];
 extern const hark_dense_term HARK_ISA(hark_dense_mask), HARK_ISA(hark_dense_bias), HARK_ISA(hark_dense_log_kernel),
-    HARK_ISA(hark_dense_forget), HARK_ISA(hark_dense_rbf);
+    HARK_ISA(hark_dense_forget), HARK_ISA(hark_dense_rbf), HARK_ISA(hark_dense_contextual);
 
 struct hark_dense_call {
   hark_context *context;
@@ -70,6 +70,7 @@ struct hark_dense_call {
   bool general; /* logits need more than a product and its start: other terms or dropout */
   bool hides;   /* a term or dropout may hide single entries, other than by starts */
   bool rbf;
+  bool contextual;                    /* contextual positions: dense_contextual.h */
   hark_product_arithmetic arithmetic; /* of the products of tiles */
   bool plain;                 /* logits are scale q.k alone for all queries and keys of a sequence, and every head has separate keys */
   uint32_t dropout_threshold; /* 0: none */
@@ -78,6 +79,7 @@ struct hark_dense_call {
   void *term_memory[HARK_DENSE_TERM_COUNT];
   int term_count;
   int64_t chunks;                          /* number of key ranges of the backward of one (sequence, key head) */
+  int64_t ranges;                          /* contextual: ranges of sequences of the backward */
   int64_t tile_count;                      /* tiles of queries of all sequences, one head */
   int64_t whole_keys;                      /* of the complete sequences of which these are parts; 0: they are complete */
   int64_t queries_before, keys_before;     /* of the parts, in the complete sequences */
@@ -98,9 +100,10 @@ struct hark_dense_tile {
   int queries, keys;
   int64_t shift; /* position of the first query minus that of the first key */
   float *logits;
-  bool start_hides; /* the diagonal contains -infinity */
-  bool terms_alone; /* compute only the sum of the terms, divided by 4 so that any number fits f32 */
-  bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
+  bool start_hides;                               /* the diagonal contains -infinity */
+  bool terms_alone;                               /* compute only the sum of the terms, divided by 4 so that any number fits f32 */
+  struct hark_dense_contextual_state *contextual; /* of the tile of queries; NULL: none */
+  bool general; /* these logits need more than a product and its start: as for the call, or some are hidden */
   /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
   float diagonal[HARK_TILE_DIAGONALS];
 };
@@ -118,6 +121,12 @@ static inline int hark_dense_first_vector(const hark_dense_tile *tile, int key) 
   if (!tile->call->causal) return 0;
   const int64_t lane = key / HARK_KEY_GROUP * HARK_KEY_GROUP - tile->shift; /* first lane that sees it */
   return lane <= 0 ? 0 : (int)(lane / HARK_LANES);
+}
+/* The end of the keys that vector m computes. */
+static inline int hark_dense_end(const hark_dense_tile *tile, int m) {
+  int end = tile->keys;
+  while (end > 0 && hark_dense_first_vector(tile, end - 1) > m) end--;
+  return end;
 }
 static inline int hark_dense_vectors(const hark_dense_tile *tile) { return (tile->queries + HARK_LANES - 1) / HARK_LANES; }
 
@@ -218,7 +227,7 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
 static inline size_t hark_dense_exact_floats(const hark_attention_desc *desc, bool backward) {
   const size_t tile = (size_t)HARK_TILE_KEYS * HARK_TILE_QUERIES;
   if (desc->kernel == HARK_KERNEL_RBF) return 3 * tile;
-  return backward || desc->has_bias || desc->has_log_kernel || desc->has_forget ? 4 * tile : 0;
+  return backward || desc->has_bias || desc->has_log_kernel || desc->has_forget || desc->contextual_positions > 0 ? 4 * tile : 0;
 }
 
 /* Sets dropped weights of the tile to zero and multiplies the others by the gain. */

@@ -94,7 +94,7 @@ HARK_SIMD_NOINLINE void remain_plain(const hark_dense_tile *tile, float *left) {
 /* g -> dS = P (1 - b) (g - W), W += b (g - W), from the first key of the tile to the last. Hidden entries are left out. */
 HARK_SIMD_NOINLINE void differentiate(const hark_dense_tile *tile, hark_stick_parts parts, float *gradients, float *worth) {
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
-    const int end = hark_stick_end(tile, m);
+    const int end = hark_dense_end(tile, m);
     vf rest = vf_load(worth + m * HARK_LANES);
     for (int key = 0; key < end; key++) {
       const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + m * HARK_LANES;

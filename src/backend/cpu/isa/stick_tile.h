@@ -21,13 +21,6 @@ typedef struct hark_stick_marks {
   float lane[HARK_TILE_QUERIES]; /* 0, or NaN */
 } hark_stick_marks;
 
-/* The first key of the tile that no lane of vector m sees, and all before it that are computed. */
-static inline int hark_stick_end(const hark_dense_tile *tile, int m) {
-  int end = tile->keys;
-  while (end > 0 && hark_dense_first_vector(tile, end - 1) > m) end--;
-  return end;
-}
-
 /* Adds the terms and hides entries: a query does not see its own position. True: some entry may be hidden. */
 static inline bool hark_stick_finish_logits(const hark_dense_tile *tile) {
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
@@ -43,17 +36,6 @@ static inline bool hark_stick_remains(const hark_dense_tile *tile, const float *
   return false;
 }
 
-/* 1 / x for x from 1 to 2^127, to 2 roundings; exactly 1 at 1; NaN stays. An estimate and a step of Newton's method where the quotient of a
- * vector takes longer. */
-HARK_SIMD vf hark_stick_inverse(vf x) {
-#if defined(HARK_SIMD_AVX512)
-  const vf estimate = (vf)_mm512_rcp14_ps((__m512)x);
-  return vf_fma(vf_fma(vf_zero() - x, estimate, vf_set(1.0f)), estimate, estimate);
-#else
-  return vf_set(1.0f) / x;
-#endif
-}
-
 /* Where the backward keeps a tile's b and P (1 - b), both 0 exactly where hidden. NULL: not needed. */
 typedef struct hark_stick_parts {
   float *shares, *slopes;
@@ -65,11 +47,11 @@ HARK_SIMD void hark_stick_break_vector(const hark_dense_tile *tile, int m, const
   const vf one = vf_set(1.0f), most = vf_set(126.0f), last = vf_set(HARK_STICK_END), none = vf_set(-INFINITY), zero = vf_zero();
   float *const logits = tile->logits + m * HARK_LANES;
   vf rest = vf_load(left + m * HARK_LANES);
-  for (int key = hark_stick_end(tile, m) - 1; key >= 0; key--) {
+  for (int key = hark_dense_end(tile, m) - 1; key >= 0; key--) {
     const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES;
     const vf logit = vf_load(logits + at);
     const vf power = vf_exp2(vf_not_above(logit, most));
-    const vf keep = hark_stick_inverse(one + power);
+    const vf keep = vf_inverse(one + power);
     const vm hidden = vm_or(vf_equal(logit, none), vf_equal(rest, zero));
     vf share = vf_select(hidden, zero, power * keep);
     vf weight = vf_select(hidden, zero, share * rest);
