@@ -247,6 +247,9 @@ typedef enum hark_stored {
     "normalisation cme: before the kernel, divide queries and keys by their Euclidean lengths", HARK_NEEDS_CME, MEANING, GROUP, 1)         \
   X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
     NONE, NEVER, 1)                                                                                                                        \
+  X(attention.contextual_positions, "contextual-positions", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "N",                          \
+    "positions that count only the tokens that a query selects (CoPE, arXiv 2405.18719): every layer learns a table of N rows; 0: none",   \
+    "model.architecture decoder", WEIGHTS, CHANGED, 1)                                                                                     \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

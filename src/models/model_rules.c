@@ -98,6 +98,40 @@ static bool gates_of_decoder(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "model.attention.forget_gate needs model.architecture decoder");
 }
 
+/* ---- contextual positions ---- */
+
+static bool counts(const hark_network_config *config) { return config->attention.contextual_positions != 0; }
+
+static bool positions_of_table(const hark_network_config *config, char *message) {
+  return counts(config) && config->attention.contextual_positions < 2 &&
+         hark_rule_violated(message, "model.attention.contextual_positions is %" PRId64 ", expected 0 (none), or at least 2",
+                            config->attention.contextual_positions);
+}
+
+static bool positions_of_decoder(const hark_network_config *config, char *message) {
+  return counts(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
+         hark_rule_violated(message, "model.attention.contextual_positions needs model.architecture decoder");
+}
+
+static bool positions_without_cells(const hark_network_config *config, char *message) {
+  return counts(config) && is_hierarchical(config) &&
+         hark_rule_violated(message,
+                            "model.attention.contextual_positions counts tokens, and the keys of model.attention.structure "
+                            "hierarchical are cells, expected dense or window");
+}
+
+static bool positions_of_softmax(const hark_network_config *config, char *message) {
+  return counts(config) &&
+         (hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME) ||
+          hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_STICK_BREAKING)) &&
+         hark_rule_violated(message, "model.attention.contextual_positions needs model.attention.normalisation softmax in every layer");
+}
+
+static bool positions_of_exp(const hark_network_config *config, char *message) {
+  return counts(config) && config->attention.kernel != HARK_KERNEL_EXP &&
+         hark_rule_violated(message, "model.attention.contextual_positions needs model.attention.kernel exp");
+}
+
 /* ---- kernel ridge regression ---- */
 
 static bool is_ridge(const hark_network_config *config) {
@@ -266,6 +300,11 @@ static const hark_model_rule rules[] = {
     {"model.attention.coarse_query model.architecture", coarse_query_of_causal},
     {"model.attention.forget_gate model.attention.structure", gates_of_hierarchy},
     {"model.attention.forget_gate model.architecture", gates_of_decoder},
+    {"model.attention.contextual_positions", positions_of_table},
+    {"model.attention.contextual_positions model.architecture", positions_of_decoder},
+    {"model.attention.contextual_positions model.attention.structure", positions_without_cells},
+    {"model.attention.contextual_positions model.attention.normalisation", positions_of_softmax},
+    {"model.attention.contextual_positions model.attention.kernel", positions_of_exp},
     {"model.attention.structure model.attention.normalisation", ridge_is_dense},
     {"model.attention.forget_gate model.attention.normalisation", ridge_without_gates},
     {"model.attention.dropout model.attention.normalisation", ridge_without_dropout},

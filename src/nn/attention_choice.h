@@ -25,7 +25,8 @@ typedef struct hark_attention_choice {
   hark_layer_choice normalisation; /* hark_attention_normalisation of every layer */
   double ridge, ridge_power;       /* CME: lambda = ridge context^ridge_power; the initial value of every head where it is learned */
   bool ridge_learned, sigma_learned, unit;
-  double dropout; /* of attention weights */
+  double dropout;               /* of attention weights */
+  int64_t contextual_positions; /* rows of the table of positions that are counted by content; 0: none */
 } hark_attention_choice;
 
 #endif

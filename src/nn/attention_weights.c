@@ -5,7 +5,7 @@
  * so that the operator itself gives its weights where the value of key first + j is the unit vector e_j: out[n, j] = P[n, first + j]. The
  * cost of all blocks is that of attention with values of L features, O(L^3) where it is dense.
  *
- * Dense softmax without gates is cheaper, O(L^2): a block is attention to its keys alone, from which
+ * Dense softmax without gates and contextual positions is cheaper, O(L^2): a block is attention to its keys alone, from which
  *
  *     P[n, i] = P_block[n, i] exp(log_sum_exp_block[n] - log_sum_exp[n]).
  */
@@ -97,7 +97,7 @@ static hark_status begin(visit *v) {
   v->key_heads = desc->key_heads;
   v->length = v->seen->inputs[QUERY].shape[1];
   v->keys = hark_min(v->length, is_ridge(v->seen) ? RIDGE_BLOCK_KEYS : BLOCK_KEYS);
-  v->sliced = !is_ridge(v->seen) && desc->structure == HARK_STRUCTURE_DENSE && !desc->has_forget &&
+  v->sliced = !is_ridge(v->seen) && desc->structure == HARK_STRUCTURE_DENSE && !desc->has_forget && desc->contextual_positions == 0 &&
               desc->normalisation == HARK_NORMALISATION_SOFTMAX;
   const hark_attention_desc own = describe(v);
   HARK_TRY(hark_attention_plan_create(v->context, &own, &v->plan));

@@ -18,6 +18,9 @@
 /* Standard deviation of the hierarchical bias's initial values. */
 #define HIERARCHICAL_BIAS_DEVIATION 0.1
 
+/* The same of the table of contextual positions: that of learned positions. */
+#define CONTEXTUAL_DEVIATION 0.02
+
 /* Shifts of the row and column numbers in the counter of attention dropout (attention.h). */
 #define DROPOUT_HEAD_SHIFT 44
 
@@ -52,6 +55,14 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
                                        .initial = HARK_INITIAL_NORMAL,
                                        .value = HIERARCHICAL_BIAS_DEVIATION};
     HARK_TRY(hark_parameters_add(context, parameters, &table, &out->hierarchical_bias, "%s.hierarchical_bias", prefix));
+  }
+  if (spec->choice.contextual_positions > 0) {
+    const hark_parameter_spec table = {.rank = 3,
+                                       .shape = {1, spec->choice.contextual_positions, spec->head_dim},
+                                       .initial = HARK_INITIAL_NORMAL,
+                                       .value = CONTEXTUAL_DEVIATION,
+                                       .decays = true};
+    HARK_TRY(hark_parameters_add(context, parameters, &table, &out->contextual, "%s.contextual", prefix));
   }
   HARK_TRY(declare_ridge(context, parameters, spec, prefix, out));
   if (!spec->choice.forget_gate) return HARK_OK;
@@ -167,6 +178,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   desc.causal = spec->causal;
   desc.has_forget = spec->choice.forget_gate;
   desc.has_log_kernel = spec->positional;
+  desc.contextual_positions = spec->choice.contextual_positions;
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
   desc.product_type = training ? sizes->product_type : HARK_NONE;
@@ -188,7 +200,8 @@ hark_status hark_self_attention_row_unit(hark_context *context, const hark_self_
   const hark_attention_desc desc = describe(spec, type, sizes, false);
   hark_attention_plan *plan = NULL;
   *unit = 0;
-  if (spec->structure == HARK_STRUCTURE_DENSE || spec->normalisation != HARK_NORMALISATION_SOFTMAX || spec->choice.forget_gate)
+  if (spec->structure == HARK_STRUCTURE_DENSE || spec->normalisation != HARK_NORMALISATION_SOFTMAX || spec->choice.forget_gate ||
+      spec->choice.contextual_positions > 0)
     return HARK_OK;
   if (spec->structure == HARK_STRUCTURE_WINDOW && spec->positional) return HARK_OK; /* spread windows have no gradient of a table */
   if (!is_worth(spec, sizes)) return HARK_OK;
@@ -427,7 +440,14 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
 
-enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* inputs of attention, as far as they are used */
+/* inputs of attention, as far as they are used */
+enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, QUERY_MASK, QUERY_OFFSETS, KEY_OFFSETS, CONTEXTUAL, INPUTS };
+
+/* The number of inputs up to the last that a layer uses. */
+static int input_count(const hark_self_attention_spec *spec) {
+  if (spec->choice.contextual_positions > 0) return INPUTS;
+  return spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? HIERARCHICAL_BIAS + 1 : VALUE + 1;
+}
 
 /* Tables of a pass; `own` ones are consumed by the attention. */
 typedef struct layer_tables {
@@ -477,13 +497,13 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
   HARK_TRY(own_rows(forward, spec, spec->heads, &tables.own_kernel, &tables.log_kernel));
   inputs[LOG_KERNEL] = tables.log_kernel;
   inputs[HIERARCHICAL_BIAS] = tables.hierarchical_bias;
+  HARK_TRY(hark_forward_parameter(forward, layer->contextual, &inputs[CONTEXTUAL]));
   const int64_t batch = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[0];
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
       .segments = forward->packing != NULL ? forward->packing->segments : NULL,
       .dropout = dropout_of(forward, layer, batch, own_heads(spec, forward->sequence, spec->heads).first)};
-  return apply_observed(forward, layer->layer, &hark_op_attention, &attributes,
-                        spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+  return apply_observed(forward, layer->layer, &hark_op_attention, &attributes, input_count(spec), inputs,
                         1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (tables.own_kernel ? 1u << LOG_KERNEL : 0u) |
                             (tables.own_bias ? 1u << HIERARCHICAL_BIAS : 0u),
                         mixed);

@@ -41,6 +41,7 @@ typedef struct hark_self_attention {
   hark_linear query, key, value, forget, output;
   hark_positional_layer positional;
   hark_parameter_id hierarchical_bias;
+  hark_parameter_id contextual;           /* [1, N, head_dim]: for all heads; 0: none */
   hark_parameter_id log_ridge, log_sigma; /* [heads]; 0: not learned */
   hark_parameter_id rotary_rates;         /* the layer's or the model's; 0: not learned */
 } hark_self_attention;

@@ -26,6 +26,7 @@ enum {
   INPUT_QUERY_MASK,
   INPUT_QUERY_OFFSETS,
   INPUT_KEY_OFFSETS,
+  INPUT_CONTEXTUAL,
   INPUT_COUNT
 };
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN, SAVED_PRODUCTS = HARK_SAVED_PRODUCTS };
@@ -100,7 +101,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                                                      {"hierarchical_bias", HARK_F32, 2, 2},
                                                      {"query_mask", HARK_U8, 2, 2},
                                                      {"query_offsets", HARK_I64, 1, 1},
-                                                     {"key_offsets", HARK_I64, 1, 1}};
+                                                     {"key_offsets", HARK_I64, 1, 1},
+                                                     {"contextual", HARK_F32, 3, 3}};
   HARK_TRY(hark_check_inputs(context, &hark_op_attention, rules, attributes, inputs, input_count));
   const bool ragged = is_ragged(inputs, input_count);
   if (ragged) HARK_TRY(check_division(context, inputs, input_count));
@@ -176,6 +178,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
       .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
       .hierarchical_bias = call->input_count > INPUT_HIERARCHICAL_BIAS ? call->inputs[INPUT_HIERARCHICAL_BIAS] : absent,
       .query_mask = call->input_count > INPUT_QUERY_MASK ? call->inputs[INPUT_QUERY_MASK] : absent,
+      .contextual = call->input_count > INPUT_CONTEXTUAL ? call->inputs[INPUT_CONTEXTUAL] : absent,
       .dropout = attributes->dropout,
       .saved = hark_present(&call->saved[SAVED_PLAN]) ? call->saved[SAVED_PLAN].data : NULL,
       .workspace = call->workspace,
@@ -202,7 +205,8 @@ static unsigned accumulate_bits(unsigned inputs) {
               {INPUT_BIAS, HARK_ACCUMULATE_BIAS},
               {INPUT_LOG_KERNEL, HARK_ACCUMULATE_LOG_KERNEL},
               {INPUT_FORGET, HARK_ACCUMULATE_FORGET},
-              {INPUT_HIERARCHICAL_BIAS, HARK_ACCUMULATE_HIERARCHICAL_BIAS}};
+              {INPUT_HIERARCHICAL_BIAS, HARK_ACCUMULATE_HIERARCHICAL_BIAS},
+              {INPUT_CONTEXTUAL, HARK_ACCUMULATE_CONTEXTUAL}};
   unsigned result = 0;
   for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
     if (inputs >> bits[i].input & 1u) result |= bits[i].bit;
@@ -226,6 +230,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
   args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
   args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
+  args.dcontextual = call->input_gradients[INPUT_CONTEXTUAL];
   args.accumulate = accumulate_bits(call->accumulate);
   return hark_attention_backward_of(context, plan, &args, call->saved[SAVED_PRODUCTS].data);
 }
@@ -299,6 +304,10 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
     longest = hark_max(longest, 2 * sharing * desc.query_length);
   }
   if (hark_has_input(inputs, input_count, INPUT_FORGET)) longest = hark_max(longest, pairs); /* all pairs on both sides of a gate */
+  if (hark_has_input(inputs, input_count, INPUT_CONTEXTUAL)) {                               /* all pairs may be at one position */
+    const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_CONTEXTUAL].shape[0]);
+    longest = hark_max(longest, sharing * pairs);
+  }
   return longest;
 }
 
@@ -318,6 +327,8 @@ static const hark_attention_desc window_desc = DESC(.batch = 1, .heads = 2, .que
                                                     .structure = HARK_STRUCTURE_WINDOW, .window = 4, .has_log_kernel = true);
 static const hark_attention_desc forget_desc =
     DESC(.batch = 2, .heads = 2, .query_length = 13, .key_length = 13, .head_dim = 4, .causal = true, .has_forget = true, .dropout = 0.25);
+static const hark_attention_desc contextual_desc = DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 33, .key_length = 33,
+                                                        .head_dim = 4, .causal = true, .contextual_positions = 9);
 static const hark_attention_desc mask_desc =
     DESC(.batch = 2, .heads = 2, .query_length = 6, .key_length = 8, .head_dim = 4, .has_mask = true, .has_bias = true);
 static const hark_attention_desc segments_desc =
@@ -346,8 +357,8 @@ static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.de
                                        shifted = {.desc = &forget_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
                                        hierarchical = {.desc = &hierarchical_desc}, first = {.desc = &first_desc},
                                        exact = {.desc = &exact_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
-                                       linear = {.desc = &linear_desc}, masked = {.desc = &mask_desc},
-                                       segmented = {.desc = &segments_desc, .segments = ids},
+                                       linear = {.desc = &linear_desc}, contextual = {.desc = &contextual_desc},
+                                       masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids},
                                        ragged_rows = {.desc = &ragged_desc, .keys_of_a_query = 5};
 
 #define ROWS(length, width)                                                                                                                \
@@ -365,6 +376,20 @@ static const hark_sample samples[] = {
     {"rbf_bias_by_key", &rbf, {ROW(9, 8), ROW(11, 8), ROW(11, 8), {HARK_F32, 4, {1, 2, 1, 11}, -1, 1}}},
     {"window_log_kernel", &window, {ROW(21, 16), ROW(21, 16), ROW(21, 16), ABSENT, {HARK_F32, 2, {1, 21}, -1, 0}}},
     {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 13, 2}, -1, 4}}},
+    {"contextual_positions",
+     &contextual,
+     {ROWS(33, 16),
+      ROWS(33, 8),
+      ROWS(33, 8),
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      {HARK_F32, 3, {1, 9, 4}, -1, 1}}},
     {"lengths_with_an_empty_one", &padded, {ROWS(5, 6), ROWS(7, 6), ROWS(7, 6)}},
     {"mask_bias",
      &masked,
@@ -409,7 +434,7 @@ const hark_operator hark_op_attention = {
     .input_maximum = INPUT_COUNT,
     .output_count = 1,
     .differentiable = 1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE | 1u << INPUT_BIAS | 1u << INPUT_LOG_KERNEL |
-                      1u << INPUT_FORGET | 1u << INPUT_HIERARCHICAL_BIAS,
+                      1u << INPUT_FORGET | 1u << INPUT_HIERARCHICAL_BIAS | 1u << INPUT_CONTEXTUAL,
     .backward_inputs = (1u << INPUT_COUNT) - 1,
     .backward_outputs = 1u << 0,
     .infer = infer,

@@ -51,6 +51,7 @@ static const variant variants[] = {
     {"forget_gates_window",
      {BASE(1), .positions = HARK_POSITIONS_SINUSOIDAL, .attention.forget_gate = true, .dropout = 0.1,
       .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .attention.window = 9, .bias = true}},
+    {"contextual_positions", {BASE(1), .positions = HARK_POSITIONS_NONE, .attention.contextual_positions = 7, .positional = "decay"}},
     {"stick_breaking",
      {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_STICK_BREAKING),
       .attention.forget_gate = true}},

@@ -92,6 +92,8 @@ static void refused_by_network(const hark_network_config *network, const char *e
   SCALED("yarn"), { ROTARY("ramp"), "pair" }
 
 /* Rules of options alone. */
+#define COUNTED ATTENTION("contextual_positions")
+
 static const struct {
   const char *settings[SETTINGS][2];
   const char *message;
@@ -112,6 +114,13 @@ static const struct {
     {{HIERARCHICAL, {ATTENTION("forget_gate"), "true"}},
      "model.attention.forget_gate has gates that differ inside a cell of model.attention.structure hierarchical, expected dense or window"},
     {{MASKED, {ATTENTION("forget_gate"), "true"}}, "model.attention.forget_gate needs model.architecture decoder"},
+    {{{COUNTED, "1"}}, "model.attention.contextual_positions is 1, expected 0 (none), or at least 2"},
+    {{MASKED, {COUNTED, "8"}}, "model.attention.contextual_positions needs model.architecture decoder"},
+    {{HIERARCHICAL, {COUNTED, "8"}},
+     "model.attention.contextual_positions counts tokens, and the keys of model.attention.structure hierarchical are cells, expected dense "
+     "or window"},
+    {{CME, {COUNTED, "8"}}, "model.attention.contextual_positions needs model.attention.normalisation softmax in every layer"},
+    {{{ATTENTION("kernel"), "rbf"}, {COUNTED, "8"}}, "model.attention.contextual_positions needs model.attention.kernel exp"},
     {{CME, {ATTENTION("structure"), "dense,window"}},
      "model.attention.normalisation cme needs model.attention.structure dense, in layer 1"},
     {{CME, {ATTENTION("forget_gate"), "true"}},

@@ -3,7 +3,7 @@
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
- * forget gates; stick: stick-breaking, and long: with logits of about -8, so that no stick is used up before the last key; f64; bf16:
+ * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that no stick is used up before the last key; f64; bf16:
  * products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N block (16), mean, first or
  * exact queries (first when causal, else mean), sibling, linear, hbias (a table per head). cme (kernel ridge, ridge 0.01): rbf unless exp,
  * variance; a table of log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
@@ -19,7 +19,7 @@
 #define LONG_LOGIT 8.0 /* its negative */
 
 typedef struct attention_case {
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
       hierarchical_bias, cme, exp, variance, stick, unbroken;
@@ -44,6 +44,8 @@ enum {
   DFORGET,
   HIERARCHICAL_BIAS,
   DHIERARCHICAL_BIAS,
+  CONTEXTUAL,
+  DCONTEXTUAL,
   VARIANCE,
   SAVED,
   WORKSPACE,
@@ -77,6 +79,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "D", .type = HARK_BENCH_WHOLE, .whole = &c->head_dim},
       {.name = "E", .type = HARK_BENCH_WHOLE, .whole = &c->value_dim},
       {.name = "window", .type = HARK_BENCH_WHOLE, .whole = &c->window},
+      {.name = "positions", .type = HARK_BENCH_WHOLE, .whole = &c->positions},
       {.name = "N", .type = HARK_BENCH_WHOLE, .whole = &c->block},
       {.name = "mean", .type = HARK_BENCH_FLAG, .flag = &c->mean},
       {.name = "first", .type = HARK_BENCH_FLAG, .flag = &c->first},
@@ -162,6 +165,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   desc->has_mask = c->mask;
   desc->has_log_kernel = c->kernel;
   desc->has_forget = c->forget;
+  desc->contextual_positions = c->positions;
   desc->forward_only = c->forward_only;
   desc->product_type = c->half ? HARK_BF16 : HARK_NONE;
   return HARK_OK;
@@ -246,6 +250,14 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     args->forget = t[FORGET];
     args->dforget = t[DFORGET];
   }
+  if (c->positions > 0) {
+    const int64_t shape[] = {1, c->positions, c->head_dim};
+    HARK_TRY(make(context, work, CONTEXTUAL, type, 3, shape));
+    HARK_TRY(make(context, work, DCONTEXTUAL, type, 3, shape));
+    HARK_TRY(hark_bench_fill(context, &t[CONTEXTUAL], CONTEXTUAL, 1));
+    args->contextual = t[CONTEXTUAL];
+    args->dcontextual = t[DCONTEXTUAL];
+  }
   if (c->mask) {
     HARK_TRY(make(context, work, MASK, HARK_U8, 4, (int64_t[]){c->batch, 1, 1, c->keys}));
     const size_t bytes = (size_t)hark_tensor_count(&t[MASK]);
@@ -311,7 +323,8 @@ static double held_bytes(const attention_work *work, bool workspace) {
 
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
                                  const char *text) {
-  static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS, VARIANCE};
+  static const int forward_operands[] = {QUERY,      KEY,     VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS,
+                                         CONTEXTUAL, VARIANCE};
   static const int backward_operands[] = {QUERY,
                                           KEY,
                                           VALUE,
@@ -329,7 +342,9 @@ hark_status hark_bench_attention(hark_context *context, hark_bench_machine *mach
                                           FORGET,
                                           DFORGET,
                                           HIERARCHICAL_BIAS,
-                                          DHIERARCHICAL_BIAS};
+                                          DHIERARCHICAL_BIAS,
+                                          CONTEXTUAL,
+                                          DCONTEXTUAL};
   attention_case c;
   hark_attention_desc desc;
   HARK_TRY(read_case(context, text, &c, &desc));
