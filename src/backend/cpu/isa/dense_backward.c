@@ -197,8 +197,7 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
     }
     hark_dense_scores(tile, scores_store, &product);
     if (call->contextual) {
-      HARK_ISA(hark_dense_contextual_count)(tile, state->weights, &state->contextual);
-      HARK_ISA(hark_dense_contextual_start)(tile, state->start);
+      HARK_ISA(hark_dense_contextual_count)(tile, state->start, state->weights, &state->contextual);
     }
     hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees no key */
     if (state->exact.any) HARK_ISA(hark_dense_backward_exact_logits)(tile, state);

@@ -94,6 +94,7 @@ void HARK_ISA(hark_dense_contextual_begin)(const hark_dense_tile *tile, const fl
   state->most = (float)hark_min(last, keys);
   state->from = from;
   state->unknown = false;
+  state->keeps = call->exact_rows != NULL;
   place(call, keys, memory, state);
   memset(state->counted, 0, sizeof state->counted);
   memset(state->passed, 0, sizeof state->passed);
@@ -124,17 +125,32 @@ HARK_SIMD vi interpolate(vf position, int lane, vf *fraction) {
   return whole * HARK_TILE_QUERIES + (vi)(vu_lane() + vu_set((uint32_t)lane));
 }
 
-/* One vector of lanes, from the last key of the tile to the first. hidden: NULL if nothing is. */
-HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const hark_dense_tile *tile, int m, const float *products,
-                            hark_dense_contextual_state *state) {
+/* True if all lanes of vector m have counted as many keys as positions go: the terms of farther keys do not depend on them. */
+HARK_SIMD bool is_full(const hark_dense_contextual_state *state, int m) {
+  return !vm_any(vm_not(vm_or(vf_equal(vf_load(state->counted + m * HARK_LANES), vf_set(state->most)),
+                              vf_less(vf_set(state->most), vf_load(state->counted + m * HARK_LANES)))));
+}
+
+/* A logit without its term: product, diagonal and start. */
+HARK_SIMD vf base_of(vf product, const float *diagonal, vf start, int lane, int key) {
+  return diagonal == NULL ? product + start : product + vf_load(diagonal + lane - key) + start;
+}
+
+/* -infinity stays, whatever the term is. */
+HARK_SIMD vf add_term(vf base, vf term) { return vf_select(vf_equal(base, vf_set(-INFINITY)), base, base + term); }
+
+/* One vector of lanes, from the last key of the tile to the first. */
+HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const hark_dense_tile *tile, int m, const float *start,
+                            float *logits, hark_dense_contextual_state *state) {
   const vf one = vf_set(1.0f), zero = vf_zero(), top = vf_set(126.0f), most = vf_set(state->most), last = vf_set(state->last),
            never = vf_set(-INFINITY);
   const int lane = m * HARK_LANES;
-  const vf before = vf_load(state->counted + lane);
+  const float *const diagonal = purpose == COUNT_GATES ? NULL : hark_dense_diagonal(tile);
+  const vf before = vf_load(state->counted + lane), from = vf_load(start + lane);
   vf sum = zero;
   for (int key = hark_dense_end(tile, m) - 1; key >= 0; key--) {
     const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-    const vf power = vf_exp2(vf_not_above(vf_load(products + at), top));
+    const vf product = vf_load(logits + at), power = vf_exp2(vf_not_above(product, top));
     const vf rest = vf_inverse(one + power);
     const vm hidden = vf_equal(hides ? vf_load(state->hidden + at) : zero, never);
     vf gate = power * rest;
@@ -145,20 +161,40 @@ HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const
     const vf position = vf_not_above(before + sum, most);
     const vi row = interpolate(position, lane, &fraction);
     const vf here = vf_gather(state->products, row), there = vf_gather(state->products + HARK_TILE_QUERIES, row);
-    const vf term = vf_fma(fraction, there, (one - fraction) * here);
-    vf_store(state->terms + at, vf_select(vf_equal(fraction, zero), here, term));
+    const vf term = vf_select(vf_equal(fraction, zero), here, vf_fma(fraction, there, (one - fraction) * here));
+    const vf logit = add_term(base_of(product, diagonal, from, lane, key), term);
+    vf_store(logits + at, logit);
+    if (state->keeps) vf_store(state->terms + at, term);
     if (purpose == COUNT_TERMS) continue;
-    const vf slope = gate * rest;
+    const vm unseen = vm_or(hidden, vf_equal(logit, never));
     vf_store(state->positions + at, position);
     vf_store(state->slopes + at, vf_select(vf_less(position, last), (there - here) * vf_set(HARK_LN_2), zero));
-    vf_store(state->gates + at, hides ? vf_select(hidden, zero - one, slope) : slope);
+    vf_store(state->gates + at, vf_select(unseen, zero - one, gate * rest));
   }
   vf_store(state->counted + lane, before + sum);
 }
 
+/* The same where no lane counts further. */
+HARK_SIMD void fill_vector(const hark_dense_tile *tile, int m, const float *start, float *logits, hark_dense_contextual_state *state) {
+  const int lane = m * HARK_LANES;
+  const float *const diagonal = hark_dense_diagonal(tile);
+  const vf from = vf_load(start + lane), term = vf_load(state->products + (ptrdiff_t)state->most * HARK_TILE_QUERIES + lane);
+  for (int key = hark_dense_end(tile, m) - 1; key >= 0; key--) {
+    const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
+    vf_store(logits + at, add_term(base_of(vf_load(logits + at), diagonal, from, lane, key), term));
+    if (state->keeps) vf_store(state->terms + at, term);
+  }
+}
+
 #define COUNT_FUNCTION(name, purpose, hides)                                                                                               \
-  HARK_SIMD_NOINLINE void name(const hark_dense_tile *tile, const float *products, hark_dense_contextual_state *state) {                   \
-    for (int m = 0; m < hark_dense_vectors(tile); m++) count_vector(purpose, hides, tile, m, products, state);                             \
+  HARK_SIMD_NOINLINE void name(const hark_dense_tile *tile, const float *start, float *logits, hark_dense_contextual_state *state) {       \
+    for (int m = 0; m < hark_dense_vectors(tile); m++) {                                                                                   \
+      state->full[m] = is_full(state, m);                                                                                                  \
+      if (!state->full[m])                                                                                                                 \
+        count_vector(purpose, hides, tile, m, start, logits, state);                                                                       \
+      else if ((purpose) != COUNT_GATES)                                                                                                   \
+        fill_vector(tile, m, start, logits, state);                                                                                        \
+    }                                                                                                                                      \
   }
 COUNT_FUNCTION(count_gates, COUNT_GATES, false)
 COUNT_FUNCTION(count_gates_seen, COUNT_GATES, true)
@@ -167,24 +203,21 @@ COUNT_FUNCTION(count_terms_seen, COUNT_TERMS, true)
 COUNT_FUNCTION(count_parts, COUNT_PARTS, false)
 COUNT_FUNCTION(count_parts_seen, COUNT_PARTS, true)
 
-void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *products, hark_dense_contextual_state *state) {
-  const bool hides = find_hidden(tile, state);
-  if (!tile->call->backward) {
-    (hides ? count_terms_seen : count_terms)(tile, products, state);
-    return;
-  }
-  memcpy(state->counted, state->carries + (tile->key - state->from) / HARK_TILE_KEYS * HARK_TILE_QUERIES, sizeof state->counted);
-  (hides ? count_parts_seen : count_parts)(tile, products, state);
+static bool are_full(const hark_dense_tile *tile, const hark_dense_contextual_state *state) {
+  bool full = true;
+  for (int m = 0; m < hark_dense_vectors(tile) && full; m++) full = is_full(state, m);
+  return full;
 }
 
-void HARK_ISA(hark_dense_contextual_start)(const hark_dense_tile *tile, const float *start) {
-  const float *diagonal = hark_dense_diagonal(tile);
-  for (int key = 0; key < tile->keys; key++)
-    for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; lane < tile->queries; lane += HARK_LANES) {
-      float *logits = tile->logits + key * HARK_TILE_QUERIES + lane;
-      const vf logit = diagonal == NULL ? vf_load(logits) : vf_load(logits) + vf_load(diagonal + lane - key);
-      vf_store(logits, logit + vf_load(start + lane));
-    }
+void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *start, float *logits,
+                                           hark_dense_contextual_state *state) {
+  if (tile->call->backward)
+    memcpy(state->counted, state->carries + (tile->key - state->from) / HARK_TILE_KEYS * HARK_TILE_QUERIES, sizeof state->counted);
+  const bool hides = !are_full(tile, state) && find_hidden(tile, state);
+  if (!tile->call->backward)
+    (hides ? count_terms_seen : count_terms)(tile, start, logits, state);
+  else
+    (hides ? count_parts_seen : count_parts)(tile, start, logits, state);
 }
 
 void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const float *queries, const float *keys, int64_t key_stride,
@@ -195,10 +228,11 @@ void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const floa
     at.key = state->from + index * HARK_TILE_KEYS;
     at.keys = (int)hark_min(HARK_TILE_KEYS, to - at.key);
     at.shift = at.query + at.sequence->offset - at.key;
-    HARK_ISA(hark_dense_start_tile)(&at);
     memcpy(state->carries + index * HARK_TILE_QUERIES, state->counted, sizeof state->counted);
+    if (are_full(&at, state)) continue;
+    HARK_ISA(hark_dense_start_tile)(&at);
     multiply(&at, queries, keys + at.key * key_stride, key_stride, at.keys, state->raw);
-    (find_hidden(&at, state) ? count_gates_seen : count_gates)(&at, state->raw, state);
+    (find_hidden(&at, state) ? count_gates_seen : count_gates)(&at, none, state->raw, state);
   }
   for (int lane = 0; lane < tile->queries; lane++) state->unknown = state->unknown || isnan(state->counted[lane]);
 }
@@ -206,7 +240,7 @@ void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const floa
 void HARK_ISA(hark_dense_contextual_terms)(const hark_dense_tile *tile, const float *queries, const float *key, int64_t key_stride,
                                            hark_dense_contextual_state *state) {
   multiply(tile, queries, key, key_stride, tile->keys, state->raw);
-  HARK_ISA(hark_dense_contextual_count)(tile, state->raw, state);
+  HARK_ISA(hark_dense_contextual_count)(tile, none, state->raw, state);
 }
 
 /* ---- gradients ---- */
@@ -232,9 +266,23 @@ HARK_SIMD void differentiate_vector(const hark_dense_tile *tile, int m, const fl
   vf_store(state->passed + lane, passed);
 }
 
+/* The same where no lane counts further: no dc, and one row of dT. */
+HARK_SIMD void gather_vector(const hark_dense_tile *tile, int m, const float *dlogits, hark_dense_contextual_state *state) {
+  const int lane = m * HARK_LANES, end = hark_dense_end(tile, m);
+  float *const to = state->sums + (ptrdiff_t)state->most * HARK_TILE_QUERIES + lane;
+  vf sum = vf_zero();
+  for (int key = 0; key < end; key++) sum = sum + vf_load(dlogits + (ptrdiff_t)key * HARK_TILE_QUERIES + lane);
+  vf_store(to, vf_load(to) + sum);
+}
+
 HARK_SIMD_NOINLINE void differentiate_tile(const hark_dense_tile *tile, const float *start, float *dlogits,
                                            hark_dense_contextual_state *state) {
-  for (int m = 0; m < hark_dense_vectors(tile); m++) differentiate_vector(tile, m, start, dlogits, state);
+  for (int m = 0; m < hark_dense_vectors(tile); m++) {
+    if (state->full[m])
+      gather_vector(tile, m, dlogits, state);
+    else
+      differentiate_vector(tile, m, start, dlogits, state);
+  }
 }
 
 static void count_seen(const hark_dense_tile *tile, hark_dense_contextual_state *state) {
@@ -352,20 +400,15 @@ static size_t bytes(const hark_attention_desc *desc, bool backward, int64_t item
   return (size_t)(ranges * desc->heads * desc->contextual_positions * desc->head_dim) * sizeof(float);
 }
 
+/* The logits have the terms since they were counted: only sums of the terms alone need them here. */
 static void add(const hark_dense_tile *tile, void *memory) {
-  const hark_dense_contextual_state *state = tile->contextual;
-  const vf unit = vf_set(tile->terms_alone ? 0.25f : 1.0f), hidden = vf_set(-INFINITY);
+  const float *terms = tile->contextual->terms;
+  const vf unit = vf_set(0.25f);
   (void)memory;
-  for (int key = 0; key < tile->keys; key++)
+  for (int key = 0; key < tile->keys && tile->terms_alone; key++)
     for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++) {
       float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
-      const vf logit = vf_load(logits),
-               sum = vf_fma(unit, vf_load(state->terms + (ptrdiff_t)key * HARK_TILE_QUERIES + m * HARK_LANES), logit);
-      const vf total = vf_select(vf_equal(logit, hidden), hidden, sum); /* whatever the term is */
-      vf_store(logits, total);
-      if (!tile->call->backward) continue;
-      float *gates = state->gates + (ptrdiff_t)key * HARK_TILE_QUERIES + m * HARK_LANES;
-      vf_store(gates, vf_select(vf_equal(total, hidden), vf_set(-1.0f), vf_load(gates)));
+      vf_store(logits, vf_fma(unit, vf_load(terms + (ptrdiff_t)key * HARK_TILE_QUERIES + m * HARK_LANES), vf_load(logits)));
     }
 }
 

@@ -3,7 +3,8 @@
  *     g[n,i] = sigmoid(scale q_n.k_i);   c[n,i] = min(sum over visible t >= i of g[n,t], N - 1);   x = floor c, f = c - x
  *     S[n,i] += (1 - f) T[x][n] + f T[x + 1][n],   T[x][n] = scale q_n.e[x]
  *
- * T of a tile of queries is a product, made once; a term is two loads from it. Gates are summed from the nearest key to the farthest. The
+ * T of a tile of queries is a product, made once; a term is two loads from it. Keys farther than those that fill the positions have the
+ * term of position N - 1, and no gate. Gates are summed from the nearest key to the farthest. The
  * forward visits tiles of keys in this order. The backward sums the gates of all tiles first, and then visits the tiles from the farthest
  * to the nearest, in the order of dg, which is a sum over farther keys.
  */
@@ -14,15 +15,16 @@
 
 /* Of a tile of queries: [..][lanes], logits in units of log 2. */
 typedef struct hark_dense_contextual_state {
-  hark_dense_call hiding;           /* the call with those terms alone that hide */
-  const float *table;               /* e of the tile's head, [N][d] */
-  int64_t rows;                     /* rows of e that positions of the tile may reach */
-  float most, last;                 /* the largest position that is counted; N - 1 */
-  int64_t from;                     /* backward: the first key of the first tile */
-  float *products;                  /* T: [rows + 1], zero in the last */
-  float *terms;                     /* of the tile of keys */
-  float *hidden;                    /* -infinity where the tile of keys hides, otherwise 0 */
-  float counted[HARK_TILE_QUERIES]; /* sums of the gates of the nearer tiles */
+  hark_dense_call hiding;              /* the call with those terms alone that hide */
+  const float *table;                  /* e of the tile's head, [N][d] */
+  int64_t rows;                        /* rows of e that positions of the tile may reach */
+  float most, last;                    /* the largest position that is counted; N - 1 */
+  int64_t from;                        /* backward: the first key of the first tile */
+  float *products;                     /* T: [rows + 1], zero in the last */
+  float *terms;                        /* of the tile of keys, if `keeps`: for rows in float64 */
+  float *hidden;                       /* -infinity where the tile of keys hides, otherwise 0 */
+  float counted[HARK_TILE_QUERIES];    /* sums of the gates of the nearer tiles */
+  bool keeps, full[HARK_TILE_VECTORS]; /* full: no lane of the vector counts further */
   /* the backward alone */
   float *raw;                      /* products of a tile */
   float *carries;                  /* [tiles of keys]: `counted` of each */
@@ -49,14 +51,15 @@ size_t HARK_ISA(hark_dense_contextual_floats)(const hark_attention_desc *desc, b
 /* Begins a tile of queries, packed and scaled, that sees `keys` keys from `from` on. */
 void HARK_ISA(hark_dense_contextual_begin)(const hark_dense_tile *tile, const float *queries, int64_t from, int64_t keys, float *memory,
                                            hark_dense_contextual_state *state);
-/* The terms of a tile of keys from its products, and what the gradients need. The tile of keys after it was the last one visited, or is
- * known from hark_dense_contextual_sum(). */
-void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *products, hark_dense_contextual_state *state);
+/* Products of a tile of keys, without start and diagonal -> logits with both and the terms; also what the gradients need. The tile of keys
+ * after it was the last one visited, or is known from hark_dense_contextual_sum(). */
+void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *start, float *logits,
+                                           hark_dense_contextual_state *state);
 
 /* Backward: the sums of gates of all tiles, from the keys `from` to `to` of the sequence, whose first key is at `keys`. */
 void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const float *queries, const float *keys, int64_t key_stride,
                                          int64_t to, hark_dense_contextual_state *state);
-/* The terms of a tile of keys, whose first key is at `key`, without its products. */
+/* The terms alone of a tile of keys, whose first key is at `key`. */
 void HARK_ISA(hark_dense_contextual_terms)(const hark_dense_tile *tile, const float *queries, const float *key, int64_t key_stride,
                                            hark_dense_contextual_state *state);
 /* dS -> the gradient of scale q.k, from the farthest tile of keys to the nearest; adds to dT. start: -infinity for lanes that see no key. */
@@ -75,8 +78,4 @@ static inline int64_t hark_dense_contextual_ranges(int64_t sequences, int64_t ke
 static inline int64_t hark_dense_contextual_first(int64_t sequences, int64_t ranges, int64_t range) {
   return hark_ceil_div(range * sequences, ranges);
 }
-
-/* logits += start and diagonal of a product that began from zero. */
-void HARK_ISA(hark_dense_contextual_start)(const hark_dense_tile *tile, const float *start);
-
 #endif

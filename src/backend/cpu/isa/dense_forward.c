@@ -276,8 +276,8 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
   else
     tile_logits(tile, &scores);
   if (call->contextual) {
-    HARK_ISA(hark_dense_contextual_count)(tile, state->logits, &state->contextual);
-    HARK_ISA(hark_dense_contextual_start)(tile, state->start);
+    state->contextual.keeps = state->exact.any;
+    HARK_ISA(hark_dense_contextual_count)(tile, state->start, state->logits, &state->contextual);
   }
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
   if (call->rbf || state->exact.any) take_exact(tile, state, key, key_stride);
