@@ -123,6 +123,7 @@ static hark_status load(reading *r, const char *model) {
   const hark_network_config *const config = &r->model->network->config;
   const char *const reason =
       config->attention.forget_gate                                                                ? "forget gates"
+      : config->attention.contextual_positions > 0                                                 ? "contextual positions"
       : config->attention.hierarchical_bias                                                        ? "a learned bias"
       : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)            ? "weights of kernel ridge regression"
       : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_STICK_BREAKING) ? "stick-breaking weights"

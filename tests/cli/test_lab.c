@@ -347,7 +347,8 @@ static void other_models_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *options, *part;
-  } others[] = {{"--forget-gate", "forget gates"},
+  } others[] = {{"--contextual-positions=4", "contextual positions"},
+                {"--forget-gate", "forget gates"},
                 {"--positional rbf(l=4)", "a positional kernel"},
                 {"--architecture masked_encoder", "only a decoder"}};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {

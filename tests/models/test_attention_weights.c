@@ -22,6 +22,8 @@ static const char *const cases[] = {
     "dense:B1,H2,L67,S67,D4,V67,causal,kernel,hiding",
     "dense:B1,H2,L70,S70,D4,V70,causal,forget,kernel",
     "dense:B1,H4,K2,L70,S70,D8,V70,causal,stick,kernel",
+    "dense:B1,H4,K2,L70,S70,D8,V70,C9,causal",
+    "dense:B1,H2,L70,S70,D4,V70,C30,causal,cshared,kernel",
     "window:B1,H2,K1,L70,S70,D8,V70,W5,causal,kernel",
     "window:B1,H2,L70,S70,D8,V70,W66",
     "hierarchical:B1,H2,K1,L70,S70,D8,V70,N4,causal,first",
@@ -62,7 +64,7 @@ static hark_tensor make(hark_context *context, int rank, const int64_t *shape, c
   return tensor;
 }
 
-/* [1, H, L, d] as [1, L, H * d], gates [1, H, L] as [1, L, H]; tables as they are. Absent arrays stay absent. */
+/* [1, H, L, d] as [1, L, H * d], gates [1, H, L] as [1, L, H]; tables, of 2 or 3 dimensions, as they are. Absent arrays stay absent. */
 static hark_tensor upload(hark_context *context, const attention_numbers *from, bool table) {
   if (from->count == 0) return (hark_tensor){0};
   const int64_t heads = table ? 1 : from->shape[1], length = table ? from->count : from->shape[2],
@@ -72,7 +74,7 @@ static hark_tensor upload(hark_context *context, const attention_numbers *from, 
   for (int64_t h = 0; h < heads; h++)
     for (int64_t t = 0; t < length; t++)
       for (int64_t i = 0; i < dim; i++) numbers[(t * heads + h) * dim + i] = (float)from->data[(h * length + t) * dim + i];
-  const hark_tensor tensor = make(context, table ? 2 : 3, table ? from->shape : rows, numbers);
+  const hark_tensor tensor = make(context, table ? from->rank : 3, table ? from->shape : rows, numbers);
   free(numbers);
   return tensor;
 }
@@ -81,13 +83,14 @@ static hark_tensor upload(hark_context *context, const attention_numbers *from, 
 static void apply(hark_context *context, const attention_problem *p, hark_attention_application *seen) {
   const int64_t value[] = {1, p->is.keys, p->is.key_heads * p->is.head_dim};
   seen->op = &hark_op_attention;
-  seen->input_count = 8; /* up to the bias of a hierarchy */
+  seen->input_count = p->is.positions > 0 ? 12 : 8; /* up to the contextual positions, or the bias of a hierarchy */
   seen->inputs[0] = upload(context, &p->array[ARRAY_QUERY], false);
   seen->inputs[1] = upload(context, &p->array[ARRAY_KEY], false);
   seen->inputs[2] = make(context, 3, value, NULL);
   seen->inputs[4] = upload(context, &p->array[ARRAY_LOG_KERNEL], true);
   seen->inputs[5] = upload(context, &p->array[ARRAY_FORGET], false);
   seen->inputs[7] = upload(context, &p->array[ARRAY_HIERARCHICAL_BIAS], true);
+  seen->inputs[11] = upload(context, &p->array[ARRAY_CONTEXTUAL], true);
 }
 
 static void release(hark_context *context, hark_attention_application *seen) {

@@ -3,10 +3,11 @@
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
- * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that no stick is used up before the last key; f64; bf16:
- * products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no backward. hierarchical: N block (16), mean, first or
- * exact queries (first when causal, else mean), sibling, linear, hbias (a table per head). cme (kernel ridge, ridge 0.01): rbf unless exp,
- * variance; a table of log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
+ * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
+ * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
+ * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
+ * head). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is constant. Operations are those of
+ * hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>

@@ -478,7 +478,7 @@ const hark_experiment hark_experiment_approximation = {
         "is, with rotary positions applied. The model reads at most the first 512 tokens of the text. Trained heads have "
         "a separate table and two more criteria: with one level the error is zero, and the mean error over heads falls "
         "with Nr. The model is a run, a checkpoint or a file. Models are refused if their logits depend on more than "
-        "queries and keys (positional kernels, forget gates, a learned hierarchical bias).\n"
+        "queries and keys (positional kernels, contextual positions, forget gates, a learned hierarchical bias).\n"
         "\n"
         "*Figure.* The error over Nr, with a panel for each kind of head and one for trained heads. The curves of causal "
         "attention are dashed.",

@@ -62,7 +62,8 @@ void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const floa
 /* The terms alone of a tile of keys, whose first key is at `key`. */
 void HARK_ISA(hark_dense_contextual_terms)(const hark_dense_tile *tile, const float *queries, const float *key, int64_t key_stride,
                                            hark_dense_contextual_state *state);
-/* dS -> the gradient of scale q.k, from the farthest tile of keys to the nearest; adds to dT. start: -infinity for lanes that see no key. */
+/* dS -> the gradient of scale q.k, from the farthest tile of keys to the nearest; adds to dT. start: -infinity for lanes that see no key.
+ * */
 void HARK_ISA(hark_dense_contextual_differentiate)(const hark_dense_tile *tile, const float *start, float *dlogits,
                                                    hark_dense_contextual_state *state);
 /* After all tiles of keys: the parts of dq / scale, [d][lanes], and of de. query_rows: [lanes][d padded], scaled. dquery NULL: not
