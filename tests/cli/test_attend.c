@@ -391,8 +391,8 @@ static void test_printed_numbers(void **state) {
 static void test_rotary_numbers_have_the_range_of_the_type(void **state) {
   (void)state;
   static const char *const cases[][2] = {
-      {"--rotary 1e39", "--rotary: the base is 1e+39, expected 0 or a magnitude of 1.18e-38 to 3.4e+38, the range of f32"},
-      {"--rotary 10 --rotary-scaling linear --rotary-factor 1e39", "--rotary-factor: the factor is 1e+39"}};
+      {"--rotary 1e39", "--rotary: the base is 1e39, expected 0 or a magnitude of 1.18e-38 to 3.4e+38, the range of f32"},
+      {"--rotary 10 --rotary-scaling linear --rotary-factor 1e39", "--rotary-factor: the factor is 1e39"}};
   attention_problem p;
   char output[ATTEND_OUTPUT_BYTES];
   attention_problem_make("dense:B1,H2,L6,S5,D4", &p);
