@@ -273,8 +273,9 @@ static hark_status read_part(hark_context *context, const hark_tensor *tensor, i
   char *const data = (char *)tensor->data + (size_t)at * hark_type_bytes(tensor->type);
   *length = hark_min(PART, hark_tensor_count(tensor) - at);
   HARK_TRY(hark_tensor_wrap(context, data, tensor->type, 1, length, NULL, &part));
-  HARK_TRY(hark_tensor_read(context, &part, wide ? (void *)numbers : (void *)singles));
-  for (int64_t i = 0; i < *length && !wide; i++) numbers[i] = (double)singles[i];
+  if (wide) return hark_tensor_read(context, &part, numbers);
+  HARK_TRY(hark_tensor_read(context, &part, singles));
+  for (int64_t i = 0; i < *length; i++) numbers[i] = (double)singles[i];
   return HARK_OK;
 }
 
