@@ -234,7 +234,10 @@ void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const floa
     multiply(&at, queries, keys + at.key * key_stride, key_stride, at.keys, state->raw);
     (find_hidden(&at, state) ? count_gates_seen : count_gates)(&at, none, state->raw, state);
   }
-  for (int lane = 0; lane < tile->queries; lane++) state->unknown = state->unknown || isnan(state->counted[lane]);
+  for (int lane = 0; lane < tile->queries; lane++) {
+    state->is_unknown[lane] = isnan(state->counted[lane]);
+    state->unknown = state->unknown || state->is_unknown[lane];
+  }
 }
 
 void HARK_ISA(hark_dense_contextual_terms)(const hark_dense_tile *tile, const float *queries, const float *key, int64_t key_stride,
@@ -300,7 +303,7 @@ void HARK_ISA(hark_dense_contextual_differentiate)(const hark_dense_tile *tile, 
 /* Where a row's positions are NaN, all rows of e that they might reach have a gradient of NaN: each gate may be up to 1. */
 static void spread_unknown(const hark_dense_tile *tile, hark_dense_contextual_state *state) {
   for (int lane = 0; state->unknown && lane < tile->queries; lane++) {
-    if (!isnan(state->counted[lane])) continue;
+    if (!state->is_unknown[lane]) continue;
     for (int64_t row = 0; row < hark_min(state->rows, (int64_t)state->seen[lane] + 1); row++)
       state->sums[row * HARK_TILE_QUERIES + lane] = NAN;
   }

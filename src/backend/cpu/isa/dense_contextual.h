@@ -26,15 +26,16 @@ typedef struct hark_dense_contextual_state {
   float counted[HARK_TILE_QUERIES];    /* sums of the gates of the nearer tiles */
   bool keeps, full[HARK_TILE_VECTORS]; /* full: no lane of the vector counts further */
   /* the backward alone */
-  float *raw;                      /* products of a tile */
-  float *carries;                  /* [tiles of keys]: `counted` of each */
-  float *positions, *slopes;       /* c, and dT/dc in natural units: [keys] */
-  float *gates;                    /* g (1 - g), -1 where hidden: [keys] */
-  float *sums;                     /* dT, in natural units: [rows + 1] */
-  float *clean;                    /* [keys][d padded] */
-  float passed[HARK_TILE_QUERIES]; /* sums of dc of the farther tiles */
-  float seen[HARK_TILE_QUERIES];   /* visible keys, counted if some position is NaN */
-  bool unknown;                    /* some position is NaN */
+  float *raw;                         /* products of a tile */
+  float *carries;                     /* [tiles of keys]: `counted` of each */
+  float *positions, *slopes;          /* c, and dT/dc in natural units: [keys] */
+  float *gates;                       /* g (1 - g), -1 where hidden: [keys] */
+  float *sums;                        /* dT, in natural units: [rows + 1] */
+  float *clean;                       /* [keys][d padded] */
+  float passed[HARK_TILE_QUERIES];    /* sums of dc of the farther tiles */
+  float seen[HARK_TILE_QUERIES];      /* visible keys, counted if some position is NaN */
+  bool unknown;                       /* some position is NaN */
+  bool is_unknown[HARK_TILE_QUERIES]; /* of the lane */
 } hark_dense_contextual_state;
 
 /* Rows of e above which the algorithm does not support them: T and dT are in each worker's memory. */
