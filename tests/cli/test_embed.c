@@ -501,7 +501,7 @@ static void exports_are_folders_of_bert(void **state) {
     assert_memory_equal(numbers, expected, sizeof expected);
   }
   (void)test_file_write_text(folder, "back/notes.txt", "mine");
-  expect("export one.safetensors --format huggingface --output back", HARK_EXIT_BAD_INPUT, "", "contains notes.txt");
+  expect("export one.safetensors --format huggingface --output back", HARK_EXIT_USAGE, "", "contains notes.txt");
 }
 
 int main(void) {

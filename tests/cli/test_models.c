@@ -216,6 +216,13 @@ static void a_model_is_trained_further_and_exported(void **state) {
   char *const tokenizer = test_file_text(folder, "back/tokenizer.json");
   assert_string_equal(tokenizer, foreign_tokenizer);
   free(tokenizer);
+  /* again, with the tokenizer that it wrote; never over what is read */
+  expect("export tuned --format huggingface --output back", HARK_EXIT_DONE, "", "");
+  expect("export back --format huggingface --type bf16 --output back", HARK_EXIT_USAGE, "",
+         "is a file of the model that is read, back, and would be overwritten");
+  expect("export back/model.safetensors --format huggingface --output ./back/", HARK_EXIT_USAGE, "",
+         "is a file of the model that is read, back/, and would be overwritten");
+  assert_near(number_in("eval back --data letters.txt --json", "loss"), after, TOLERANCE, "the folder");
   expect("export tuned --output tuned.safetensors", HARK_EXIT_DONE, "", "");
   assert_near(number_in("eval tuned.safetensors --data letters.txt --json", "loss"), after, TOLERANCE, "the file");
   expect("verify tuned", HARK_EXIT_DONE, "good  origin.json", "");

@@ -26,7 +26,6 @@ static int begin(void **state) {
   expect("train --data texts --out fed --steps 3 " COMMAND_TINY, 0, "", "");
   expect("train --data text.txt --out gpt --steps 2 --positions learned --bias --activation gelu_tanh " COMMAND_TINY, 0, "", "");
   expect("export gpt --format huggingface --output half", 0, "", "");
-  expect("export gpt --format tokenizer.json --output half/tokenizer.json", 0, "", "");
   expect("export gpt --format huggingface --output half --type bf16", 0, "", ""); /* an earlier export is replaced */
   expect("export gpt --format tokenizer.json --output half/tokenizer.json", 0, "", "");
   expect("data make pathfinder --size 32 --training 2 --validation 0 --test 0 --out made", 0, "", "");

@@ -131,7 +131,7 @@ static void other_files_of_a_folder_stay(void **state) {
   const char *type = NULL;
   hark_model *model = foreign_load(context, foreign_make(context, folder, "mine", FOREIGN_GPT2_KEYS, foreign_gpt2, FOREIGN_GPT2_COUNT));
   (void)test_file_write_text(folder, "full/notes.txt", "mine");
-  assert_failure(context, hark_foreign_export(context, model, test_path(folder, "full"), HARK_NONE, &type), HARK_BAD_FILE,
+  assert_failure(context, hark_foreign_export(context, model, test_path(folder, "full"), HARK_NONE, &type), HARK_BAD_CONFIGURATION,
                  "contains notes.txt");
   assert_int_equal(hark_path_kind_of(test_path(folder, "full/config.json")), HARK_PATH_NONE);
   assert_failure(context, hark_foreign_export(context, model, test_path(folder, "ints"), HARK_I8, &type), HARK_UNSUPPORTED, "integers");
@@ -175,14 +175,17 @@ static void files_stay_until_there_are_others(void **state) {
   (void)snprintf(out, sizeof out, "%s", test_path(folder, "out"));
   hark_model *model = foreign_load(context, source);
   assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
-  assert_failure(context, hark_foreign_export(context, model, source, HARK_NONE, &type), HARK_BAD_FILE,
+  assert_failure(context, hark_foreign_export(context, model, source, HARK_NONE, &type), HARK_BAD_CONFIGURATION,
                  "contains config.json, expected a new or empty folder");
   load_again(context, source, model->fingerprint);
 
-  /* over an export, with a tokenizer that this model lacks */
+  /* a tokenizer that the export did not write; then over the export alone */
   (void)test_file_write_text(folder, "out/tokenizer.json", "{}");
+  assert_failure(context, hark_foreign_export(context, model, out, HARK_NONE, &type), HARK_BAD_CONFIGURATION,
+                 "contains tokenizer.json, expected a new or empty folder");
+  assert_int_equal(hark_path_kind_of(test_path(folder, "out/tokenizer.json")), HARK_PATH_FILE);
+  assert_int_equal(remove(test_path(folder, "out/tokenizer.json")), 0);
   assert_fine(context, hark_foreign_export(context, model, out, HARK_NONE, &type));
-  assert_int_equal(hark_path_kind_of(test_path(folder, "out/tokenizer.json")), HARK_PATH_NONE);
   load_again(context, out, model->fingerprint);
 
   /* a number that f16 lacks */

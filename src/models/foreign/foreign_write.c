@@ -158,45 +158,50 @@ static hark_status add_group(hark_context *context, const hark_foreign_group *gr
 
 /* ---- the folder ---- */
 
-#define PRODUCER_KEY "producer" /* of the metadata: the mark of an export */
+/* Metadata of the weights, the mark of an export, and the names of the files that it wrote, each with a blank after it. */
+#define PRODUCER_KEY "producer"
 #define PRODUCER "hark"
+#define FILES_KEY "files"
 
-static const char *const own_names[] = {HARK_FOREIGN_CONFIG_FILE, HARK_WEIGHTS_FILE, "tokenizer.json", "tokenizer.model"};
-#define OWN_NAMES (sizeof own_names / sizeof *own_names)
-
-static bool is_own_name(const char *name) {
-  for (size_t i = 0; i < OWN_NAMES; i++)
-    if (strcmp(own_names[i], name) == 0) return true;
-  return hark_sentence_files_is(name);
+/* Whether a blank-ended list contains a name. */
+static bool has_name(const char *list, const char *name) {
+  const size_t length = strlen(name);
+  for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
+    if ((at == list || at[-1] == ' ') && at[length] == ' ') return true;
+  return false;
 }
 
-/* Whether the weights in a folder are those of an earlier export. */
-static hark_status find_mark(hark_context *context, const char *folder, bool *marked) {
-  char path[HARK_PATH_BYTES];
-  hark_safetensors *file = NULL;
-  *marked = false;
-  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
-  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
-  HARK_TRY(hark_safetensors_open(context, path, &file));
-  const char *const producer = hark_safetensors_metadata(file, PRODUCER_KEY);
-  *marked = producer != NULL && strcmp(producer, PRODUCER) == 0;
-  hark_safetensors_close(context, &file);
-  return HARK_OK;
+/* Whether a file of this name may be replaced: exports of earlier versions do not name theirs. */
+static bool is_own_name(const char *files, const char *name) {
+  if (files != NULL) return has_name(files, name);
+  return strcmp(name, HARK_FOREIGN_CONFIG_FILE) == 0 || strcmp(name, HARK_WEIGHTS_FILE) == 0;
 }
 
 static hark_status refuse_folder(hark_context *context, const char *folder, const char *name) {
   char shown[HARK_SHOWN_BYTES];
-  return hark_fail(context, HARK_BAD_FILE, "%s: contains %s, expected a new or empty folder, or an earlier export", folder,
-                   hark_text_shown(name, shown));
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: contains %s, expected a new or empty folder, or the files of an earlier export",
+                   folder, hark_text_shown(name, shown));
 }
 
-static hark_status check_names(hark_context *context, const char *folder, const hark_names *names) {
-  bool marked = false;
+static hark_status check_names(hark_context *context, const char *folder, const hark_names *names, const hark_safetensors *weights) {
+  const char *const producer = weights != NULL ? hark_safetensors_metadata(weights, PRODUCER_KEY) : NULL;
+  const char *const files = weights != NULL ? hark_safetensors_metadata(weights, FILES_KEY) : NULL;
+  const bool marked = producer != NULL && strcmp(producer, PRODUCER) == 0;
   for (int64_t i = 0; i < names->count; i++)
-    if (!is_own_name(names->items[i])) return refuse_folder(context, folder, names->items[i]);
-  if (names->count == 0) return HARK_OK;
-  HARK_TRY(find_mark(context, folder, &marked));
-  return marked ? HARK_OK : refuse_folder(context, folder, names->items[0]);
+    if (!marked || !is_own_name(files, names->items[i])) return refuse_folder(context, folder, names->items[i]);
+  return HARK_OK;
+}
+
+/* Weights that cannot be read are no export's. */
+static hark_status check_marked(hark_context *context, const char *folder, const hark_names *names) {
+  char path[HARK_PATH_BYTES];
+  hark_safetensors *weights = NULL;
+  HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
+  if (hark_path_kind_of(path) == HARK_PATH_FILE && hark_safetensors_open(context, path, &weights) == HARK_OUT_OF_MEMORY)
+    return HARK_OUT_OF_MEMORY;
+  const hark_status status = check_names(context, folder, names, weights);
+  hark_safetensors_close(context, &weights);
+  return status;
 }
 
 /* Refuses a folder with files of others, which the export would be mixed with, or would replace. */
@@ -206,7 +211,7 @@ static hark_status check_folder(hark_context *context, const char *folder) {
   if (hark_path_kind_of(folder) != HARK_PATH_FOLDER) return hark_fail(context, HARK_BAD_FILE, "%s: is not a folder", folder);
   HARK_TRY(hark_folder_clean(context, folder));
   HARK_TRY(hark_folder_list(context, folder, &names));
-  const hark_status status = check_names(context, folder, &names);
+  const hark_status status = check_marked(context, folder, &names);
   hark_names_free(context, &names);
   return status;
 }
@@ -233,15 +238,32 @@ static hark_status write_tokenizer(hark_context *context, const hark_model *mode
   return hark_file_write(context, path, data, bytes);
 }
 
+/* The names of the files of an export. */
+static void print_files(const hark_model *model, const hark_foreign_type *type, hark_text *files) {
+  hark_text_append(files, HARK_FOREIGN_CONFIG_FILE " " HARK_WEIGHTS_FILE " ");
+  if (model->imported != NULL) hark_text_append(files, "%s ", hark_imported_kind(model->imported));
+  if (type->write_files != NULL) hark_sentence_files_print(files);
+}
+
+static hark_status write_weights(hark_context *context, const hark_model *model, const hark_foreign_type *type, const tensor_list *list,
+                                 const char *path) {
+  hark_text files = hark_text_empty(context);
+  print_files(model, type, &files);
+  const hark_metadata_entry metadata[] = {{"format", "pt"}, {PRODUCER_KEY, PRODUCER}, {FILES_KEY, hark_text_get(&files)}};
+  hark_status status = files.status;
+  if (status == HARK_OK) status = hark_safetensors_write(context, path, list->tensors, list->count, metadata, 3, NULL);
+  hark_text_free(&files);
+  return status;
+}
+
 /* Replaces the files one by one, each atomically; the list has been made before, so that what cannot be written changes nothing. From the
  * new weights on there is no config.json until the end: a folder that is written in part is no model, and not one with another meaning. */
 static hark_status write_folder(hark_context *context, const hark_model *model, const hark_foreign_type *type, const tensor_list *list,
                                 const hark_text *config, const char *folder) {
-  static const hark_metadata_entry metadata[] = {{"format", "pt"}, {PRODUCER_KEY, PRODUCER}};
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_folder_make(context, folder));
   HARK_TRY(hark_path_join(context, folder, HARK_WEIGHTS_FILE, path));
-  HARK_TRY(hark_safetensors_write(context, path, list->tensors, list->count, metadata, 2, NULL));
+  HARK_TRY(write_weights(context, model, type, list, path));
   HARK_TRY(hark_path_join(context, folder, HARK_FOREIGN_CONFIG_FILE, path));
   HARK_TRY(hark_file_remove(context, path));
   HARK_TRY(remove_tokenizers(context, model, folder));

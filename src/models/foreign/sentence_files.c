@@ -235,11 +235,8 @@ hark_status hark_sentence_files_write(hark_context *context, const hark_network_
   return write_modules(context, folder, config);
 }
 
-bool hark_sentence_files_is(const char *name) {
-  static const char *const names[] = {MODULES_FILE, SETTINGS_FILE, POOLING_FOLDER, NORMALIZE_FOLDER};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(names[i], name) == 0) return true;
-  return false;
+void hark_sentence_files_print(hark_text *names) {
+  hark_text_append(names, MODULES_FILE " " SETTINGS_FILE " " POOLING_FOLDER " " NORMALIZE_FOLDER " ");
 }
 
 hark_status hark_sentence_files_remove(hark_context *context, const char *folder) {

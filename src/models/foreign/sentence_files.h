@@ -18,8 +18,9 @@ HARK_MUST_CHECK hark_status hark_sentence_limit_read(hark_context *context, cons
 void hark_sentence_files_adopt(const hark_network_config *model, hark_network_config *again);
 /* Writes all of them into a folder. */
 HARK_MUST_CHECK hark_status hark_sentence_files_write(hark_context *context, const hark_network_config *config, const char *folder);
-/* Whether a file or folder may be one of those that are written, and removes all of them. */
-bool hark_sentence_files_is(const char *name);
+/* The names of the files and folders that may be written, each with a blank after it. */
+void hark_sentence_files_print(hark_text *names);
+/* Removes all of them. */
 HARK_MUST_CHECK hark_status hark_sentence_files_remove(hark_context *context, const char *folder);
 
 #endif
