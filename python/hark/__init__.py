@@ -50,6 +50,7 @@ def attention(
     hierarchical_bias: Any = None,
     log_kernel: Any = None,
     forget: Any = None,
+    contextual: Any = None,
     query_offset: Optional[int] = None,
     dropout: float = 0.0,
     seed: int = 0,
@@ -85,6 +86,8 @@ def attention(
         hierarchical_bias  [H or 1, 4 hierarchy_block - 1], added to the logits of every level
         log_kernel      [H or 1, T]: log G at distances 0 .. T - 1, added to the logits
         forget          [B, H, Lk]: logits of forget gates; needs causal
+        contextual      [H or 1, N, d]: a table of N contextual positions, counted by the gates sigmoid(scale q.k) from the query back to
+                        the key (CoPE); needs causal, dense or window, exp, softmax
         query_offset    position of the first query among the keys; default: the last query meets the last key if causal, else 0
         dropout, seed   probability, on the normalised weights, and the seed of the random numbers
         return_log_sum_exp  softmax: also returns the logarithm of each row's sum, [B, H, Lq]
@@ -121,6 +124,7 @@ def attention(
         "hierarchical_bias": hierarchical_bias,
         "log_kernel": log_kernel,
         "forget": forget,
+        "contextual": contextual,
         "query_offset": query_offset,
         "dropout": dropout,
         "seed": seed,
@@ -132,7 +136,7 @@ def attention_vjp(query, key, value, *, return_log_sum_exp=False, return_varianc
     """The result of ``hark.attention`` with the same arguments, and a function of its gradient.
 
     Returns (result, vjp). ``vjp(dout)``, dout [B, H, Lq, dv] being the gradient of the output, returns a dict with the gradient of every
-    floating-point array by its name: query, key, value, and those given of attention_bias, log_kernel, forget, hierarchical_bias, ridge and
-    sigma. Each has the shape of its array. The log-sum-exp and the variance have no gradient.
+    floating-point array by its name: query, key, value, and those given of attention_bias, log_kernel, forget, hierarchical_bias,
+    contextual, ridge and sigma. Each has the shape of its array. The log-sum-exp and the variance have no gradient.
     """
     return _arrays.attention_vjp(query, key, value, words, return_log_sum_exp, return_variance)

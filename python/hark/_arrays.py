@@ -7,8 +7,8 @@ import numpy
 from . import _attention as core
 from . import _library as lib
 
-_BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma")
-_UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma")
+_BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual")
+_UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual")
 _HALVES = ("float16", "bfloat16")
 
 

@@ -21,9 +21,12 @@ _ENUMS = {
     "interpolation": ("constant", "linear"),
 }
 ATTENTION_PURPOSE = 3  # HARK_RANDOM_ATTENTION, layer 0
-INPUTS = ("query", "key", "value", "mask", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "query_mask", "ridge", "sigma")
-GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma")
-RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1)))  # numbers of dimensions
+INPUTS = (
+    *("query", "key", "value", "mask", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "query_mask", "ridge", "sigma"),
+    "contextual",
+)
+GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma", "contextual")
+RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")
 _THREE = ["query", "key", "value"]
 HOST = ("key_lengths", "query_offsets", "key_offsets", "segments")
@@ -145,7 +148,7 @@ def check_terms(shapes, options: Options) -> None:
     """Refuses shapes of terms before a computation; shapes: by name, with all dimensions. The library checks them again when it
     computes.
     """
-    batch, heads, queries, _ = shapes["query"]
+    batch, heads, queries, width = shapes["query"]
     keys = shapes["key"][2]
     block = options.hierarchy_block or 16
     expected = {
@@ -157,8 +160,9 @@ def check_terms(shapes, options: Options) -> None:
         "query_mask": (batch, queries),
         "ridge": (heads,),
         "sigma": (heads,),
+        "contextual": (heads, None, width),
     }
-    whole = {"forget": 3, "hierarchical_bias": 1}  # as many of the last dimensions are not repeated
+    whole = {"forget": 3, "hierarchical_bias": 1, "contextual": 2}  # as many of the last dimensions are not repeated
     for name, shape in shapes.items():
         for i, extent in enumerate(expected.get(name, ())):
             repeated = shape[i] == 1 and len(shape) - i > whole.get(name, 0)
@@ -237,6 +241,8 @@ class Frame:
         desc.has_hierarchical_bias = "hierarchical_bias" in layouts
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
+        if "contextual" in layouts:
+            desc.contextual_positions = layouts["contextual"][0][1]
         self.desc, self.plan = desc, c_void_p()
         context.check(lib.attention_plan_create(context.handle, byref(desc), byref(self.plan)))
         sizes = lib.attention_plan_sizes(self.plan)

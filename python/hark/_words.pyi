@@ -36,6 +36,7 @@ class Words(TypedDict, Generic[Array], total=False):
     hierarchical_bias: Optional[Array]
     log_kernel: Optional[Array]
     forget: Optional[Array]
+    contextual: Optional[Array]
     query_offset: Optional[int]
     dropout: float
     seed: Union[int, Array]

@@ -40,6 +40,7 @@ def attention(
     hierarchical_bias=None,
     log_kernel=None,
     forget=None,
+    contextual=None,
     query_offset=None,
     dropout=0.0,
     seed=0,
@@ -54,8 +55,8 @@ def attention(
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
         seed            a whole number, or an array of one, which may change without tracing again
 
-    Words and numbers are static. Gradients (grad, vjp): query, key, value, attention_bias, hierarchical_bias, log_kernel, forget, and ridge
-    and sigma where they are arrays. The log-sum-exp and the variance have none; neither do gradients (no second derivatives, no forward
+    Words and numbers are static. Gradients (grad, vjp): query, key, value, attention_bias, hierarchical_bias, log_kernel, forget,
+    contextual, and ridge and sigma where they are arrays. The log-sum-exp and the variance have none; neither do gradients (no second derivatives, no forward
     mode).
 
     Returns the output [B, H, Lq, dv], or the pair of it and what was requested, [B, H, Lq].
@@ -90,6 +91,7 @@ def attention(
         "forget": forget,
         "hierarchical_bias": hierarchical_bias,
         "query_mask": query_mask,
+        "contextual": contextual,
     }
     for name, x in (("ridge", ridge), ("sigma", sigma)):
         (words if x is None or isinstance(x, (int, float)) else tensors)[name] = x

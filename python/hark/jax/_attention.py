@@ -21,7 +21,7 @@ jax.ffi.register_ffi_target("hark_attention_forward", jax.ffi.pycapsule(_native.
 jax.ffi.register_ffi_target("hark_attention_backward", jax.ffi.pycapsule(_native.xla_backward), platform="cpu")
 
 TENSOR, MEMORY, WHOLE, NUMBER, SIGMA, SIGMA_GRADIENT = range(6)  # kinds of native/xla.c
-TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma", "sigma_number")  # of heads, without a batch dimension
+TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual", "sigma_number")  # of heads, without a batch dimension
 # sigma_number: sigma of softmax where it is an array; a number of the descriptor, which the foreign call replaces
 _BYTES = ("mask", "query_mask")
 _KINDS = {"float32": lib.F32, "float64": lib.F64}

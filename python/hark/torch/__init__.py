@@ -43,6 +43,7 @@ def attention(
     hierarchical_bias=None,
     log_kernel=None,
     forget=None,
+    contextual=None,
     query_offset=None,
     dropout=0.0,
     seed=0,
@@ -55,8 +56,8 @@ def attention(
         query           [B, H, Lq, d], float32 or float64; float16 and bfloat16 are computed in float32 and returned as they came
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
 
-    Gradients: query, key, value, attention_bias, hierarchical_bias, log_kernel, forget, and ridge and sigma where they are tensors. The
-    log-sum-exp and the variance have none. Nested tensors (layout torch.jagged, [B, H, j, d]) are computed as packed batches. Under
+    Gradients: query, key, value, attention_bias, hierarchical_bias, log_kernel, forget, contextual, and ridge and sigma where they are
+    tensors. The log-sum-exp and the variance have none. Nested tensors (layout torch.jagged, [B, H, j, d]) are computed as packed batches. Under
     torch.autocast the computation is in float32 and the result of autocast's type.
 
     Returns the output [B, H, Lq, dv], laid out as query is, or the pair of it and what was requested, [B, H, Lq].
@@ -90,7 +91,7 @@ def attention(
         query_offset,
         dropout,
     )
-    tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas)
+    tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual)
     with_rows = return_log_sum_exp or return_variance
     if with_rows:
         _check_returns(normalisation, return_log_sum_exp, return_variance)

@@ -56,7 +56,7 @@ def _usable(index, x, dtype):
         if x.dim() < _frames.RANKS[index] and (index in _frames.SUMMED):
             x = x.reshape((1,) * (_frames.RANKS[index] - x.dim()) + tuple(x.shape))
         if index in _frames.SUMMED:
-            x = _unexpanded(x)
+            x = _unexpanded(x, x.dim() if index == _frames.BIAS else 1)
     elif x.dim() < _frames.RANKS[index]:
         x = x.reshape((1,) * (_frames.RANKS[index] - x.dim()) + tuple(x.shape))
     if index in _frames.UNIT_STRIDE and x.dim() and x.shape[-1] > 1 and x.stride(-1) != 1:
@@ -64,9 +64,9 @@ def _usable(index, x, dtype):
     return x
 
 
-def _unexpanded(x):
-    """A repeated dimension as one of extent 1, so that its gradient is computed once."""
-    for dim in range(x.dim()):
+def _unexpanded(x, dims):
+    """Those of the first dimensions that are repeated as ones of extent 1, so that their gradient is computed once."""
+    for dim in range(min(dims, x.dim())):
         if x.stride(dim) == 0 and x.shape[dim] > 1:
             x = x.narrow(dim, 0, 1)
     return x
@@ -151,8 +151,8 @@ def _run(words, tensors, hosts, seed, with_rows):
 
 def _frame_of_three(words, tensors):
     """The frame of query, key and value alone, of which a gradient is needed, like those of an earlier call; else None."""
-    query, key, value, mask, bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas = tensors
-    if not (mask is bias is log_kernel is forget is hierarchical_bias is query_mask is ridges is sigmas is None):
+    query, key, value, mask, bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual = tensors
+    if not (mask is bias is log_kernel is forget is hierarchical_bias is query_mask is ridges is sigmas is contextual is None):
         return None
     if not (_HAS_QUESTIONS and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
         return None

@@ -24,6 +24,7 @@ _KEYS = {
     *("rotary.base", "rotary.pairs", "rotary.learned", "attention.structure", "attention.window", "attention.hierarchy_block"),
     *("attention.partition", "attention.coarse_query", "attention.hierarchical_bias", "attention.kernel"),
     *("attention.sigma", "attention.forget_gate", "attention.unbiased", "attention.biased", "attention.normalisation"),
+    "attention.contextual_positions",
     *("vocabulary", "classes", "parts", "sentences", "unreserved"),
 }
 # Other keys, with the values that change no results.
@@ -100,8 +101,9 @@ class SelfAttention(nn.Module):
         rates = weights.get(f"{name}.rotary.rates", shared_rates)
         self.rotary = None if rates is None else Rotary(rates, _value(description, "rotary.pairs", "interleaved"))
         self.words = _words(description, layer, causal)
-        bias = weights.get(f"{name}.hierarchical_bias")
-        self.hierarchical_bias = None if bias is None else nn.Parameter(bias)
+        for word in ("hierarchical_bias", "contextual"):
+            table = weights.get(f"{name}.{word}")
+            setattr(self, word, None if table is None else nn.Parameter(table))
         for word in ("ridge", "sigma"):
             table = weights.get(f"{name}.log_{word}")
             setattr(self, f"log_{word}", None if table is None else nn.Parameter(table))
@@ -124,8 +126,9 @@ class SelfAttention(nn.Module):
             table = kernel(self.positional, self.layer)
         if table is not None:
             words["log_kernel"] = table
-        if self.hierarchical_bias is not None:
-            words["hierarchical_bias"] = self.hierarchical_bias
+        for word in ("hierarchical_bias", "contextual"):
+            if (given := getattr(self, word)) is not None:
+                words[word] = given
         if self.forget is not None:
             words["forget"] = self.forget(x).transpose(1, 2)
         for word in ("ridge", "sigma"):

@@ -18,7 +18,7 @@ _WORDS = (
     "float dropout"
 )
 TENSORS, HOSTS, WORDS = len(core.INPUTS), len(core.HOST), _WORDS.count(",") + 1
-TABLES = (5, 7, 9, 10)  # of heads, without a batch dimension
+TABLES = (5, 7, 9, 10, 11)  # of heads, without a batch dimension
 
 library = torch.library.Library("hark", "FRAGMENT")
 _tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
@@ -206,7 +206,7 @@ def _fold_all(arguments, dims, count, gradients):
     folded = []
     for i in range(TENSORS + HOSTS):
         x, dim = arguments[i], dims[i]
-        whole = x is not None and dim is None and i == 4 and gradients  # each example has a gradient of the bias
+        whole = x is not None and dim is None and i == _frames.BIAS and gradients  # each example has a gradient of the bias
         folded.append(_fold(x.expand(batch, *x.shape[1:]) if whole else x, dim, count, batch))
     return folded, batch
 

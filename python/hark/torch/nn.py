@@ -114,7 +114,8 @@ class Attention(nn.Module):
         layer = Attention(256, 8, structure="hierarchical", causal=True, positional=PositionalKernel("decay", heads=8))
 
     width: features of x; heads, key_heads: of queries, and of keys and values (a divisor); positional: log G is added to the logits;
-    rotary: rotates queries and keys; forget_gates: learned decay (arXiv 2503.02130; needs causal); dropout: of weights, while training.
+    rotary: rotates queries and keys; forget_gates: learned decay (arXiv 2503.02130; needs causal); contextual_positions: rows of a learned
+    table of positions that are counted by content (arXiv 2405.18719; needs causal); dropout: of weights, while training.
     **words: further arguments of hark.torch.attention.
     """
 
@@ -128,6 +129,7 @@ class Attention(nn.Module):
         positional: Optional[PositionalKernel] = None,
         rotary: Optional[RotaryEmbedding] = None,
         forget_gates: bool = False,
+        contextual_positions: int = 0,
         dropout: float = 0.0,
         **words,
     ):
@@ -142,6 +144,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width, bias)
         self.positional, self.rotary = positional, rotary
         self.gates = nn.Linear(width, heads) if forget_gates else None
+        self.contextual = nn.Parameter(torch.zeros(1, contextual_positions, self.head_dim)) if contextual_positions else None
 
     def _heads(self, x):
         rows = self.projection(x).view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
@@ -156,6 +159,8 @@ class Attention(nn.Module):
             arguments["log_kernel"] = self.positional(2 * x.shape[1]).to(q.dtype)
         if self.gates is not None:
             arguments["forget"] = self.gates(x).transpose(1, 2)
+        if self.contextual is not None:
+            arguments["contextual"] = self.contextual.to(q.dtype)
         if self.training and self.dropout:
             arguments.update(dropout=self.dropout, seed=int(torch.randint(2**62, ()).item()))
         return self.output(attention(q, k, v, **self.words, **arguments).transpose(1, 2).flatten(2))
