@@ -2,6 +2,7 @@
 
 import numpy
 import pytest
+from _contextual import contextual_attention
 from _files import attend
 
 import hark
@@ -25,6 +26,7 @@ def extra(name, dtype="f4"):
         "key_lengths": numpy.array([L, L - 7]),
         "segments": numpy.repeat([[0, 1, 2, -1]], L // 4, 1).reshape(1, L).repeat(B, 0),
         "hierarchical_bias": random.standard_normal((1, 31)).astype(dtype),
+        "contextual": random.standard_normal((H, 9, D)).astype(dtype),
     }[name]
 
 
@@ -53,6 +55,12 @@ CASES = {
     "rbf": ({"kernel": "rbf", "sigma": 1.5}, ["--kernel", "rbf", "--sigma", "1.5"], []),
     "bias": ({}, [], ["attention_bias", "mask"]),
     "kernel": ({"causal": True}, ["--causal"], ["log_kernel", "forget"]),
+    "contextual": ({"causal": True}, ["--causal"], ["contextual", "attention_bias", "forget"]),
+    "contextual window": (
+        {"causal": True, "structure": "window", "window": 17},
+        ["--causal", "--structure", "window", "--window", "17"],
+        ["contextual", "key_lengths"],
+    ),
     "lengths": ({}, [], ["key_lengths"]),
     "segments": ({"causal": True}, ["--causal"], ["segments"]),
     "dropout": ({"dropout": 0.3, "seed": 5}, ["--dropout", "0.3", "--seed", "5"], []),
@@ -134,6 +142,42 @@ def test_definition():
     numpy.testing.assert_allclose(hark.reference.attention(q, given["k"], given["v"]), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("tables, queries, window", [(H, L, None), (1, L, 9), (H, 7, None), (1, 1, 5)])
+def test_definition_of_contextual_positions(tables, queries, window):
+    """Values, and the gradient of the table, in which they are not linear, by differences."""
+    given = tensors("f8", queries=queries)
+    random = numpy.random.default_rng(9)
+    table, direction = random.standard_normal((2, tables, 11, D))
+    words = {"causal": True, **({"structure": "window", "window": window} if window else {})}
+    three = given["q"], given["k"], given["v"]
+    out, vjp = hark.attention_vjp(*three, contextual=table, **words)
+    numpy.testing.assert_allclose(out, contextual_attention(*three, table, window), rtol=1e-11, atol=1e-12)
+    gradient = vjp(given["dout"])["contextual"]
+    ahead, back = (contextual_attention(*three, table + step * direction, window) for step in (1e-6, -1e-6))
+    assert gradient.shape == table.shape
+    numpy.testing.assert_allclose((gradient * direction).sum(), ((ahead - back) * given["dout"]).sum() / 2e-6, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_tables_of_contextual_positions_in_other_forms(dtype):
+    """[N, d] as [1, N, d]; a repeated table as one for every head, whose gradients are those of separate tables; a table of columns."""
+    given, table = tensors(dtype), extra("contextual", dtype)[:1]
+    three = given["q"], given["k"], given["v"]
+    forms = {
+        "one": table,
+        "flat": table[0],
+        "columns": numpy.asfortranarray(table),
+        "repeated": numpy.broadcast_to(table, (H, *table.shape[1:])),
+    }
+    results = {name: hark.attention_vjp(*three, contextual=x, causal=True) for name, x in forms.items()}
+    gradients = {name: vjp(given["dout"])["contextual"] for name, (_, vjp) in results.items()}
+    for name, x in forms.items():
+        assert numpy.array_equal(results[name][0], results["one"][0]), name
+        assert gradients[name].shape == x.shape
+        total = gradients[name].sum(0, keepdims=True) if name == "repeated" else gradients[name].reshape(table.shape)
+        numpy.testing.assert_allclose(total, gradients["one"], rtol=2e-4 if dtype == "f4" else 1e-10, atol=1e-4 if dtype == "f4" else 1e-12)
+
+
 def test_strides_need_no_copy():
     given = tensors()
     expected = hark.attention(given["q"], given["k"], given["v"], causal=True)
@@ -182,6 +226,13 @@ WRONG = [
     ({"dropout": 1.0}, ValueError, "dropout"),
     ({"seed": -1}, ValueError, "seed"),
     ({"forget": numpy.ones((B, H, L), "f4")}, ValueError, "forget"),
+    ({"contextual": numpy.ones((1, 8, D), "f4")}, ValueError, "causal"),
+    ({"contextual": numpy.ones((1, 8, D), "f4"), "causal": True, "structure": "hierarchical"}, (ValueError, NotImplementedError), "contextual"),
+    ({"contextual": numpy.ones((1, 8, D), "f8"), "causal": True}, TypeError, "contextual"),
+    ({"contextual": numpy.ones((1, 1, D), "f4"), "causal": True}, ValueError, "contextual"),
+    ({"contextual": numpy.ones((1, 8, D + 1), "f4"), "causal": True}, ValueError, "contextual"),
+    ({"contextual": numpy.ones((3, 8, D), "f4"), "causal": True}, ValueError, "contextual"),
+    ({"contextual": numpy.ones((1, 1, 8, D), "f4"), "causal": True}, ValueError, "contextual"),
     ({"return_variance": True}, ValueError, "return_variance"),
 ]
 

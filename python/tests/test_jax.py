@@ -4,6 +4,7 @@ import itertools
 
 import numpy
 import pytest
+from _contextual import contextual_attention
 
 jax = pytest.importorskip("jax")
 jax.config.update("jax_enable_x64", True)
@@ -37,7 +38,7 @@ STRUCTURES = {
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
-TERMS = ("none", "rbf", "log_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments")
+TERMS = ("none", "rbf", "log_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments", "contextual")
 
 
 def term(name, structure):
@@ -48,6 +49,7 @@ def term(name, structure):
         "attention_bias": ({}, {"attention_bias": random(1, H, L, L)}),
         "forget": ({}, {"forget": random(B, H, L) + 1}),
         "hierarchical_bias": ({}, {"hierarchical_bias": random(H, table)}),
+        "contextual": ({}, {"contextual": random(H, 5, D)}),
         "key_lengths": ({"key_lengths": jnp.array([L, L - 5])}, {}),
         "segments": ({"segments": jnp.array([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])}, {}),
     }.get(name, ({}, {}))
@@ -59,6 +61,8 @@ def allowed(structure, name, causal) -> bool:
         return False
     if name == "forget":
         return causal and not hierarchical and structure != "cme"
+    if name == "contextual":
+        return causal and structure in ("dense", "window")
     if name == "hierarchical_bias":
         return hierarchical
     return not (name == "attention_bias" and (hierarchical or structure == "cme"))
@@ -106,10 +110,26 @@ def test_bits_of_the_gradient_of_sigma(dtype):
         attention(q, k, v, kernel="rbf", sigma=-sigma).block_until_ready()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("tables", [1, H])
+def test_contextual_positions(tables, dtype):
+    """The definition, and the bits of NumPy's gradients."""
+    given = (*rows(dtype), random(tables, 5, D, seed=4, dtype=dtype))
+    arrays = [numpy.asarray(x) for x in given]
+    out, pull = jax.vjp(jax.jit(lambda q, k, v, table: attention(q, k, v, contextual=table, causal=True)), *given)
+    bound = 1e-5 if dtype == "f4" else 1e-12
+    numpy.testing.assert_allclose(out, contextual_attention(*[x.astype("f8") for x in arrays]), rtol=bound, atol=bound)
+    _, vjp = hark.attention_vjp(*arrays[:3], contextual=arrays[3], causal=True)
+    dout = random(*out.shape, dtype=dtype)
+    gradients = vjp(numpy.asarray(dout))
+    for name, gradient in zip(("query", "key", "value", "contextual"), pull(dout)):
+        assert numpy.array_equal(gradient, gradients[name]), name
+
+
 def test_vmap_folds_and_loops():
     q, k, v = (jnp.stack([x, 2 * x, x - 1]) for x in rows())
     bias, table = random(1, H, L, L), -abs(random(H, 16))
-    for words in ({"attention_bias": bias}, {"log_kernel": table}, {"key_lengths": [L, 5]}):
+    for words in ({"attention_bias": bias}, {"log_kernel": table}, {"contextual": random(1, 5, D)}, {"key_lengths": [L, 5]}):
         run = lambda q, k, v: attention(q, k, v, causal=True, **words)  # noqa: E731, B023
         numpy.testing.assert_allclose(jax.vmap(run)(q, k, v), jnp.stack([run(*x) for x in zip(q, k, v)]), rtol=1e-12, atol=1e-13)
         numpy.testing.assert_allclose(
@@ -117,10 +137,10 @@ def test_vmap_folds_and_loops():
         )
 
 
-@pytest.mark.parametrize("name", ["attention_bias", "log_kernel"])
+@pytest.mark.parametrize("name", ["attention_bias", "log_kernel", "contextual"])
 def test_gradients_of_examples(name):
     q, k, v = (jnp.stack([x, 2 * x, x - 1]) for x in rows())
-    table = random(1, H, L, L) if name == "attention_bias" else -abs(random(H, 16))
+    table = {"attention_bias": random(1, H, L, L), "log_kernel": -abs(random(H, 16)), "contextual": random(1, 5, D)}[name]
 
     def loss(table, q, k, v):
         return jnp.square(attention(q, k, v, causal=True, **{name: table})).sum()
@@ -216,6 +236,11 @@ WRONG = [
     ({"offsets": [0]}, ValueError, "offsets"),
     ({"seed": -1}, ValueError, "seed"),
     ({"forget": jnp.ones((B, H, L))}, ValueError, "forget"),
+    ({"contextual": jnp.ones((1, 8, D))}, ValueError, "causal"),
+    ({"contextual": jnp.ones((1, 8, D), "f4"), "causal": True}, TypeError, "contextual"),
+    ({"contextual": jnp.ones((1, 1, D)), "causal": True}, ValueError, "contextual"),
+    ({"contextual": jnp.ones((1, 8, D + 1)), "causal": True}, ValueError, "contextual"),
+    ({"contextual": jnp.ones((3, 8, D)), "causal": True}, ValueError, "contextual"),
     ({"return_variance": True}, ValueError, "return_variance"),
 ]
 

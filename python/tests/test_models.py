@@ -218,9 +218,10 @@ def test_weights_change_the_logits_and_not_the_arrays(run):
             "model.attention.window": 5,
             "model.attention.forget_gate": True,
         },
+        {"model.positions": "none", "model.attention.contextual_positions": 6, "model.key_heads": 1},
         {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
     ],
-    ids=["plain", "learned", "hierarchical", "positional", "window", "rotary"],
+    ids=["plain", "learned", "hierarchical", "positional", "window", "contextual", "rotary"],
 )
 def test_torch_module_of_a_decoder(text, tmp_path, options):
     torch = pytest.importorskip("torch")

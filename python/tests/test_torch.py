@@ -4,10 +4,12 @@ import itertools
 
 import numpy
 import pytest
+from _contextual import contextual_attention
 
 torch = pytest.importorskip("torch")
 import hark  # noqa: E402
 import hark.torch  # noqa: E402
+from hark._attention import HOST, INPUTS  # noqa: E402
 
 torch.set_num_threads(1)  # of small tensors; test_torch_threads.py is about threads
 attention = hark.torch.attention
@@ -38,7 +40,7 @@ STRUCTURES = {
     "stick": {"normalisation": "stick_breaking"},
 }
 KERNELS = {"exp": {}, "rbf": {"kernel": "rbf"}}
-TERMS = ("none", "log_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "key_lengths", "segments", "offsets", "dropout")
+TERMS = ("none", "log_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "key_lengths", "segments", "offsets", "dropout", "contextual")
 
 
 def table_of(structure):
@@ -59,6 +61,8 @@ def term(name, structure):
         return {}, {"forget": random(B, H, L) + 1}
     if name == "hierarchical_bias":
         return {}, {"hierarchical_bias": random(H, table_of(structure))}
+    if name == "contextual":
+        return {}, {"contextual": random(H, 5, D)}
     if name == "key_lengths":
         return {"key_lengths": torch.tensor([L, L - 5])}, {}
     if name == "segments":
@@ -76,6 +80,8 @@ def allowed(structure, name, causal) -> bool:
         return causal and not hierarchical and structure != "cme"
     if structure in ("mean", "linear") and causal:
         return False  # refused: they would depend on later rows
+    if name == "contextual":
+        return causal and structure in ("dense", "window")
     if name == "hierarchical_bias":
         return hierarchical
     if name == "attention_bias":
@@ -86,7 +92,7 @@ def allowed(structure, name, causal) -> bool:
 CASES = [
     case
     for case in itertools.product(STRUCTURES, KERNELS, TERMS, (False, True))
-    if allowed(case[0], case[2], case[3]) and case[:2] != ("stick", "rbf")
+    if allowed(case[0], case[2], case[3]) and case[:2] != ("stick", "rbf") and case[1:3] != ("rbf", "contextual")
 ]
 
 
@@ -136,6 +142,38 @@ def test_bits_of_numpy(structure, dtype):
     gradients = vjp(dout.numpy())
     for name, gradient in zip(("query", "key", "value"), torch.autograd.grad(out, (q, k, v), dout)):
         assert numpy.array_equal(gradient.numpy(), gradients[name]), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tables", [1, H])
+def test_contextual_positions(tables, dtype):
+    """The definition, and the bits of NumPy's gradients."""
+    q, k, v = rows(dtype, key_heads=HKV, values=DV)
+    table = random(tables, 5, D).to(dtype).requires_grad_()
+    out = attention(q, k, v, contextual=table, causal=True)
+    dout = torch.randn(out.shape, dtype=dtype, generator=torch.Generator().manual_seed(9))
+    arrays = [x.detach().numpy() for x in (q, k, v, table)]
+    bound = 1e-5 if dtype is torch.float32 else 1e-12
+    numpy.testing.assert_allclose(out.detach(), contextual_attention(*[x.astype("f8") for x in arrays]), rtol=bound, atol=bound)
+    _, vjp = hark.attention_vjp(*arrays[:3], contextual=arrays[3], causal=True)
+    gradients = vjp(dout.numpy())
+    for name, gradient in zip(("query", "key", "value", "contextual"), torch.autograd.grad(out, (q, k, v, table), dout)):
+        assert numpy.array_equal(gradient.numpy(), gradients[name]), name
+
+
+@pytest.mark.parametrize("name", ["contextual", "log_kernel", "hierarchical_bias"])
+def test_tables_may_be_repeated(name):
+    """A table for all heads, or of one value, by expand(): results and gradients of the table written out."""
+    given = {"contextual": random(1, 1, D), "log_kernel": -random(1, 1).abs(), "hierarchical_bias": random(1, 1)}[name]
+    shape = {"contextual": (H, 5, D), "log_kernel": (H, 64), "hierarchical_bias": (H, 7)}[name]
+    words = {"causal": True, **(STRUCTURES["neighbour"] if name == "hierarchical_bias" else {})}
+    q, k, v = rows()
+    results = []
+    for form in (lambda x: x.expand(shape), lambda x: x.expand(shape).clone()):
+        table = given.clone().requires_grad_()
+        out = attention(q, k, v, **words, **{name: form(table)})
+        results.append((out, torch.autograd.grad(out.square().sum(), table)[0]))
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize(
@@ -213,21 +251,21 @@ def test_autocast():
     q, k, v = rows(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         out = attention(q, k.to(torch.bfloat16), v)
-        raw = torch.ops.hark.attention(q.to(torch.bfloat16), k, v, *[None] * 12, *hark.torch._registered.words(PLAIN), 0, False, False)[0]
+        raw = torch.ops.hark.attention(q.to(torch.bfloat16), k, v, *ABSENT, *hark.torch._registered.words(PLAIN), 0, False, False)[0]
     assert out.dtype is torch.bfloat16 and raw.dtype is torch.float32
 
 
+ABSENT = [None] * (len(INPUTS) - 3 + len(HOST))
 PLAIN = ("dense", False, "softmax", "exp", None, None, None, 0.0, 0.0, False, None, 16, "neighbour", "default", "constant", None, 0.0)
 
 
 def operator_arguments(words=PLAIN, gradients=True, **more):
     q, k, v = rows(torch.float64, key_heads=HKV, values=DV, requires_grad=gradients)
-    from hark._attention import HOST, INPUTS
-
     given = {"query": q, "key": k, "value": v, **more}
     return [given.get(name) for name in (*INPUTS, *HOST)] + list(words) + [0, gradients, True]
 
 
+CAUSAL = ("dense", True, *PLAIN[2:])
 HIERARCHICAL = ("hierarchical", True, *PLAIN[2:11], 2, *PLAIN[12:])
 
 
@@ -238,8 +276,9 @@ HIERARCHICAL = ("hierarchical", True, *PLAIN[2:11], 2, *PLAIN[12:])
         (PLAIN, {}),
         (HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}),
         (PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()}),
+        (CAUSAL, {"contextual": random(H, 5, D).requires_grad_()}),
     ],
-    ids=["dense", "hierarchical", "bias"],
+    ids=["dense", "hierarchical", "bias", "contextual"],
 )
 def test_opcheck_forward(words, more):
     torch.library.opcheck(torch.ops.hark.attention.default, operator_arguments(words, **more))
@@ -249,7 +288,7 @@ def test_opcheck_backward():
     arguments = operator_arguments(gradients=False)
     arguments[-2] = True
     out, lse, saved = torch.ops.hark.attention(*arguments)
-    needs = [True] * 3 + [False] * 8
+    needs = [True] * 3 + [False] * (len(INPUTS) - 3)
     torch.library.opcheck(torch.ops.hark.attention_backward.default, [torch.ones_like(out), out, lse, saved, *arguments[:-2], needs])
 
 
@@ -266,6 +305,18 @@ def test_compile(backend):
     for a, b in zip(
         torch.autograd.grad(compiled(q, k, v, bias).sum(), (q, k, v, bias)), torch.autograd.grad(run(q, k, v, bias).sum(), (q, k, v, bias))
     ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compile_with_contextual_positions(backend):
+    q, k, v = rows(torch.float32)
+    table = random(H, 5, D).float().requires_grad_()
+    run = lambda *given: attention(given[0] * 2, *given[1:3], contextual=given[3], causal=True).sin()  # noqa: E731
+    compiled = torch.compile(run, fullgraph=True, backend=backend)
+    torch.testing.assert_close(compiled(q, k, v, table), run(q, k, v, table))
+    of_compiled, expected = (torch.autograd.grad(f(q, k, v, table).sum(), (q, k, v, table)) for f in (compiled, run))
+    for a, b in zip(of_compiled, expected):
         torch.testing.assert_close(a, b)
 
 
@@ -297,10 +348,10 @@ def test_vmap_folds():
     torch.testing.assert_close(torch.vmap(run, (0, None, None))(q, k[0], v[0]), torch.stack([run(x, k[0], v[0]) for x in q]))
 
 
-@pytest.mark.parametrize("name", ["attention_bias", "log_kernel"])
+@pytest.mark.parametrize("name", ["attention_bias", "log_kernel", "contextual"])
 def test_examples_have_gradients(name):
     q, k, v = (torch.randn(3, *x.shape, dtype=torch.float64) for x in rows())
-    table = random(1, H, L, L) if name == "attention_bias" else -random(H, 16).abs()
+    table = {"attention_bias": random(1, H, L, L), "log_kernel": -random(H, 16).abs(), "contextual": random(1, 5, D)}[name]
 
     def loss(table, q, k, v):
         return attention(q, k, v, causal=True, **{name: table}).square().sum()
@@ -336,7 +387,7 @@ def test_second_derivatives_are_refused():
     with pytest.raises(RuntimeError, match="second derivatives"):
         gradient.sum().backward()
     torch._dynamo.reset()
-    out = torch.ops.hark.attention(q, k, v, *[None] * 12, *PLAIN, 0, True, False)[0]
+    out = torch.ops.hark.attention(q, k, v, *ABSENT, *PLAIN, 0, True, False)[0]
     (gradient,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivatives"):
         gradient.sum().backward()
@@ -365,6 +416,11 @@ WRONG = [
     ({"seed": -1}, ValueError, "seed"),
     ({"seed": 1.5}, TypeError, "seed"),
     ({"forget": torch.ones(B, H, L, dtype=torch.float64)}, ValueError, "forget"),
+    ({"contextual": torch.ones(1, 8, D, dtype=torch.float64)}, ValueError, "causal"),
+    ({"contextual": torch.ones(1, 8, D, dtype=torch.float32), "causal": True}, TypeError, "contextual"),
+    ({"contextual": torch.ones(1, 1, D, dtype=torch.float64), "causal": True}, ValueError, "contextual"),
+    ({"contextual": torch.ones(1, 8, D + 1, dtype=torch.float64), "causal": True}, ValueError, "contextual"),
+    ({"contextual": torch.ones(3, 8, D, dtype=torch.float64), "causal": True}, ValueError, "contextual"),
     ({"return_variance": True}, ValueError, "return_variance"),
     ({"sigma": torch.ones(2, dtype=torch.float64), "kernel": "rbf"}, ValueError, "sigma"),
 ]

@@ -79,6 +79,19 @@ def test_forget_gates_and_dropout():
     assert layer.gates.weight.grad.abs().sum() > 0
 
 
+def test_contextual_positions():
+    torch.manual_seed(0)
+    layer, plain = nn.Attention(16, 4, 2, causal=True, contextual_positions=5), nn.Attention(16, 4, 2, causal=True)
+    assert layer.contextual.shape == (1, 5, 4)
+    plain.load_state_dict({name: x for name, x in layer.state_dict().items() if name != "contextual"})
+    x = torch.randn(2, 9, 16)
+    torch.testing.assert_close(layer(x), plain(x))  # a table of zeros
+    layer(x).square().sum().backward()
+    assert layer.contextual.grad.abs().amax(-1).gt(0).sum() > 1
+    torch.nn.init.normal_(layer.contextual)
+    assert not torch.allclose(layer(x), plain(x))
+
+
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="width"):
         nn.Attention(10, 4)
