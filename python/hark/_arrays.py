@@ -54,7 +54,8 @@ def _input(name: str, given, dtype) -> _Input:
             raise ValueError(f"attention: {name} has shape {list(shape)}, expected {rank} dimensions")
         array = array.reshape((1,) * (rank - array.ndim) + shape)
     strides = _strides(array)
-    if strides is None or (name in _UNIT_STRIDE and array.shape[-1] > 1 and strides[-1] != 1):
+    apart = strides is not None and name == "contextual" and strides[1:] != core.contiguous(array.shape)[1:]
+    if strides is None or apart or (name in _UNIT_STRIDE and array.shape[-1] > 1 and strides[-1] != 1):
         array = numpy.ascontiguousarray(array)
         strides = core.contiguous(array.shape)
     if array.shape[-1] == 1 and strides[-1] != 1 and name in _UNIT_STRIDE:

@@ -167,6 +167,7 @@ def test_tables_of_contextual_positions_in_other_forms(dtype):
         "one": table,
         "flat": table[0],
         "columns": numpy.asfortranarray(table),
+        "every other row": numpy.repeat(table, 2, 1)[:, ::2],
         "repeated": numpy.broadcast_to(table, (H, *table.shape[1:])),
     }
     results = {name: hark.attention_vjp(*three, contextual=x, causal=True) for name, x in forms.items()}

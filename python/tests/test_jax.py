@@ -88,7 +88,7 @@ def test_gradients(structure, name, causal):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **({"ridge": 0.5} if structure == "cme" else {}))
+    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}}.get(structure, {}))
     given = rows(dtype)
     expected, vjp = hark.attention_vjp(*map(numpy.asarray, given), **words)
     out, pull = jax.vjp(lambda *x: attention(*x, **words), *given)

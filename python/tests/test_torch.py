@@ -133,7 +133,7 @@ def test_bits_of_the_gradient_of_sigma(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **({"ridge": 0.5} if structure == "cme" else {}))
+    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}}.get(structure, {}))
     q, k, v = rows(dtype, key_heads=HKV, values=DV)
     out = attention(q, k, v, **words)
     dout = torch.randn(out.shape, dtype=dtype, generator=torch.Generator().manual_seed(9))

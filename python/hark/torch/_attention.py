@@ -61,6 +61,8 @@ def _usable(index, x, dtype):
         x = x.reshape((1,) * (_frames.RANKS[index] - x.dim()) + tuple(x.shape))
     if index in _frames.UNIT_STRIDE and x.dim() and x.shape[-1] > 1 and x.stride(-1) != 1:
         x = x.contiguous()
+    if index == _frames.CONTEXTUAL and x.dim() == 3 and x.stride()[1:] != (x.shape[2], 1):  # the library takes tables of packed rows
+        x = x.contiguous()
     return x
 
 

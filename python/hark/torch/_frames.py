@@ -19,7 +19,7 @@ BYTES = (3, 8)  # mask, query_mask
 UNIT_STRIDE = (0, 1, 2, 5, 7, 9, 10, 11)
 BIAS = 4
 SUMMED = (BIAS, 5, 7, 9, 10, 11)  # floating-point arguments that may have fewer dimensions: attention_bias and the tables of heads
-SIGMA = 10
+SIGMA, CONTEXTUAL = 10, 11
 _NO_HOSTS = (None, None, None, None)
 NORMALISATION, KERNEL, SIGMA_NUMBER = 2, 3, 5  # places in words
 
