@@ -40,7 +40,10 @@ STRUCTURES = {
     "stick": {"normalisation": "stick_breaking"},
 }
 KERNELS = {"exp": {}, "rbf": {"kernel": "rbf"}}
-TERMS = ("none", "log_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "key_lengths", "segments", "offsets", "dropout", "contextual")
+TERMS = (
+    *("none", "log_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "contextual"),
+    *("key_lengths", "segments", "offsets", "dropout"),
+)
 
 
 def table_of(structure):

@@ -55,9 +55,9 @@ def attention(
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
         seed            a whole number, or an array of one, which may change without tracing again
 
-    Words and numbers are static. Gradients (grad, vjp): query, key, value, attention_bias, hierarchical_bias, log_kernel, forget,
-    contextual, and ridge and sigma where they are arrays. The log-sum-exp and the variance have none; neither do gradients (no second derivatives, no forward
-    mode).
+    Words and numbers are static. Gradients (grad, vjp): query, key, value, attention_bias, hierarchical_bias, log_kernel,
+    forget, contextual, and ridge and sigma where they are arrays. The log-sum-exp and the variance have none; neither do gradients (no
+    second derivatives, no forward mode).
 
     Returns the output [B, H, Lq, dv], or the pair of it and what was requested, [B, H, Lq].
 

@@ -57,8 +57,8 @@ def attention(
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
 
     Gradients: query, key, value, attention_bias, hierarchical_bias, log_kernel, forget, contextual, and ridge and sigma where they are
-    tensors. The log-sum-exp and the variance have none. Nested tensors (layout torch.jagged, [B, H, j, d]) are computed as packed batches. Under
-    torch.autocast the computation is in float32 and the result of autocast's type.
+    tensors. The log-sum-exp and the variance have none. Nested tensors (layout torch.jagged, [B, H, j, d]) are computed as packed
+    batches. Under torch.autocast the computation is in float32 and the result of autocast's type.
 
     Returns the output [B, H, Lq, dv], laid out as query is, or the pair of it and what was requested, [B, H, Lq].
 
