@@ -149,9 +149,10 @@ typedef enum hark_stored {
     "pairs of features that are rotated together; interleaved: (2j, 2j+1); half: (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, \
     1)                                                                                                                                     \
   X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
-    "which parts learn their own rates, which start from the fixed ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)    \
+    "parts that learn separate rates; learned rates start from the fixed rates; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS,         \
+    CHANGED, 1)                                                                                                                            \
   X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "fraction of the pairs that are rotated, which are the pairs with the highest rates (p-RoPE, arXiv "                                   \
+    "this fraction of the pairs is rotated: the pairs with the highest rates (p-RoPE, arXiv "                                              \
     "2410.06205)",                                                                                                                         \
     HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)                                                                                                \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \

@@ -46,7 +46,7 @@ static const hark_option options[] = {
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, DATA, NULL,
      "kind of the data; corpus: text; examples: labelled examples in a folder written by hark data make; the "
-     "other words: labelled examples in files of that format (docs/formats.md)",
+     "other words: labelled examples in files of that format (docs/tasks.md)",
      NULL},
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
      "files of the data, or folders of such files; compressed files are also read; may be repeated; -: "
@@ -113,8 +113,8 @@ static const hark_option options[] = {
      "fraction of the characters of the text that the vocabulary covers; the rarest characters are left out", SUBWORDS},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time, and "
-     "is 5000 steps without them",
+     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time; "
+     "without them, hark train makes 5000 steps",
      NULL},
     {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length of the run in epochs; 0: not set",
      NULL},
@@ -191,7 +191,7 @@ static const hark_option options[] = {
      "the options of that model and its vocabulary replace the defaults",
      NULL},
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
-     "weights that may be absent from init_from or have another shape there, and are initialised then; * "
+     "weights that are initialised if init_from does not have them, or has them with another shape; * "
      "matches any text",
      "train.init_from given"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",

@@ -364,7 +364,7 @@ static void lines_and_options_that_are_refused(void **state) {
   expect("embed plain lines.txt --precision bf16 --weights int8 --backend reference", HARK_EXIT_USAGE, "", "expected no --weights");
   expect("embed plain lines.txt --pooling pooler", HARK_EXIT_USAGE, "", "the model has no pooler");
   expect("embed nothing lines.txt", HARK_EXIT_BAD_INPUT, "", "nothing");
-  expect("embed plain", HARK_EXIT_USAGE, "", "RUN|FILE FILE|-: missing; usage: hark embed [options] RUN|FILE FILE|-");
+  expect("embed plain", HARK_EXIT_USAGE, "", "RUN|FILE|FOLDER FILE|-: missing; usage: hark embed [options] RUN|FILE|FOLDER FILE|-");
   expect("train --out none --data text.txt " COMMAND_TINY "--steps 1 --token-types 2", HARK_EXIT_USAGE, "",
          "--token-types: has no effect here, it needs --architecture encoder or masked_encoder");
   (void)test_file_write_text(folder, "classes.tsv", "0\tthe dog\n1\ta cat\n0\tdogs\n1\tcats\n");

@@ -33,7 +33,9 @@ static const hark_option options[] = {
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
      "P in the ridge lambda = c L^P; 0: lambda = c; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
-     "upper bound of q.k, which keeps exponents in range and does not change results", CME ", kernel exp"},
+     "a number that q.k never exceeds; it is subtracted from q.k before the exponential, so that exponents stay in range; results do not "
+     "change",
+     CME ", kernel exp"},
     {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL,
      "first divide every query and key by its Euclidean length; the bound is then 1", CME},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
@@ -55,7 +57,7 @@ static const hark_option options[] = {
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
      "features of pair j; interleaved: 2j and 2j+1; half: j and j + d/2", "rotary >0"},
     {"rotary-fraction", "rotary-fraction", HARK_OPTION_FLOAT, AT(rotary_fraction), "1", "(0, 1]", NULL, "P",
-     "fraction of the pairs that are rotated, which are the pairs with the highest rates", "rotary >0"},
+     "this fraction of the pairs is rotated: the pairs with the highest rates", "rotary >0"},
     {"rotary-scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(rotary_scaling), "none", "none|linear|ntk|yarn|llama3|dynamic", NULL, NULL,
      "change of the rates for contexts longer than in training", "rotary >0"},
     {"rotary-factor", "rotary-factor", HARK_OPTION_FLOAT, AT(rotary_factor), "1", "[1, inf)", NULL, "S",
@@ -357,7 +359,7 @@ const hark_command hark_command_attend = {
         "  rotary_rates [pairs] (radians per token, instead of the rates of BASE)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "Differences with --structure hierarchical:\n"
-        "  log_kernel has the distances that its cells reach (NR times a power of 2, at least L)\n"
+        "  log_kernel has as many distances as the cells of the hierarchy reach: NR times a power of 2, at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
         "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance [B,H,Lq]. With dout also dq, dk, dv, dattention_bias, dlog_kernel,\n"

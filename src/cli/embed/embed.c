@@ -48,7 +48,7 @@ static const hark_option options[] = {
      "cut longer lines (a longer line that is not cut is an error)", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
      "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
-     "in its folder",
+     "or a vocab.txt in its folder",
      NULL},
     {"unknown", "unknown", HARK_OPTION_ENUM, AT(unknown), "error", "error|map", NULL, NULL,
      "what happens to characters outside the vocabulary of a run; error: they are an error; map: they become "
@@ -63,7 +63,7 @@ static const hark_option options[] = {
     HARK_WEIGHTS_OPTION(embed_values, weights),
     {"precision", "precision", HARK_OPTION_ENUM, AT(precision), "f32", "f32|bf16", NULL, NULL,
      "precision of products; bf16: operands are rounded to bf16, and sums are f32, which is faster, needs "
-     "AVX512_BF16, and changes numbers of embeddings of length 1 by about 1e-3",
+     "AVX512_BF16; the numbers of an embedding with Euclidean length 1 change by about 1e-3",
      NULL},
 };
 #undef AT
@@ -315,7 +315,7 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_embed = {
     .name = "embed",
-    .arguments = "RUN|FILE FILE|-",
+    .arguments = "RUN|FILE|FOLDER FILE|-",
     .summary = "print an embedding of each line of a text",
     .notes =
         "  hark embed MiniLM sentences.txt > embeddings.jsonl            a folder of sentence-transformers\n"

@@ -167,7 +167,7 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_inspect = {
     .name = "inspect",
-    .arguments = "RUN|FILE",
+    .arguments = "RUN|FILE|FOLDER",
     .summary = "print what every attention head of a model attends to in a text",
     .notes =
         "  hark inspect runs/first --text notes.txt\n"
