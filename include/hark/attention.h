@@ -274,7 +274,7 @@ typedef struct hark_attention_args {
 
   /* With contextual_positions: e, [H, N, d] or [1, N, d] (shared). Adds scale query.e[c] to a logit, c = sum of sigmoid(scale query.key_t)
    * over the visible keys t from this key to the query, at most N - 1; between whole numbers e[c] is interpolated (CoPE, arXiv 2405.18719).
-   * Rows of e beyond the largest c are not read. */
+   * Rows of e beyond the largest c + 1 are not read. */
   hark_tensor contextual;
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
 } hark_attention_args;

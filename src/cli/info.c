@@ -231,7 +231,7 @@ static hark_status read_pointer(hark_context *context, const char *run, const ch
   HARK_TRY(hark_path_join(context, run, which, path));
   if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
   hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_file_read(context, path, POINTER_BYTES, &text));
+  HARK_TRY(hark_file_read_stored(context, path, POINTER_BYTES, &text));
   const size_t length = strcspn(hark_text_get(&text), "\n");
   hark_status status = HARK_OK;
   if (length < HARK_NAME_BYTES) {

@@ -123,7 +123,7 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
     hark_options_print_json(call->options, description); /* for a model of examples the file of weights describes its data */
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
-  HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
+  HARK_TRY(hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
   HARK_TRY(hark_run_path(context, &opened->run, HARK_CHECKPOINTS_FOLDER, folder));
   HARK_TRY(hark_path_join(context, folder, opened->checkpoint, path));
   HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE, NULL));

@@ -42,7 +42,7 @@ static hark_status read_configuration(hark_context *context, const char *run, ha
   char path[HARK_PATH_BYTES];
   hark_text file = hark_text_empty(context), yaml = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, run, "config.yaml", path));
-  hark_status status = hark_file_read(context, path, HARK_YAML_BYTES, &file);
+  hark_status status = hark_file_read_stored(context, path, HARK_YAML_BYTES, &file);
   hark_text_append(&yaml, "\n%s", status == HARK_OK ? hark_text_get(&file) : "");
   if (status == HARK_OK) status = yaml.status;
   if (status == HARK_OK) {

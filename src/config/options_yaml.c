@@ -94,7 +94,8 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
 
 hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
   hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
+  const bool stored = source == HARK_SOURCE_RUN; /* by a run; what a user gives may be a pipe */
+  HARK_TRY((stored ? hark_file_read_stored : hark_file_read)(context, path, HARK_YAML_BYTES, &text));
   options->readings++;
   yaml_reading reading = {.context = context, .options = options, .path = path, .source = source, .words = hark_text_empty(context)};
   hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);

@@ -23,7 +23,7 @@ hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run,
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, run, which, path));
-  HARK_TRY(hark_file_read(context, path, POINTER_LIMIT, &text));
+  HARK_TRY(hark_file_read_stored(context, path, POINTER_LIMIT, &text));
   const char *content = hark_text_get(&text);
   const size_t length = strcspn(content, "\n");
   hark_status status = HARK_OK;
@@ -125,7 +125,7 @@ hark_status hark_manifest_check(hark_context *context, const char *folder, const
   hark_text text = hark_text_empty(context);
   hark_json_tree tree;
   HARK_TRY(hark_path_join(context, folder, HARK_MANIFEST_FILE, path));
-  HARK_TRY(hark_file_read(context, path, HARK_MANIFEST_BYTES, &text));
+  HARK_TRY(hark_file_read_stored(context, path, HARK_MANIFEST_BYTES, &text));
   hark_status status = hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree);
   hark_text_free(&text);
   HARK_TRY(status);

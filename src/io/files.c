@@ -68,9 +68,8 @@ static hark_status fail_read(hark_context *context, int error, const char *path)
   return hark_system_fail(context, error, path, "cannot be read");
 }
 
-hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
-  int descriptor = hark_open_again(path, O_RDONLY, 0);
-  if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+/* What is read from `descriptor`, which is closed. */
+static hark_status read_all(hark_context *context, const char *path, int descriptor, size_t limit, hark_text *out) {
   hark_status status = HARK_OK;
   const size_t first = out->length;
   size_t length = first;
@@ -96,6 +95,12 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
   if (what != NULL) status = hark_fail(context, HARK_BAD_FILE, "%s: is %s", path, what);
   if (status != HARK_OK) hark_text_free(out);
   return status;
+}
+
+hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
+  const int descriptor = hark_open_again(path, O_RDONLY, 0);
+  if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  return read_all(context, path, descriptor, limit, out);
 }
 
 /* HARK_BAD_FILE if a small file is a pointer of git-LFS instead of the intended file. */
@@ -128,6 +133,13 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
   *descriptor = opened;
   *size = (uint64_t)information.st_size;
   return HARK_OK;
+}
+
+hark_status hark_file_read_stored(hark_context *context, const char *path, size_t limit, hark_text *out) {
+  int descriptor;
+  uint64_t size;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  return read_all(context, path, descriptor, limit, out);
 }
 
 hark_status hark_file_refuse_foreign(hark_context *context, const char *path, int descriptor, uint64_t size, const char *expected) {

@@ -31,7 +31,7 @@ hark_status hark_json_parse(hark_context *context, const char *name, const char 
 hark_status hark_json_read(hark_context *context, const char *path, size_t limit, json_t **out) {
   *out = NULL;
   hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_file_read(context, path, limit, &text));
+  HARK_TRY(hark_file_read_stored(context, path, limit, &text));
   const hark_status status = hark_json_parse(context, path, hark_text_get(&text), text.length, out);
   hark_text_free(&text);
   return status;

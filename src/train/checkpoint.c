@@ -319,7 +319,12 @@ static hark_status forget_best(hark_context *context, const hark_run *run, const
 
 /* Writes a pointer file unless it already names the checkpoint. */
 static hark_status point(hark_context *context, const hark_run *run, const char *which, const char *name) {
-  char now[HARK_NAME_BYTES];
+  char now[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  hark_path_kind kind;
+  HARK_TRY(hark_run_path(context, run, which, path));
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind != HARK_PATH_NONE && kind != HARK_PATH_FILE) /* writing to a pipe would wait for a reader */
+    return hark_fail(context, HARK_BAD_FILE, "%s: is not a regular file", path);
   const hark_status found = hark_checkpoint_find(context, run, which, now);
   if (found != HARK_OK && !is_damage(found)) return found;
   return found == HARK_OK && strcmp(name, now) == 0 ? HARK_OK : write_pointer(context, run, which, name);

@@ -290,7 +290,7 @@ static hark_status check_complete(hark_context *context, const char *path, const
 
 hark_status hark_data_place_read_stored(hark_context *context, hark_options *options, const char *path) {
   hark_text yaml = hark_text_empty(context);
-  hark_status status = hark_file_read(context, path, HARK_YAML_BYTES, &yaml);
+  hark_status status = hark_file_read_stored(context, path, HARK_YAML_BYTES, &yaml);
   if (status == HARK_OK) status = check_complete(context, path, hark_text_get(&yaml));
   hark_text_free(&yaml);
   return status == HARK_OK ? hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN) : status;

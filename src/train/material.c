@@ -64,7 +64,7 @@ hark_status hark_material_check_vocabulary(hark_context *context, const hark_exa
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", path));
-  hark_status status = hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, &text);
   if (status == HARK_OK) status = hark_examples_check_vocabulary(context, examples, path, hark_text_get(&text), text.length);
   hark_text_free(&text);
   return status;

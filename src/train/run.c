@@ -113,7 +113,7 @@ hark_status hark_run_read_vocabulary(hark_context *context, const hark_run *run,
   hark_path_kind kind;
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", path));
   HARK_TRY(hark_path_examine(context, path, &kind));
-  return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
+  return kind == HARK_PATH_FILE ? hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
 }
 
 /* What a run has before it has begun, the lock last. */

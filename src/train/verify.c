@@ -75,7 +75,7 @@ static hark_status verify_vocabulary(verification *v) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(v->context);
   HARK_TRY(hark_run_path(v->context, v->run, "vocabulary.json", path));
-  hark_status status = hark_file_read(v->context, path, HARK_VOCABULARY_MAX_BYTES, &text);
+  hark_status status = hark_file_read_stored(v->context, path, HARK_VOCABULARY_MAX_BYTES, &text);
   if (status == HARK_OK) status = read_vocabulary(v, path, &text);
   hark_text_free(&text);
   return report(v, "vocabulary.json", status, NULL);

@@ -85,6 +85,8 @@ static void test_options(void **state) {
       "dense:B2,H2,L1,S40,D64,C16,causal,offset=-1",
       "dense:H2,L4,S300,D64,C16,causal,ragged",
       "dense:L20,D4,C5000,causal",
+      "window:H1,L640,D4,C9,W100,causal,bias=7",
+      "window:H1,L640,D4,C40,W100,causal,bias=4",
       "window:B2,H2,L70,D8,C3,W0,causal",
       "window:B2,H4,K2,L200,D8,C9,W16,causal",
       "window:B2,H2,L200,D8,C40,W63,causal",

@@ -123,7 +123,7 @@ static void test_contextual(void **state) {
   CHECK("dense:B2,H2,L7,D3,C4,causal", "dense:H2,K1,L20,S30,D10,V9,C9,causal", "dense:H4,K2,L3,S40,D8,C9,causal,cshared",
         "dense:H2,L20,D4,C9,causal,bias=3,kernel,forget", "dense:H2,L20,D4,C9,causal,dropout=0.3",
         "dense:B3,H2,L9,S20,D4,C9,causal,lengths,kernel", "dense:H2,L20,D4,C9,causal,bias,hiding,mask",
-        "window:H2,L20,D4,C9,W8,causal,kernel,dropout=0.2", "dense:L5,S200,D3,C90,causal");
+        "window:H2,L20,D4,C9,W8,causal,kernel,dropout=0.2", "dense:L5,S200,D3,C90,causal", "dense:L70,S200,D3,C3,causal");
 }
 
 static void test_hierarchical(void **state) {

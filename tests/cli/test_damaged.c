@@ -64,7 +64,7 @@ static void damage_is_reported_with_the_reason(void **state) {
       {"head -30 config.yaml >c && mv c config.yaml", "config.yaml: its end is missing: it has no section run", true},
       {"printf '\\377\\376\\000' >config.yaml", "config.yaml: ", true},
       {"sed -i 's/  width: 16/  width: 99999999999/' config.yaml", "model.width: \"99999999999\" given", true},
-      {"rm config.yaml && mkdir config.yaml", "config.yaml: is a folder, expected a file", false},
+      {"rm config.yaml && mkdir config.yaml", "config.yaml: is a folder, expected a regular file", false},
       {"echo step-99 >last", "last: names step-99, and there is no such checkpoint", true},
       {"sed -i 's/\"format_version\": *1/\"format_version\": 7/' checkpoints/step-6/manifest.json",
        "manifest.json: format_version is 7, expected 1", true},
@@ -84,6 +84,35 @@ static void damage_is_reported_with_the_reason(void **state) {
 }
 
 /* A process may write the run, and replace its checkpoints, while it is verified. */
+/* Nothing waits for a pipe in the place of a file of a run. With checkpoints left that are not damaged, a subcommand may use one of them. */
+static void pipes_in_a_run_do_not_block(void **state) {
+  (void)state;
+  static const char *const files[] = {"best",
+                                      "last",
+                                      "config.yaml",
+                                      "data.json",
+                                      "vocabulary.json",
+                                      "metrics.jsonl",
+                                      "checkpoints/step-6/manifest.json",
+                                      "checkpoints/step-6/state.json",
+                                      "checkpoints/step-6/model.safetensors"};
+  static const char *const words[] = {"verify all/x",
+                                      "runs all",
+                                      "info all/x",
+                                      "eval all/x --data t.txt",
+                                      "generate all/x --max-new-tokens 1",
+                                      "train --resume all/x --steps 7"};
+  for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+      char line[256];
+      (void)snprintf(line, sizeof line, "rm -f %s && mkfifo %s", files[f], files[f]);
+      damage(line);
+      test_command_run(folder, "", words[w], &output);
+      if (output.code != HARK_EXIT_DONE && output.code != HARK_EXIT_BAD_INPUT)
+        fail_msg("%s with a pipe as %s: exit code %d, %s", words[w], files[f], output.code, output.err);
+    }
+}
+
 static void a_running_run_is_no_damaged_one(void **state) {
   (void)state;
   damage("mkdir checkpoints/.partial");
@@ -226,15 +255,11 @@ static void the_number_of_curves_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damage_is_reported_with_the_reason),
-      cmocka_unit_test(the_newest_checkpoint_is_the_last),
-      cmocka_unit_test(a_running_run_is_no_damaged_one),
-      cmocka_unit_test(options_of_another_model_are_refused),
-      cmocka_unit_test(a_run_is_reported_once),
-      cmocka_unit_test(mistakes_of_a_report_write_no_page),
-      cmocka_unit_test(missing_permissions_are_named),
-      cmocka_unit_test(single_points_are_drawn_without_a_warning),
-      cmocka_unit_test(the_number_of_curves_is_named),
+      cmocka_unit_test(damage_is_reported_with_the_reason),        cmocka_unit_test(pipes_in_a_run_do_not_block),
+      cmocka_unit_test(the_newest_checkpoint_is_the_last),         cmocka_unit_test(a_running_run_is_no_damaged_one),
+      cmocka_unit_test(options_of_another_model_are_refused),      cmocka_unit_test(a_run_is_reported_once),
+      cmocka_unit_test(mistakes_of_a_report_write_no_page),        cmocka_unit_test(missing_permissions_are_named),
+      cmocka_unit_test(single_points_are_drawn_without_a_warning), cmocka_unit_test(the_number_of_curves_is_named),
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
 }

@@ -72,7 +72,7 @@ static void count(const dense_head *at, int64_t row, double *positions, double *
   for (int64_t i = at->sequence->key_count - 1; i >= 0; i--) {
     double logit;
     if (!hark_dense_logit(at, row, i, &logit)) continue;
-    sum += sigmoid(hark_dense_similarity(at, row, i));
+    if (!(sum >= most)) sum += sigmoid(hark_dense_similarity(at, row, i)); /* farther gates change no position */
     const double position = sum > most ? most : sum;
     if (positions != NULL) positions[i] = position;
     if (logits != NULL && logit != -INFINITY) logits[i] += term(at, row, position);

@@ -27,7 +27,7 @@ static hark_status print_normalizer(hark_context *context, const char *folder, h
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, folder, SETTINGS_FILE, path));
   const bool there = hark_path_kind_of(path) == HARK_PATH_FILE;
-  hark_status status = there ? hark_file_read(context, path, SETTINGS_BYTES, &text) : HARK_OK;
+  hark_status status = there ? hark_file_read_stored(context, path, SETTINGS_BYTES, &text) : HARK_OK;
   if (status == HARK_OK && there) status = hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree);
   if (status == HARK_OK)
     hark_text_append(out,

@@ -60,7 +60,7 @@ static hark_status keep_file(const search *s, const char *name, const char *endi
   hark_status status = path_of(s, name, ending, path);
   if (status == HARK_OK) status = text->status;
   const bool exists = status == HARK_OK && hark_path_kind_of(path) != HARK_PATH_NONE;
-  if (exists) status = hark_file_read(s->context, path, (size_t)1 << 24, &there);
+  if (exists) status = hark_file_read_stored(s->context, path, (size_t)1 << 24, &there);
   if (exists && status == HARK_OK && strcmp(hark_text_get(&there), hark_text_get(text)) != 0)
     status =
         hark_fail(s->context, HARK_BAD_CONFIGURATION,

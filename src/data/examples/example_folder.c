@@ -68,7 +68,7 @@ static hark_status read_task(hark_context *context, const char *folder, hark_tex
   hark_text json = hark_text_empty(context);
   hark_json_tree tree;
   HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, path));
-  HARK_TRY(hark_file_read(context, path, HARK_TASK_FILE_BYTES, &json));
+  HARK_TRY(hark_file_read_stored(context, path, HARK_TASK_FILE_BYTES, &json));
   hark_status status = hark_json_tree_parse(context, path, hark_text_get(&json), json.length, &tree);
   hark_text_free(&json);
   if (status != HARK_OK) return status;
@@ -164,7 +164,7 @@ bool hark_is_example_folder(hark_context *context, const char *folder, bool *tex
   hark_json_tree tree = {0};
   bool is = false;
   if (hark_path_join(context, folder, HARK_TASK_FILE, path) == HARK_OK && hark_path_kind_of(path) == HARK_PATH_FILE &&
-      hark_file_read(context, path, HARK_TASK_FILE_BYTES, &text) == HARK_OK &&
+      hark_file_read_stored(context, path, HARK_TASK_FILE_BYTES, &text) == HARK_OK &&
       hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree) == HARK_OK) {
     is = hark_json_member(tree.root, "hark") != NULL && hark_json_is(hark_json_member(tree.root, "files"), HARK_JSON_OBJECT);
     const char *const format = hark_json_text(hark_json_member(tree.root, "format"));

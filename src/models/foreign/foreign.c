@@ -60,7 +60,7 @@ static hark_status read_config(hark_context *context, hark_foreign *foreign) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, foreign->folder, HARK_FOREIGN_CONFIG_FILE, path));
-  hark_status status = hark_file_read(context, path, CONFIG_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, path, CONFIG_BYTES, &text);
   if (status == HARK_OK)
     status = hark_foreign_keys_read(context, path, hark_text_get(&text), text.length, &foreign->type, &foreign->config);
   hark_text_free(&text);
@@ -73,7 +73,7 @@ static hark_status read_generation(hark_context *context, hark_foreign *foreign)
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_path_join(context, foreign->folder, HARK_FOREIGN_GENERATION_FILE, path));
   if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
-  hark_status status = hark_file_read(context, path, CONFIG_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, path, CONFIG_BYTES, &text);
   if (status == HARK_OK) status = hark_foreign_ends_read(context, path, hark_text_get(&text), text.length, &foreign->config);
   hark_text_free(&text);
   return status;
@@ -115,7 +115,7 @@ hark_status hark_foreign_check_tokenizer(hark_context *context, const char *name
 
 static hark_status read_tokenizer(hark_context *context, const char *path, int64_t rows, hark_imported **out) {
   hark_text text = hark_text_empty(context);
-  hark_status status = hark_file_read(context, path, HARK_PIPELINE_FILE_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, path, HARK_PIPELINE_FILE_BYTES, &text);
   if (status == HARK_OK) status = hark_imported_read(context, path, hark_text_get(&text), text.length, out);
   if (status == HARK_OK) status = hark_foreign_check_tokenizer(context, path, *out, rows);
   hark_text_free(&text);

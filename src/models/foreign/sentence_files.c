@@ -23,7 +23,7 @@ static hark_status read_json(hark_context *context, const char *folder, const ch
   HARK_TRY(hark_path_join(context, name[0] != '\0' ? below : folder, file, path));
   *found = hark_path_kind_of(path) == HARK_PATH_FILE;
   if (!*found) return HARK_OK;
-  hark_status status = hark_file_read(context, path, JSON_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, path, JSON_BYTES, &text);
   if (status == HARK_OK) status = hark_json_tree_parse(context, path, hark_text_get(&text), text.length, out);
   hark_text_free(&text);
   return status;

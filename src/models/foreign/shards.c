@@ -94,7 +94,7 @@ static hark_status open_index(hark_context *context, const char *folder, const c
   hark_text text = hark_text_empty(context);
   hark_json_tree tree = {0};
   shards->reading = INDEX_FILE;
-  hark_status status = hark_file_read(context, index, INDEX_BYTES, &text);
+  hark_status status = hark_file_read_stored(context, index, INDEX_BYTES, &text);
   if (status == HARK_OK) status = hark_json_tree_parse(context, index, hark_text_get(&text), text.length, &tree);
   if (status == HARK_OK) status = open_map(context, folder, index, tree.root, shards);
   hark_json_tree_free(context, &tree);

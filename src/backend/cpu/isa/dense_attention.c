@@ -36,7 +36,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "kernel is neither exp nor rbf";
   else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX && desc->normalisation != HARK_NORMALISATION_STICK_BREAKING)
     reason = "normalisation is neither softmax nor stick_breaking";
-  else if (hark_dense_contextual_rows(desc, desc->key_length) > HARK_CONTEXTUAL_ROWS)
+  else if (!HARK_ISA(hark_dense_contextual_fits)(desc))
     reason = "contextual_positions and keys are more than 2^14";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";

@@ -461,7 +461,16 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   pack_queries(&tile, state);
   const float *key = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
   const float *value = hark_dense_row(&call->args->value, sequence->item, head / call->group, sequence->key_row);
-  if (call->contextual) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, seen);
+  if (call->contextual) { /* tiles begin at `from`, and those nearer than the last visited one at `to` */
+    HARK_ISA(hark_dense_contextual_begin)(&tile, state->queries, from, seen - from, state->contextual_memory, &state->contextual);
+    tile.contextual = &state->contextual;
+    if (seen > to) {
+      state->contextual.from = to;
+      HARK_ISA(hark_dense_contextual_sum)(&tile, state->queries, key, state->key_stride, seen, &state->contextual);
+    }
+    state->contextual.from = from;
+    HARK_ISA(hark_dense_contextual_sum)(&tile, state->queries, key, state->key_stride, to, &state->contextual);
+  }
   for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
     tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
     tile.shift = query + sequence->offset - tile.key;

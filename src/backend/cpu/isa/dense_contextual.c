@@ -22,9 +22,16 @@ static int64_t most_keys(const hark_attention_desc *desc) {
   return hark_min(desc->key_length, hark_min(desc->window, desc->key_length) + HARK_TILE_QUERIES);
 }
 
+/* Rows of e that a call of this descriptor can reach. */
+static int64_t reachable_rows(const hark_attention_desc *desc) { return hark_dense_contextual_rows(desc, most_keys(desc)); }
+
+bool HARK_ISA(hark_dense_contextual_fits)(const hark_attention_desc *desc) {
+  return desc->contextual_positions == 0 || reachable_rows(desc) <= HARK_CONTEXTUAL_ROWS;
+}
+
 size_t HARK_ISA(hark_dense_contextual_floats)(const hark_attention_desc *desc, bool backward) {
   if (desc->contextual_positions == 0) return 0;
-  const size_t rows = (size_t)(hark_dense_contextual_rows(desc, most_keys(desc)) + 1) * HARK_TILE_QUERIES;
+  const size_t rows = (size_t)(reachable_rows(desc) + 1) * HARK_TILE_QUERIES;
   if (!backward) return rows + 2 * TILE_FLOATS;
   const size_t tiles = (size_t)hark_ceil_div(most_keys(desc), HARK_TILE_KEYS) + 1;
   return 2 * rows + 6 * TILE_FLOATS + tiles * HARK_TILE_QUERIES + HARK_TILE_KEYS * hark_padded(desc->head_dim);
@@ -155,6 +162,7 @@ HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const
     const vm hidden = vf_equal(hides ? vf_load(state->hidden + at) : zero, never);
     vf gate = power * rest;
     if (hides) gate = vf_select(hidden, zero, gate);
+    gate = vf_select(vf_less(before + sum, most), gate, vf_select(vf_equal(before + sum, before + sum), zero, gate)); /* NaN stays */
     sum = sum + gate;
     if (purpose == COUNT_GATES) continue;
     vf fraction;
@@ -273,9 +281,9 @@ HARK_SIMD void differentiate_vector(const hark_dense_tile *tile, int m, const fl
 HARK_SIMD void gather_vector(const hark_dense_tile *tile, int m, const float *dlogits, hark_dense_contextual_state *state) {
   const int lane = m * HARK_LANES, end = hark_dense_end(tile, m);
   float *const to = state->sums + (ptrdiff_t)state->most * HARK_TILE_QUERIES + lane;
-  vf sum = vf_zero();
+  vf sum = vf_load(to); /* in the order of differentiate_vector() */
   for (int key = 0; key < end; key++) sum = sum + vf_load(dlogits + (ptrdiff_t)key * HARK_TILE_QUERIES + lane);
-  vf_store(to, vf_load(to) + sum);
+  vf_store(to, sum);
 }
 
 HARK_SIMD_NOINLINE void differentiate_tile(const hark_dense_tile *tile, const float *start, float *dlogits,
@@ -338,9 +346,9 @@ static void combine_rows(const hark_dense_tile *tile, int64_t row, int count, fl
     }
 }
 
-/* Where a range of sequences adds de of a head: [N][d]. */
+/* Where a range of sequences adds de of a head: [reachable rows][d]. */
 static float *range_sums(const hark_dense_call *call, void *memory, int64_t range, int64_t head) {
-  return (float *)memory + (range * call->heads + head) * call->desc->contextual_positions * call->head_dim;
+  return (float *)memory + (range * call->heads + head) * reachable_rows(call->desc) * call->head_dim;
 }
 
 static float *sums_of(const hark_dense_tile *tile) {
@@ -400,7 +408,7 @@ static size_t bytes(const hark_attention_desc *desc, bool backward, int64_t item
   (void)item_pieces;
   if (!backward) return 0;
   const int64_t ranges = hark_dense_contextual_ranges(hark_max(desc->max_sequences, desc->batch), desc->key_heads);
-  return (size_t)(ranges * desc->heads * desc->contextual_positions * desc->head_dim) * sizeof(float);
+  return (size_t)(ranges * desc->heads) * (size_t)(reachable_rows(desc) * desc->head_dim) * sizeof(float);
 }
 
 /* The logits have the terms since they were counted: only sums of the terms alone need them here. */
@@ -421,7 +429,7 @@ static int64_t prepare_count(const hark_dense_call *call) {
 
 static void prepare(const hark_dense_call *call, void *memory, int64_t index) {
   memset(range_sums(call, memory, index / call->heads, index % call->heads), 0,
-         (size_t)(call->desc->contextual_positions * call->head_dim) * sizeof(float));
+         (size_t)(reachable_rows(call->desc) * call->head_dim) * sizeof(float));
 }
 
 /* Pieces: blocks of positions of a table. */
@@ -436,14 +444,14 @@ static int64_t finish_count(const hark_dense_call *call) {
 static void finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_tensor *gradient = &call->args->dcontextual;
   const int64_t blocks = hark_ceil_div(gradient->shape[1], POSITION_BLOCK), table = index / blocks, features = call->head_dim;
-  const int64_t begin = index % blocks * POSITION_BLOCK * features,
+  const int64_t begin = index % blocks * POSITION_BLOCK * features, reached = reachable_rows(call->desc) * features,
                 end = hark_min(gradient->shape[1] * features, begin + POSITION_BLOCK * features);
   const bool shared = gradient->stride[0] == 0, adds = (call->args->accumulate & HARK_ACCUMULATE_CONTEXTUAL) != 0;
   float *to = (float *)gradient->data + table * gradient->stride[0];
   (void)worker_memory;
   for (int64_t i = begin; i < end; i++) {
     double sum = adds ? (double)to[i] : 0.0;
-    for (int64_t range = 0; range < call->ranges; range++)
+    for (int64_t range = 0; range < call->ranges && i < reached; range++)
       for (int64_t head = shared ? 0 : table; head < (shared ? call->heads : table + 1); head++)
         sum += (double)range_sums(call, memory, range, head)[i];
     to[i] = (float)sum;

@@ -38,7 +38,7 @@ typedef struct hark_dense_contextual_state {
   bool is_unknown[HARK_TILE_QUERIES]; /* of the lane */
 } hark_dense_contextual_state;
 
-/* Rows of e above which the algorithm does not support them: T and dT are in each worker's memory. */
+/* The most rows of e that the algorithm supports: T and dT are in each worker's memory. */
 #define HARK_CONTEXTUAL_ROWS (1 << 14)
 
 /* Rows of e that a sequence of `keys` keys can reach: position `keys`, and the row after it. */
@@ -46,18 +46,21 @@ static inline int64_t hark_dense_contextual_rows(const hark_attention_desc *desc
   return hark_min(desc->contextual_positions, keys + 2);
 }
 
+/* Whether the rows of e that can be reached are that few. */
+bool HARK_ISA(hark_dense_contextual_fits)(const hark_attention_desc *desc);
+
 /* Floats of memory; 0 for descriptors without contextual positions. */
 size_t HARK_ISA(hark_dense_contextual_floats)(const hark_attention_desc *desc, bool backward);
 
 /* Begins a tile of queries, packed and scaled, that sees `keys` keys from `from` on. */
 void HARK_ISA(hark_dense_contextual_begin)(const hark_dense_tile *tile, const float *queries, int64_t from, int64_t keys, float *memory,
                                            hark_dense_contextual_state *state);
-/* Products of a tile of keys, without start and diagonal -> logits with both and the terms; also what the gradients need. The tile of keys
- * after it was the last one visited, or is known from hark_dense_contextual_sum(). */
+/* Products of a tile of keys, without start and diagonal -> logits with both and the terms; also what the gradients need. Forward: for tiles
+ * from the nearest to the farthest. Backward: in any order, for the tiles of hark_dense_contextual_sum(). */
 void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *start, float *logits,
                                            hark_dense_contextual_state *state);
 
-/* Backward: the sums of gates of all tiles, from the keys `from` to `to` of the sequence, whose first key is at `keys`. */
+/* Backward: the sums of gates of the tiles from state->from to `to`, after those that were counted before. `keys`: key 0 of the sequence. */
 void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const float *queries, const float *keys, int64_t key_stride,
                                          int64_t to, hark_dense_contextual_state *state);
 /* The terms alone of a tile of keys, whose first key is at `key`. */
