@@ -21,8 +21,8 @@
 
 /* Reads a whole file (or pipe) into `out`, an empty text that the caller frees. More than `limit` bytes: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out);
-/* The same of a file that a program has written, such as those of a run: anything but a regular file is refused, so that a pipe in its place
- * cannot block. Errors: HARK_BAD_FILE too. */
+/* The same of a file that a program has written, such as those of a run: anything but a regular file is refused, so that a pipe in its
+ * place cannot block. Errors: HARK_BAD_FILE too. */
 HARK_MUST_CHECK hark_status hark_file_read_stored(hark_context *context, const char *path, size_t limit, hark_text *out);
 
 /* Replaces a file by `bytes` bytes, like an atomic writer: after a crash the file has the complete old or new contents. */

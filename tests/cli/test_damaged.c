@@ -84,7 +84,8 @@ static void damage_is_reported_with_the_reason(void **state) {
 }
 
 /* A process may write the run, and replace its checkpoints, while it is verified. */
-/* Nothing waits for a pipe in the place of a file of a run. With checkpoints left that are not damaged, a subcommand may use one of them. */
+/* Nothing waits for a pipe in the place of a file of a run. With checkpoints left that are not damaged, a subcommand may use one of them.
+ * */
 static void pipes_in_a_run_do_not_block(void **state) {
   (void)state;
   static const char *const files[] = {"best",
