@@ -55,12 +55,13 @@ size_t HARK_ISA(hark_dense_contextual_floats)(const hark_attention_desc *desc, b
 /* Begins a tile of queries, packed and scaled, that sees `keys` keys from `from` on. */
 void HARK_ISA(hark_dense_contextual_begin)(const hark_dense_tile *tile, const float *queries, int64_t from, int64_t keys, float *memory,
                                            hark_dense_contextual_state *state);
-/* Products of a tile of keys, without start and diagonal -> logits with both and the terms; also what the gradients need. Forward: for tiles
- * from the nearest to the farthest. Backward: in any order, for the tiles of hark_dense_contextual_sum(). */
+/* Products of a tile of keys, without start and diagonal -> logits with both and the terms; also what the gradients need. Forward: for
+ * tiles from the nearest to the farthest. Backward: in any order, for the tiles of hark_dense_contextual_sum(). */
 void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *start, float *logits,
                                            hark_dense_contextual_state *state);
 
-/* Backward: the sums of gates of the tiles from state->from to `to`, after those that were counted before. `keys`: key 0 of the sequence. */
+/* Backward: the sums of gates of the tiles from state->from to `to`, after those that were counted before. `keys`: key 0 of the sequence.
+ * */
 void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const float *queries, const float *keys, int64_t key_stride,
                                          int64_t to, hark_dense_contextual_state *state);
 /* The terms alone of a tile of keys, whose first key is at `key`. */
