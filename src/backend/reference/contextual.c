@@ -118,8 +118,8 @@ static double add_to_query(const dense_head *at, int64_t row, const gradient_row
 
 static const gradient_rule rule = {.has_paths = true, .differentiate = differentiate, .add_to_query = add_to_query};
 
-/* Positions of a table that a task sums: as many as a sequence can reach. */
-static int64_t block_of(const hark_attention_desc *desc) { return desc->key_length + 1; }
+/* Positions of a table that a sequence can reach. */
+static int64_t reached(const hark_attention_desc *desc) { return hark_min(desc->contextual_positions, desc->key_length + 1); }
 
 /* The rows of the table that a row with a NaN position depends on: one more than it sees keys, since every gate may be up to 1. 0: it has
  * none. The farthest of its keys then has such a position. */
@@ -134,44 +134,41 @@ static int64_t unknown_rows(const dense_head *at, const gradient_row *of) {
   return unknown ? seen + 1 : 0;
 }
 
-/* sums [block][d] += the row's part of de / scale, for positions from `begin` on. */
-static void add_to_table(const dense_head *at, int64_t row, const gradient_row *of, int64_t begin, int64_t end) {
+/* sums [end][d] += the row's part of de / scale. */
+static void add_to_table(const dense_head *at, int64_t row, const gradient_row *of, int64_t end) {
   const int64_t d = at->desc->head_dim, q = dense_query_index(at, &at->args->query, row), unknown = unknown_rows(at, of);
-  for (int64_t position = begin; position < hark_min(end, unknown); position++)
-    for (int64_t c = 0; c < d; c++) of->sums[(position - begin) * d + c] = NAN;
+  for (int64_t c = 0; c < hark_min(end, unknown) * d; c++) of->sums[c] = NAN;
   for (int64_t i = 0; i < at->sequence->key_count; i++) {
     if (of->weights[i] == HARK_DENSE_HIDDEN || isnan(of->extra[i])) continue;
     const interpolation e = interpolate(of->extra[i]);
     for (int64_t next = 0; next < (e.fraction == 0 ? 1 : 2); next++) {
       const int64_t position = e.row + next;
-      if (position < begin || position >= end) continue;
+      if (position >= end) continue;
       const double part = of->gradients[i] * (next == 0 ? 1 - e.fraction : e.fraction);
-      for (int64_t c = 0; c < d; c++) of->sums[(position - begin) * d + c] += part * dense_get(&at->args->query, q + c);
+      for (int64_t c = 0; c < d; c++) of->sums[position * d + c] += part * dense_get(&at->args->query, q + c);
     }
   }
 }
 
-/* A block of positions of dcontextual, of one head or of all. */
-static void block_of_table(void *data, int64_t index, int worker) {
+/* dcontextual of one head or of all: the rows that are reached. The others were cleared, or stay as they are. */
+static void sum_table(void *data, int64_t table, int worker) {
   const gradient_task *task = data;
   const hark_attention_call *run = task->run;
   const hark_tensor *gradient = &run->args->dcontextual;
-  const int64_t positions = gradient->shape[1], d = gradient->shape[2], block = block_of(&run->plan->desc);
-  const int64_t blocks = hark_ceil_div(positions, block), table = index / blocks, begin = index % blocks * block;
-  const int64_t end = hark_min(positions, begin + block);
+  const int64_t d = gradient->shape[2], end = reached(&run->plan->desc);
   const gradient_row of = hark_gradient_row(task, worker);
-  for (int64_t c = 0; c < (end - begin) * d; c++) of.sums[c] = 0;
+  for (int64_t c = 0; c < end * d; c++) of.sums[c] = 0;
   for (int64_t s = 0; s < run->sequence_count; s++)
     for (int64_t h = 0; h < run->plan->desc.heads; h++) {
       if (gradient->stride[0] != 0 && h != table) continue;
       const dense_head at = hark_dense_head(run, task->gates, s, h);
       for (int64_t row = 0; row < at.sequence->query_count; row++) {
         differentiate(&at, row, &of);
-        add_to_table(&at, row, &of, begin, end);
+        add_to_table(&at, row, &of, end);
       }
     }
-  const int64_t to = table * gradient->stride[0] + begin * gradient->stride[1];
-  for (int64_t c = 0; c < (end - begin) * d; c++) hark_gradient_store(gradient, to + c, run->plan->desc.scale * of.sums[c], true);
+  for (int64_t c = 0; c < end * d; c++)
+    hark_gradient_store(gradient, table * gradient->stride[0] + c, run->plan->desc.scale * of.sums[c], true);
 }
 
 static hark_status forward(hark_context *context, const hark_attention_call *run) { return hark_reference_dense.forward(context, run); }
@@ -182,7 +179,7 @@ static hark_status backward(hark_context *context, const hark_attention_call *ru
   hark_gradient_compute(context, &task);
   if (table->type == HARK_NONE) return HARK_OK;
   const int64_t tables = table->stride[0] == 0 ? 1 : table->shape[0];
-  hark_parallel_for(context, tables * hark_ceil_div(table->shape[1], block_of(&run->plan->desc)), block_of_table, &task);
+  hark_parallel_for(context, tables, sum_table, &task);
   return HARK_OK;
 }
 

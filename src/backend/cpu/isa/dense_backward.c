@@ -196,9 +196,7 @@ static void visit_tile(const hark_dense_tile *tile, hark_dense_backward_state *s
       product.diagonal = NULL;
     }
     hark_dense_scores(tile, scores_store, &product);
-    if (call->contextual) {
-      HARK_ISA(hark_dense_contextual_count)(tile, state->start, state->weights, &state->contextual);
-    }
+    if (call->contextual) HARK_ISA(hark_dense_contextual_count)(tile, state->start, state->weights, &state->contextual);
     hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees no key */
     if (state->exact.any) HARK_ISA(hark_dense_backward_exact_logits)(tile, state);
     not_finite marks;
@@ -365,10 +363,16 @@ hark_dense_backward_state *HARK_ISA(hark_dense_backward_open)(const hark_dense_c
 }
 
 void HARK_ISA(hark_dense_backward_count)(hark_dense_tile *tile, hark_dense_backward_state *state, const float *keys, int64_t from,
-                                         int64_t to) {
-  HARK_ISA(hark_dense_contextual_begin)(tile, state->queries, from, to - from, state->contextual_memory, &state->contextual);
-  tile->contextual = &state->contextual;
-  HARK_ISA(hark_dense_contextual_sum)(tile, state->queries, keys, state->key_stride, to, &state->contextual);
+                                         int64_t to, int64_t seen) {
+  hark_dense_contextual_state *contextual = &state->contextual;
+  HARK_ISA(hark_dense_contextual_begin)(tile, state->queries, from, seen - from, state->contextual_memory, contextual);
+  tile->contextual = contextual;
+  if (seen > to) { /* the last tile that is visited ends at `to`: those nearer begin there */
+    contextual->from = to;
+    HARK_ISA(hark_dense_contextual_sum)(tile, state->queries, keys, state->key_stride, seen, contextual);
+  }
+  contextual->from = from;
+  HARK_ISA(hark_dense_contextual_sum)(tile, state->queries, keys, state->key_stride, to, contextual);
 }
 
 void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t sequence_index, int64_t key_head, int64_t chunk,
@@ -411,7 +415,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
       if (hark_cancel_now(call->context)) return;
       memset(state->dquery, 0, (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
       if (from < to) pack_queries(&tile, state);
-      if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, to);
+      if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, to, to);
       for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
         tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
         tile.shift = tile.query + sequence->offset - tile.key;
@@ -461,16 +465,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   pack_queries(&tile, state);
   const float *key = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
   const float *value = hark_dense_row(&call->args->value, sequence->item, head / call->group, sequence->key_row);
-  if (call->contextual) { /* tiles begin at `from`, and those nearer than the last visited one at `to` */
-    HARK_ISA(hark_dense_contextual_begin)(&tile, state->queries, from, seen - from, state->contextual_memory, &state->contextual);
-    tile.contextual = &state->contextual;
-    if (seen > to) {
-      state->contextual.from = to;
-      HARK_ISA(hark_dense_contextual_sum)(&tile, state->queries, key, state->key_stride, seen, &state->contextual);
-    }
-    state->contextual.from = from;
-    HARK_ISA(hark_dense_contextual_sum)(&tile, state->queries, key, state->key_stride, to, &state->contextual);
-  }
+  if (call->contextual) HARK_ISA(hark_dense_backward_count)(&tile, state, key, from, to, seen);
   for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
     tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
     tile.shift = query + sequence->offset - tile.key;

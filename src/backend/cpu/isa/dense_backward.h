@@ -56,9 +56,10 @@ hark_dense_backward_state *HARK_ISA(hark_dense_backward_open)(const hark_dense_c
 /* Packs a tile of queries with -log_sum_exp. */
 void HARK_ISA(hark_dense_backward_pack_scores)(const hark_dense_tile *tile, hark_dense_backward_state *state);
 
-/* With contextual positions: begins a tile of queries, packed, for the keys [from, to) of a sequence whose first key is at `keys`. */
+/* With contextual positions: begins a tile of queries, packed, that sees the keys [from, seen) of a sequence whose key 0 is at `keys`, and
+ * visits those up to `to`. */
 void HARK_ISA(hark_dense_backward_count)(hark_dense_tile *tile, hark_dense_backward_state *state, const float *keys, int64_t from,
-                                         int64_t to);
+                                         int64_t to, int64_t seen);
 
 typedef void hark_dense_scores_function(const hark_product *p, int first, int last);
 

@@ -61,7 +61,7 @@ static bool visit_exact(hark_dense_tile *tile, hark_dense_backward_state *state,
   bool any = false;
   int64_t from, to;
   HARK_ISA(hark_dense_visible_keys)(call, tile->sequence, tile->query, tile->queries, &from, &to);
-  if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(tile, state, state->all_keys, from, to);
+  if (call->contextual && from < to) HARK_ISA(hark_dense_backward_count)(tile, state, state->all_keys, from, to, to);
   for (tile->key = from; tile->key < to; tile->key += HARK_TILE_KEYS) {
     tile->keys = (int)hark_min(HARK_TILE_KEYS, to - tile->key);
     tile->shift = tile->query + tile->sequence->offset - tile->key;

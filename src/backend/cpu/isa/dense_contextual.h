@@ -4,9 +4,9 @@
  *     S[n,i] += (1 - f) T[x][n] + f T[x + 1][n],   T[x][n] = scale q_n.e[x]
  *
  * T of a tile of queries is a product, made once; a term is two loads from it. Keys farther than those that fill the positions have the
- * term of position N - 1, and no gate. Gates are summed from the nearest key to the farthest. The
- * forward visits tiles of keys in this order. The backward sums the gates of all tiles first, and then visits the tiles from the farthest
- * to the nearest, in the order of dg, which is a sum over farther keys.
+ * term of position N - 1, and no gate. Gates are summed from the nearest key to the farthest. The forward visits tiles of keys in this
+ * order. The backward sums the gates of all tiles first, and then visits the tiles from the farthest to the nearest, in the order of dg,
+ * which is a sum over farther keys.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_CONTEXTUAL_H
 #define HARK_BACKEND_CPU_ISA_DENSE_CONTEXTUAL_H
@@ -60,15 +60,15 @@ void HARK_ISA(hark_dense_contextual_begin)(const hark_dense_tile *tile, const fl
 void HARK_ISA(hark_dense_contextual_count)(const hark_dense_tile *tile, const float *start, float *logits,
                                            hark_dense_contextual_state *state);
 
-/* Backward: the sums of gates of the tiles from state->from to `to`, after those that were counted before. `keys`: key 0 of the sequence.
- * */
+/* Backward: the sums of gates of the tiles from state->from to `to`, after those that were counted before. `keys`: key 0 of
+ * the sequence. */
 void HARK_ISA(hark_dense_contextual_sum)(const hark_dense_tile *tile, const float *queries, const float *keys, int64_t key_stride,
                                          int64_t to, hark_dense_contextual_state *state);
 /* The terms alone of a tile of keys, whose first key is at `key`. */
 void HARK_ISA(hark_dense_contextual_terms)(const hark_dense_tile *tile, const float *queries, const float *key, int64_t key_stride,
                                            hark_dense_contextual_state *state);
-/* dS -> the gradient of scale q.k, from the farthest tile of keys to the nearest; adds to dT. start: -infinity for lanes that see no key.
- * */
+/* dS -> the gradient of scale q.k, from the farthest tile of keys to the nearest; adds to dT. start: -infinity for
+ * lanes that see no key. */
 void HARK_ISA(hark_dense_contextual_differentiate)(const hark_dense_tile *tile, const float *start, float *dlogits,
                                                    hark_dense_contextual_state *state);
 /* After all tiles of keys: the parts of dq / scale, [d][lanes], and of de. query_rows: [lanes][d padded], scaled. dquery NULL: not
