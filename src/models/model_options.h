@@ -115,8 +115,8 @@ typedef enum hark_stored {
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model represents positions", NULL, \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance, which multiplies the similarity, such as bank[8](decay*periodic); several "                             \
-    "kernels, such as decay|rbf|t5|alibi, belong to the heads or layers in turn; an empty text: no kernel",                                \
+    "kernel of the token distance, such as bank[8](decay*periodic); it multiplies the similarity; several kernels, such as "               \
+    "decay|rbf|t5|alibi, are for the heads or layers in turn; an empty text: no kernel",                                                   \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
@@ -152,7 +152,7 @@ typedef enum hark_stored {
     "parts that learn separate rates; learned rates start from the fixed rates; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS,         \
     CHANGED, 1)                                                                                                                            \
   X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "this fraction of the pairs is rotated: the pairs with the highest rates (p-RoPE, arXiv "                                              \
+    "fraction of the pairs that is rotated; these are the pairs with the highest rates (p-RoPE, arXiv "                                    \
     "2410.06205)",                                                                                                                         \
     HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)                                                                                                \
   X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
@@ -165,8 +165,8 @@ typedef enum hark_stored {
   X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
     "context in training before the scaling, in tokens; 0: model.context", HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                         \
   X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
-    "yarn: rates change linearly from fast pairs, which keep their rate, to slow pairs, whose rate is divided "                            \
-    "by the factor; pair: linearly in the index of the pair, as in published models; turns: linearly in the "                              \
+    "yarn: how rates change between fast pairs, which keep their rate, and slow pairs, whose rate is divided by the factor; pair: "        \
+    "linearly in the index of the pair, as in published models; turns: linearly in the "                                                   \
     "number of turns, as in the paper",                                                                                                    \
     "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
   X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
@@ -185,7 +185,8 @@ typedef enum hark_stored {
     "mscale_all_dim; m and n must be given together; 0: not given",                                                                        \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                      \
-    "yarn: n in the attention factor under mscale; 0: not given", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                        \
+    "yarn: n in the attention factor; model.rotary.mscale has the formula; 0: not given", "model.rotary.scaling yarn", MEANING, CHANGED,   \
+    1)                                                                                                                                     \
   X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
     "llama3: the rate of pairs that make at most this number of turns within the original context is divided "                             \
     "by the scaling factor",                                                                                                               \
@@ -209,7 +210,7 @@ typedef enum hark_stored {
     "half of its parent",                                                                                                                  \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
-    "query that a cell of structure hierarchical uses for coarse keys; mean: the mean of its queries; first: "                             \
+    "structure hierarchical: the query that represents a cell when it attends to coarse keys; mean: the mean of its queries; first: "      \
     "its first query; exact: each query by itself; default: first if the attention is causal, otherwise mean",                             \
     HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, 1)                                                                                            \
   X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
@@ -279,8 +280,8 @@ typedef enum hark_stored {
     "chunk delimiter: further tokens after which a chunk ends, at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,       \
     CHANGED, 1)                                                                                                                            \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
-    "chunk semantic: number of tokens before a place, which are compared with as many tokens after it",                                    \
-    HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
+    "chunk semantic: number of tokens on each side of a place that are compared", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,  \
+    GROUP, 1)                                                                                                                              \
   X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
     "chunk semantic: a chunk ends at a valley of similarity that is deeper than the mean by at least this "                                \
     "number of standard deviations",                                                                                                       \
@@ -288,7 +289,7 @@ typedef enum hark_stored {
   X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1",                                              \
     "number of compressed tokens (slots) per chunk", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                   \
   X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
-    "number of global tokens, to which the slots of all chunks of a sequence are compressed", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)        \
+    "number of global tokens of a sequence; all its slots are compressed to these", HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                  \
   X(ahca.selected, "selected", INT, "16", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "CS",                                                     \
     "number of global tokens that are selected and that every chunk attends to; 0: a chunk attends only to "                               \
     "itself",                                                                                                                              \
@@ -327,7 +328,8 @@ typedef enum hark_stored {
   X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "depth capacity: weight of the loss that increases with the scores of the chunks", HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)          \
   X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "what ahca predicts; data: the classes, token labels or numbers of the data; reconstruction: the tokens of its own input",             \
+    "what ahca predicts; classes, labels, regression: classes, token labels or numbers; data: whichever of these the data have; "          \
+    "reconstruction: the tokens of its own input",                                                                                         \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "which rows pass through the layers; chunks: the slots of the chunks; selected: the selected tokens, "                                 \
@@ -351,8 +353,8 @@ typedef enum hark_stored {
     "how the rows of a sequence are aggregated; query: a learned class query attends to them; mean: their mean", HARK_NEEDS_LATENT,        \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r, which defines the two matrix norms that operator_norm and matrix_norm bound; every step ends with a "                              \
-    "projection of every matrix onto these bounds; none: no bounds",                                                                       \
+    "r of the two matrix norms whose bounds are operator_norm and matrix_norm; after every step, every matrix is projected onto these "    \
+    "bounds; none: no bounds",                                                                                                             \
     HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
     "upper bound of the operator norm of every matrix with respect to the r-norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)         \

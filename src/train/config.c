@@ -127,8 +127,8 @@ static const hark_option options[] = {
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL,
      "number of micro-batches in a step", NULL},
     {"train.precision", "precision", HARK_OPTION_ENUM, AT(train.precision), "f32", "f32|bf16", "train bench config", NULL,
-     "precision of the matrix products of training; bf16: operands are rounded to bf16, and sums are f32; bf16 "
-     "needs a processor with AVX512_BF16, unless HARK_ARCH is set; weights, checkpoints and evaluations are "
+     "precision of the matrix products of training; bf16: operands are rounded to bf16 and their products are added in f32; bf16 needs a "
+     "processor with AVX512_BF16, unless HARK_ARCH is set; weights, checkpoints and evaluations are "
      "always f32",
      NULL},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
@@ -163,8 +163,8 @@ static const hark_option options[] = {
      "every process keeps only a part of the moments of AdamW; this needs less memory, sends more bytes and "
      "gives the same bits",
      NULL},
-    {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping",
-     NULL},
+    {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL,
+     "gradients with a larger global norm are scaled down to this norm; 0: no clipping", NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
      "label smoothing: fraction of the probability of the target that is spread over all tokens",
      "model.architecture !latent|finite, data.format !vectors"},
@@ -179,8 +179,8 @@ static const hark_option options[] = {
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
      "the run ends after this number of evaluations without improvement; 0: never", "train.evaluate_every >0"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
-     "the run, including its last evaluation and checkpoint, ends within this time, counted from when the data "
-     "have been read; if no other option sets the length, as many steps as fit into this time are planned; 0: "
+     "the run, including its last evaluation and checkpoint, ends within this time, counted from the moment at which the data have been "
+     "read; if no other option sets the length, as many steps as fit into this time are planned; 0: "
      "no limit",
      NULL},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "seed of all random numbers", NULL},
