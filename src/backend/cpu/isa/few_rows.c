@@ -10,7 +10,8 @@
 
 #define ROWS_B 4                /* rows of B at a time */
 #define ROWS_A 4                /* rows of A against them */
-#define FETCH_AHEAD (16 * 1024) /* bytes: distance of prefetched reads */
+#define LINE 64                 /* bytes that one prefetch reads */
+#define FETCH_AHEAD (16 * 1024) /* bytes: distance of prefetched reads of f32, and half of it for halves */
 
 /* HARK_LANES numbers of B. */
 HARK_SIMD vf load(const hark_type type, const char *from) {
@@ -45,6 +46,21 @@ HARK_SIMD vf load_part(const hark_type type, const char *from, int count) {
   return load(type, (const char *)halves);
 }
 
+/* Adds the products of the HARK_LANES numbers from p on of each row. */
+HARK_SIMD void add_products(const hark_type type, const int rows, const int columns, int64_t lda, const float *a, int64_t stride,
+                            const char *b, int64_t p, vf sum[ROWS_A][ROWS_B]) {
+  const int64_t bytes = type == HARK_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
+  vf right[ROWS_B];
+  HARK_UNROLL
+  for (int j = 0; j < columns; j++) right[j] = load(type, b + j * stride + p * bytes);
+  HARK_UNROLL
+  for (int i = 0; i < rows; i++) {
+    const vf left = vf_load(a + i * lda + p);
+    HARK_UNROLL
+    for (int j = 0; j < columns; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+  }
+}
+
 /* C[0..rows, 0..columns] for the given constant numbers of rows of A and B. */
 HARK_SIMD void inner_products(const hark_type type, const int rows, const int columns, const hark_cpu_product *x, const char *matrix,
                               int64_t row, int64_t column) {
@@ -57,22 +73,16 @@ HARK_SIMD void inner_products(const hark_type type, const int rows, const int co
   const int64_t bytes = type == HARK_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t), stride = x->ldb * bytes;
   const float *a = x->a + row * x->lda;
   const char *b = matrix + column * stride;
+  const int64_t ahead = type == HARK_F32 ? FETCH_AHEAD : FETCH_AHEAD / 2;
   int64_t p = 0;
   HARK_ROLLED
-  for (; p + HARK_LANES <= x->k; p += HARK_LANES) {
-    vf right[ROWS_B];
+  for (; p + LINE / bytes <= x->k; p += LINE / bytes) { /* what a line has, prefetched once */
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) {
-      right[j] = load(type, b + j * stride + p * bytes);
-      HARK_PREFETCH(b + j * stride + p * bytes + FETCH_AHEAD);
-    }
+    for (int j = 0; j < columns; j++) HARK_PREFETCH(b + j * stride + p * bytes + ahead);
     HARK_UNROLL
-    for (int i = 0; i < rows; i++) {
-      const vf left = vf_load(a + i * x->lda + p);
-      HARK_UNROLL
-      for (int j = 0; j < columns; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
-    }
+    for (int v = 0; v < LINE / bytes / HARK_LANES; v++) add_products(type, rows, columns, x->lda, a, stride, b, p + v * HARK_LANES, sum);
   }
+  for (; p + HARK_LANES <= x->k; p += HARK_LANES) add_products(type, rows, columns, x->lda, a, stride, b, p, sum);
   if (p < x->k) {
     const int rest = (int)(x->k - p);
     HARK_UNROLL
