@@ -146,40 +146,51 @@ HARK_SIMD vf base_of(vf product, const float *diagonal, vf start, int lane, int 
 /* -infinity stays, whatever the term is. */
 HARK_SIMD vf add_term(vf base, vf term) { return vf_select(vf_equal(base, vf_set(-INFINITY)), base, base + term); }
 
-/* One vector of lanes, from the last key of the tile to the first. */
-HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const hark_dense_tile *tile, int m, const float *start,
-                            float *logits, hark_dense_contextual_state *state) {
-  const vf one = vf_set(1.0f), zero = vf_zero(), top = vf_set(126.0f), most = vf_set(state->most), last = vf_set(state->last),
-           never = vf_set(-INFINITY);
+/* Gates and positions of one vector of lanes, from the last key of the tile to the first. Apart from their terms, so that the exponentials
+ * of several keys overlap. */
+HARK_SIMD void place_vector(const count_purpose purpose, const bool hides, const hark_dense_tile *tile, int m, const float *logits,
+                            vf positions[HARK_TILE_KEYS], hark_dense_contextual_state *state) {
+  const vf one = vf_set(1.0f), zero = vf_zero(), top = vf_set(126.0f), most = vf_set(state->most), never = vf_set(-INFINITY);
   const int lane = m * HARK_LANES;
-  const float *const diagonal = purpose == COUNT_GATES ? NULL : hark_dense_diagonal(tile);
-  const vf before = vf_load(state->counted + lane), from = vf_load(start + lane);
+  const vf before = vf_load(state->counted + lane);
   vf sum = zero;
   for (int key = hark_dense_end(tile, m) - 1; key >= 0; key--) {
     const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-    const vf product = vf_load(logits + at), power = vf_exp2(vf_not_above(product, top));
-    const vf rest = vf_inverse(one + power);
+    const vf power = vf_exp2(vf_not_above(vf_load(logits + at), top)), rest = vf_inverse(one + power);
     const vm hidden = vf_equal(hides ? vf_load(state->hidden + at) : zero, never);
     vf gate = power * rest;
     if (hides) gate = vf_select(hidden, zero, gate);
     gate = vf_select(vf_less(before + sum, most), gate, vf_select(vf_equal(before + sum, before + sum), zero, gate)); /* NaN stays */
     sum = sum + gate;
-    if (purpose == COUNT_GATES) continue;
+    if (purpose != COUNT_GATES) positions[key] = vf_not_above(before + sum, most);
+    if (purpose == COUNT_PARTS) vf_store(state->gates + at, vf_select(hidden, zero - one, gate * rest));
+  }
+  vf_store(state->counted + lane, before + sum);
+}
+
+HARK_SIMD void count_vector(const count_purpose purpose, const bool hides, const hark_dense_tile *tile, int m, const float *start,
+                            float *logits, hark_dense_contextual_state *state) {
+  const vf one = vf_set(1.0f), zero = vf_zero(), last = vf_set(state->last), never = vf_set(-INFINITY);
+  const int lane = m * HARK_LANES;
+  const float *const diagonal = purpose == COUNT_GATES ? NULL : hark_dense_diagonal(tile);
+  const vf from = vf_load(start + lane);
+  vf positions[HARK_TILE_KEYS];
+  place_vector(purpose, hides, tile, m, logits, positions, state);
+  if (purpose == COUNT_GATES) return;
+  for (int key = hark_dense_end(tile, m) - 1; key >= 0; key--) {
+    const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
     vf fraction;
-    const vf position = vf_not_above(before + sum, most);
-    const vi row = interpolate(position, lane, &fraction);
+    const vi row = interpolate(positions[key], lane, &fraction);
     const vf here = vf_gather(state->products, row), there = vf_gather(state->products + HARK_TILE_QUERIES, row);
     const vf term = vf_select(vf_equal(fraction, zero), here, vf_fma(fraction, there, (one - fraction) * here));
-    const vf logit = add_term(base_of(product, diagonal, from, lane, key), term);
+    const vf logit = add_term(base_of(vf_load(logits + at), diagonal, from, lane, key), term);
     vf_store(logits + at, logit);
     if (state->keeps) vf_store(state->terms + at, term);
     if (purpose == COUNT_TERMS) continue;
-    const vm unseen = vm_or(hidden, vf_equal(logit, never));
-    vf_store(state->positions + at, position);
-    vf_store(state->slopes + at, vf_select(vf_less(position, last), (there - here) * vf_set(HARK_LN_2), zero));
-    vf_store(state->gates + at, vf_select(unseen, zero - one, gate * rest));
+    vf_store(state->positions + at, positions[key]);
+    vf_store(state->slopes + at, vf_select(vf_less(positions[key], last), (there - here) * vf_set(HARK_LN_2), zero));
+    vf_store(state->gates + at, vf_select(vf_equal(logit, never), zero - one, vf_load(state->gates + at)));
   }
-  vf_store(state->counted + lane, before + sum);
 }
 
 /* The same where no lane counts further. */
@@ -261,6 +272,16 @@ HARK_SIMD void differentiate_vector(const hark_dense_tile *tile, int m, const fl
   const vf one = vf_set(1.0f), zero = vf_zero();
   const int lane = m * HARK_LANES, end = hark_dense_end(tile, m);
   const vm blind = vf_equal(vf_load(start + lane), vf_set(-INFINITY));
+  for (int key = 0; key < end; key++) { /* dT, apart from the sums over farther keys, as in count_vector() */
+    const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
+    const vf gradient = vf_load(dlogits + at);
+    const vm hidden = vm_or(blind, vf_less(vf_load(state->gates + at), zero));
+    vf fraction;
+    const vi row = interpolate(vf_load(state->positions + at), lane, &fraction);
+    vf_scatter_add(state->sums, row, vf_select(hidden, zero, gradient * (one - fraction)));
+    const vm alone = vm_or(hidden, vf_equal(fraction, zero));
+    vf_scatter_add(state->sums + HARK_TILE_QUERIES, row, vf_select(alone, zero, gradient * fraction));
+  }
   vf passed = vf_load(state->passed + lane);
   for (int key = 0; key < end; key++) {
     const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
@@ -268,11 +289,6 @@ HARK_SIMD void differentiate_vector(const hark_dense_tile *tile, int m, const fl
     const vm hidden = vm_or(blind, vf_less(gate, zero));
     passed = vf_select(hidden, passed, vf_fma(gradient, vf_load(state->slopes + at), passed));
     vf_store(dlogits + at, vf_select(hidden, gradient, vf_fma(passed, gate, gradient)));
-    vf fraction;
-    const vi row = interpolate(vf_load(state->positions + at), lane, &fraction);
-    vf_scatter_add(state->sums, row, vf_select(hidden, zero, gradient * (one - fraction)));
-    const vm alone = vm_or(hidden, vf_equal(fraction, zero));
-    vf_scatter_add(state->sums + HARK_TILE_QUERIES, row, vf_select(alone, zero, gradient * fraction));
   }
   vf_store(state->passed + lane, passed);
 }
