@@ -116,6 +116,8 @@ HARK_MUST_CHECK hark_status hark_path_refuse_foreign(hark_context *context, cons
 HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *from, const char *to);
 /* Removes a file; a missing file is not an error. */
 HARK_MUST_CHECK hark_status hark_file_remove(hark_context *context, const char *path);
+/* Removes a file, a link or, as hark_folder_remove(), a folder; a missing one is not an error. */
+HARK_MUST_CHECK hark_status hark_path_remove(hark_context *context, const char *path);
 
 typedef enum hark_path_kind { HARK_PATH_NONE, HARK_PATH_FILE, HARK_PATH_FOLDER, HARK_PATH_OTHER } hark_path_kind;
 /* HARK_PATH_NONE also if the system reports an error; if this must be distinguished, use the second function. */

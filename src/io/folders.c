@@ -198,6 +198,12 @@ hark_status hark_folder_remove(hark_context *context, const char *path) {
   return remove_tree(context, path, 0);
 }
 
+hark_status hark_path_remove(hark_context *context, const char *path) {
+  struct stat information;
+  const bool folder = lstat(path, &information) == 0 && S_ISDIR(information.st_mode);
+  return folder ? remove_tree(context, path, 0) : hark_file_remove(context, path);
+}
+
 hark_status hark_folder_sync(hark_context *context, const char *path) {
   int descriptor = hark_open_again(path, O_RDONLY | O_DIRECTORY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");

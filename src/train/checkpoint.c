@@ -209,13 +209,6 @@ static hark_status write_pointer(hark_context *context, const hark_run *run, con
 
 static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
 
-/* Removes a folder that may be there. */
-static hark_status remove_folder(hark_context *context, const char *path) {
-  hark_path_kind kind;
-  HARK_TRY(hark_path_examine(context, path, &kind));
-  return kind != HARK_PATH_NONE ? hark_folder_remove(context, path) : HARK_OK;
-}
-
 /* Whether clean() deletes this name from the folder of checkpoints. */
 static bool is_superfluous(const hark_names *names, const char *name, int64_t saved, int64_t keep, const char *best) {
   const int64_t step = hark_checkpoint_step(name);
@@ -240,7 +233,7 @@ static hark_status clean(hark_context *context, const hark_run *run, int64_t sav
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
     if (!is_superfluous(&names, names.items[i], saved, keep, best)) continue;
     status = hark_path_join(context, folder, names.items[i], path);
-    if (status == HARK_OK) status = hark_folder_remove(context, path);
+    if (status == HARK_OK) status = hark_path_remove(context, path);
   }
   hark_names_free(context, &names);
   return status;
@@ -257,7 +250,7 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
   HARK_TRY(hark_path_examine(context, to, &kind));
   if (kind != HARK_PATH_NONE) {
     HARK_TRY(path_in(context, run, ".replaced", NULL, old));
-    HARK_TRY(remove_folder(context, old));
+    HARK_TRY(hark_path_remove(context, old));
     HARK_TRY(hark_path_rename(context, to, old));
   }
   return hark_path_rename(context, from, to);
@@ -271,7 +264,7 @@ static hark_status write_checkpoint(hark_context *context, const hark_run *run, 
   char path[HARK_PATH_BYTES];
   hark_file_summary summaries[FILE_COUNT];
   HARK_TRY(path_in(context, run, partial, NULL, path));
-  HARK_TRY(remove_folder(context, path));
+  HARK_TRY(hark_path_remove(context, path));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
   HARK_TRY(write_model(context, run, path, engine->network, &summaries[FILE_MODEL]));
@@ -289,7 +282,7 @@ static void remove_partial(hark_context *context, const hark_run *run) {
   char message[HARK_MESSAGE_BYTES], path[HARK_PATH_BYTES];
   memcpy(message, context->message, sizeof message);
   hark_status status = path_in(context, run, partial, NULL, path);
-  if (status == HARK_OK) status = remove_folder(context, path);
+  if (status == HARK_OK) status = hark_path_remove(context, path);
   (void)status; /* the next save tries again */
   memcpy(context->message, message, sizeof message);
 }

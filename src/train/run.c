@@ -55,6 +55,37 @@ static const left_file left_files[] = {
     {"vocabulary.json", VERSION}, {HARK_DATA_PLACE_NAME, VERSION}, {"origin.json", VERSION}, {"metrics.jsonl", "{\"step\":0,"},
     {"metrics.csv", NULL},        {HARK_SAMPLES_FILE, NULL},       {"last", NULL},           {"best", NULL}};
 
+/* What a run has in its folder. */
+static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
+                                  "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME}, /* before it has begun, the lock last */
+    *const later[] = {"config.yaml", "last", "best"};
+
+static bool is_folder_of_run(const char *name) { return strcmp(name, "cache") == 0 || strcmp(name, HARK_CHECKPOINTS_FOLDER) == 0; }
+
+/* Why a run cannot use or replace what is at `path`, such as a folder in place of a file; NULL if it can. */
+static const char *unusable(const char *path, const char *name) {
+  switch (hark_path_kind_of(path)) {
+    case HARK_PATH_NONE: return NULL;
+    case HARK_PATH_FILE: return is_folder_of_run(name) ? "is a file, expected a folder" : NULL;
+    case HARK_PATH_FOLDER: return is_folder_of_run(name) ? NULL : "is a folder, expected a regular file";
+    case HARK_PATH_OTHER: break;
+  }
+  return is_folder_of_run(name) ? "is not a folder" : "is not a regular file";
+}
+
+/* Before anything is computed: a save would fail, perhaps after hours. */
+static hark_status refuse_unusable(hark_context *context, const hark_run *run, bool resume) {
+  const size_t first = sizeof own / sizeof *own, all = first + sizeof later / sizeof *later;
+  for (size_t i = 0; i < all; i++) {
+    const char *const name = i < first ? own[i] : later[i - first];
+    char path[HARK_PATH_BYTES];
+    HARK_TRY(hark_run_path(context, run, name, path));
+    const char *const reason = unusable(path, name);
+    if (reason != NULL) return hark_fail(context, resume ? HARK_BAD_FILE : HARK_IO_ERROR, "%s: %s", path, reason);
+  }
+  return HARK_OK;
+}
+
 static hark_status refuse_to_replace(hark_context *context, const char *path, const char *what) {
   return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s, and a run here would overwrite it: expected another --out", path, what);
 }
@@ -113,15 +144,10 @@ hark_status hark_run_read_vocabulary(hark_context *context, const hark_run *run,
   hark_path_kind kind;
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", path));
   HARK_TRY(hark_path_examine(context, path, &kind));
-  return kind == HARK_PATH_FILE ? hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
+  return kind != HARK_PATH_NONE ? hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
 }
 
-/* What a run has before it has begun, the lock last. */
-static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
-                                  "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME};
-
 bool hark_run_keeps(const char *name) {
-  static const char *const later[] = {"config.yaml", "last", "best"};
   bool kept = strncmp(name, HARK_EVENT_PREFIX, sizeof HARK_EVENT_PREFIX - 1) == 0;
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) kept = kept || strcmp(name, own[i]) == 0;
   for (size_t i = 0; i < sizeof later / sizeof *later; i++) kept = kept || strcmp(name, later[i]) == 0;
@@ -134,10 +160,7 @@ static hark_status remove_own(hark_context *context, const hark_run *run) {
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];
     HARK_TRY(hark_run_path(context, run, own[i], path));
-    if (hark_path_kind_of(path) == HARK_PATH_FOLDER)
-      HARK_TRY(hark_folder_remove(context, path));
-    else
-      HARK_TRY(hark_file_remove(context, path));
+    HARK_TRY(hark_path_remove(context, path));
   }
   if (run->kept) return HARK_OK;
   bool empty = false;
@@ -151,6 +174,7 @@ hark_status hark_run_open(hark_context *context, const char *path, bool resume, 
   HARK_TRY(hark_folder_check_unlocked(context, path)); /* first: another process may be about to begin its run */
   HARK_TRY(check_holds(context, out, resume));         /* a folder that is refused is not touched */
   if (!resume) HARK_TRY(refuse_others(context, out));
+  HARK_TRY(refuse_unusable(context, out, resume));
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, path, &kind));
   bool made = kind == HARK_PATH_NONE;

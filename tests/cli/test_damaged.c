@@ -83,9 +83,8 @@ static void damage_is_reported_with_the_reason(void **state) {
   }
 }
 
-/* A process may write the run, and replace its checkpoints, while it is verified. */
 /* Nothing waits for a pipe in the place of a file of a run. With checkpoints left that are not damaged, a subcommand may use one of them.
- * */
+ */
 static void pipes_in_a_run_do_not_block(void **state) {
   (void)state;
   static const char *const files[] = {"best",
@@ -114,6 +113,56 @@ static void pipes_in_a_run_do_not_block(void **state) {
     }
 }
 
+/* Before anything is computed: a save would fail. */
+static void what_a_run_cannot_replace_is_refused(void **state) {
+  (void)state;
+  static const char *const files[] = {"last", "best", "metrics.jsonl", "metrics.csv", "samples.jsonl", "origin.json", "vocabulary.json"};
+  char line[128], message[128];
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    (void)snprintf(line, sizeof line, "rm -f %s && mkdir %s", files[i], files[i]);
+    (void)snprintf(message, sizeof message, "hark train: all/x/%s: is a folder, expected a regular file\n", files[i]);
+    damage(line);
+    expect("train --resume all/x --steps 8 --threads 1", HARK_EXIT_BAD_INPUT, "", message);
+    assert_string_equal(output.err, message); /* nothing else */
+  }
+  damage("rm -r cache && touch cache");
+  expect("train --resume all/x --steps 8 --threads 1", HARK_EXIT_BAD_INPUT, "", "all/x/cache: is a file, expected a folder");
+  damage("mv checkpoints c && touch checkpoints");
+  expect("train --resume all/x --steps 8 --threads 1", HARK_EXIT_BAD_INPUT, "", "all/x/checkpoints: is a file, expected a folder");
+  static const char *const begun[] = {"config.yaml", "vocabulary.json", "data.json", "metrics.jsonl"};
+  for (size_t i = 0; i < sizeof begun / sizeof *begun; i++) {
+    (void)snprintf(line, sizeof line, "rm -rf new && mkdir -p new/%s", begun[i]);
+    (void)snprintf(message, sizeof message, "hark train: new/%s: is a folder, expected a regular file\n", begun[i]);
+    assert_int_equal(shell(line), 0);
+    expect("train --data text.txt --out new --steps 2 " COMMAND_TINY, HARK_EXIT_DISK, "", message);
+    assert_string_equal(output.err, message);
+  }
+}
+
+/* Whatever has the name of a checkpoint that is saved or removed. */
+static void names_of_checkpoints_are_replaced(void **state) {
+  (void)state;
+  static const char *const lines[] = {"touch checkpoints/step-8", "touch checkpoints/.partial",
+                                      "mkdir checkpoints/step-8 && touch checkpoints/.replaced", "touch checkpoints/step-99",
+                                      "mv checkpoints/step-2 s && ln -s ../s checkpoints/step-2"};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    damage(lines[i]);
+    expect("train --resume all/x --steps 8 --keep 1 --threads 1", HARK_EXIT_DONE, "step 8 of 8", "");
+    expect("verify all/x", HARK_EXIT_DONE, "checkpoints/step-8", "");
+  }
+}
+
+static void a_folder_in_place_of_the_vocabulary_is_named(void **state) {
+  (void)state;
+  static const char *const words[] = {"eval all/x", "generate all/x", "export all/x --output o.st", "tokenize all/x t.txt",
+                                      "train --resume all/x --steps 8", "train --init-from all/x --data text.txt --out new --steps 1"};
+  damage("rm vocabulary.json && mkdir vocabulary.json");
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    expect(words[i], HARK_EXIT_BAD_INPUT, "", "all/x/vocabulary.json: is a folder, expected a");
+  expect("verify all/x", HARK_EXIT_BAD_INPUT, "vocabulary.json: is a folder, expected a regular file", "");
+}
+
+/* A process may write the run, and replace its checkpoints, while it is verified. */
 static void a_running_run_is_no_damaged_one(void **state) {
   (void)state;
   damage("mkdir checkpoints/.partial");
@@ -264,3 +313,5 @@ int main(void) {
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
 }
+      cmocka_unit_test(what_a_run_cannot_replace_is_refused),      cmocka_unit_test(names_of_checkpoints_are_replaced),
+      cmocka_unit_test(a_folder_in_place_of_the_vocabulary_is_named),

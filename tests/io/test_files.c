@@ -428,12 +428,15 @@ static void folders_are_made_listed_and_removed(void **state) {
   hark_names_free(context, &names);
   assert_failure(context, hark_folder_remove(context, test_path(folder, "kept")), HARK_IO_ERROR, "not a folder");
   assert_failure(context, hark_folder_remove(context, test_path(folder, "a/link")), HARK_IO_ERROR, "not a folder");
+  assert_fine(context, hark_path_remove(context, test_path(folder, "a/link")));
+  assert_fine(context, hark_path_remove(context, test_path(folder, "a/link")));
   assert_fine(context, hark_folder_remove(context, test_path(folder, "a")));
   assert_int_equal(hark_path_kind_of(test_path(folder, "a")), HARK_PATH_NONE);
   assert_int_equal(hark_path_kind_of("/tmp"), HARK_PATH_FOLDER);
   expect_contents(test_path(folder, "kept"), "x");
   assert_fine(context, hark_folder_make(context, test_path(folder, "1/2/3/4/5/6/7/8/9")));
   assert_failure(context, hark_folder_remove(context, test_path(folder, "1")), HARK_IO_ERROR, "deeper than");
+  assert_failure(context, hark_path_remove(context, test_path(folder, "1")), HARK_IO_ERROR, "deeper than");
   assert_failure(context, hark_folder_remove(context, test_path(folder, "none")), HARK_NOT_FOUND, "none");
 }
 
