@@ -49,11 +49,13 @@ static hark_status print(hark_invocation *call, const char *from, const char *pa
 /* The folder of a model of another program; everything else is refused. */
 static hark_status find(hark_invocation *call, const char *path, char folder[HARK_PATH_BYTES]) {
   bool found = false;
-  if (hark_path_kind_of(path) == HARK_PATH_NONE)
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(call->context, path, &kind));
+  if (kind == HARK_PATH_NONE)
     return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
   HARK_TRY(hark_foreign_find(call->context, path, folder, &found));
   if (found) return HARK_OK;
-  if (hark_path_kind_of(path) == HARK_PATH_FILE)
+  if (kind == HARK_PATH_FILE)
     HARK_TRY(hark_path_refuse_foreign(call->context, path, "a model of another program: a folder with " HARK_FOREIGN_CONFIG_FILE));
   return hark_fail(call->context, HARK_BAD_FILE,
                    "%s: is no model of another program: expected a folder with " HARK_FOREIGN_CONFIG_FILE " and safetensors", path);

@@ -286,10 +286,12 @@ static hark_status read_given(hark_context *context, const char *path, hark_toke
 /* In a folder, by the same names as those of models. */
 static hark_status find_given(hark_context *context, const char *path, char out[HARK_PATH_BYTES]) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  hark_path_kind kind;
   if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return hark_path_join(context, "", path, out);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     HARK_TRY(hark_path_join(context, path, names[i], out));
-    if (hark_path_kind_of(out) == HARK_PATH_FILE) return HARK_OK;
+    HARK_TRY(hark_path_examine(context, out, &kind));
+    if (kind == HARK_PATH_FILE) return HARK_OK;
   }
   return hark_fail(context, HARK_NOT_FOUND, "%.300s: has neither tokenizer.json nor tokenizer.model", path);
 }

@@ -132,8 +132,8 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
 
 /* A path that is read as one file: a file, standard input, a folder with class folders for format text, or with lists of pictures for
  * format pathfinder. */
-static bool is_one(hark_context *context, const hark_examples_settings *settings, const char *path) {
-  if (hark_input_is_standard(path) || hark_path_kind_of(path) == HARK_PATH_FILE) return true;
+static bool is_one(hark_context *context, const hark_examples_settings *settings, const char *path, hark_path_kind kind) {
+  if (hark_input_is_standard(path) || kind == HARK_PATH_FILE) return true;
   if (settings->format == NULL) return false;
   if (strcmp(settings->format, "pathfinder") == 0) return hark_is_picture_folder(context, path);
   return strcmp(settings->format, "text") == 0 && hark_has_class_folders(context, path);
@@ -142,9 +142,11 @@ static bool is_one(hark_context *context, const hark_examples_settings *settings
 hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
   *out = (hark_example_paths){.text = hark_text_empty(context)};
   const char *const first = settings->path_count > 0 ? settings->paths[0] : HARK_STANDARD_INPUT;
-  if (!is_one(context, settings, first) && hark_path_kind_of(first) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
-  if (!is_one(context, settings, first) && hark_path_kind_of(first) == HARK_PATH_NONE)
-    return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
+  hark_path_kind kind = HARK_PATH_OTHER;
+  if (!hark_input_is_standard(first)) HARK_TRY(hark_path_examine(context, first, &kind));
+  const bool one = is_one(context, settings, first, kind);
+  if (!one && kind == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
+  if (!one && kind == HARK_PATH_NONE) return hark_system_fail(context, ENOENT, first, "cannot be opened");
   if (settings->format == NULL || settings->format[0] == '\0')
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is not a folder with " HARK_TASK_FILE,
                      settings->path_count > 0 ? settings->paths[0] : "examples");
