@@ -288,6 +288,11 @@ static const char *rounded(double value, char text[HARK_NUMBER_BYTES]) {
   return text;
 }
 
+static const char *extension_word(const training_run *trainer) {
+  static const char *const words[] = {"continue", "restart", "stretch"};
+  return words[trainer->config->train.extend];
+}
+
 /* Reports how the learning rate proceeds, if this differs from the run's earlier plan. */
 static void say_rates(const training_run *trainer, const hark_schedule_plan *before, double rate) {
   const int64_t step = trainer->state.step;
@@ -297,12 +302,14 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
     hark_training_say(trainer, "there is nothing to do: the run has made its %" PRId64 " steps; more steps or --max-time make it longer",
                       step);
   const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
+  if (step > 0 && step < trainer->steps && trainer->steps == before->steps && trainer->config->train.extend != HARK_EXTEND_CONTINUE)
+    hark_training_say(trainer, "train.extend %s has no effect: the run had %" PRId64 " steps before", extension_word(trainer),
+                      before->steps);
   if (step == 0 || trainer->steps == step || (trainer->steps == before->steps && !other)) return;
-  static const char *const words[] = {"continue", "restart", "stretch"};
   char length[96] = "";
   if (trainer->steps != before->steps)
     (void)snprintf(length, sizeof length, "%" PRId64 " steps instead of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
-                   words[trainer->config->train.extend]);
+                   extension_word(trainer));
   hark_training_say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was),
                     step, rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,
                     rounded(hark_schedule_plan_rate(trainer->config, plan, trainer->steps), last));
