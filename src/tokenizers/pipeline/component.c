@@ -47,8 +47,8 @@ hark_status hark_component_check_members(const hark_component_reader *reader, co
   char shown[HARK_SHOWN_BYTES];
   for (const hark_json_node *item = node->first; item != NULL; item = item->next)
     if (item->kind != HARK_JSON_NULL && !is_among(members, item->name))
-      return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: %s: '%s' is not supported", reader->name, reader->place,
-                       hark_text_shown(item->name, shown));
+      return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: %s%s'%s' is not supported", reader->name, reader->place,
+                       reader->place[0] != '\0' ? ": " : "", hark_text_shown(item->name, shown));
   return HARK_OK;
 }
 

@@ -19,6 +19,13 @@ static hark_status measure(const hark_component_reader *reader, const hark_json_
   return HARK_OK;
 }
 
+static hark_status refuse_number(const hark_component_reader *reader, hark_span first, const char *second, int64_t number) {
+  char text[HARK_SHOWN_BYTES], shown[HARK_SHOWN_BYTES], other[HARK_SHOWN_BYTES];
+  (void)snprintf(text, sizeof text, "%.*s", (int)hark_min((int64_t)first.bytes, HARK_SHOWN_BYTES - 1), first.text);
+  return hark_component_fail(reader, "vocab", "'%.100s' and '%.100s' have the number %lld, expected one number for each token",
+                             hark_text_shown(text, shown), hark_text_shown(second, other), (long long)number);
+}
+
 hark_status hark_model_read_vocabulary(const hark_component_reader *reader, const hark_json_node *node) {
   const hark_json_node *const list = hark_json_member(node, "vocab");
   hark_token_table *const table = &reader->pipeline->vocabulary;
@@ -27,8 +34,11 @@ hark_status hark_model_read_vocabulary(const hark_component_reader *reader, cons
   if (!hark_json_is(list, HARK_JSON_OBJECT)) return hark_component_fail(reader, "vocab", "expected an object");
   HARK_TRY(measure(reader, list, &size, &bytes));
   HARK_TRY(hark_token_table_open(reader->context, table, list->count, size, bytes));
-  for (const hark_json_node *item = list->first; item != NULL; item = item->next)
+  for (const hark_json_node *item = list->first; item != NULL; item = item->next) {
+    const hark_span there = hark_token_text(table, item->integer);
+    if (there.text != NULL) return refuse_number(reader, there, item->name, item->integer);
     hark_token_table_add(table, item->name, strlen(item->name), (int32_t)item->integer);
+  }
   return HARK_OK;
 }
 
@@ -47,7 +57,7 @@ hark_status hark_model_fail_unknown(hark_pipeline_work *work, hark_span lacking,
   memcpy(text, lacking.text, bytes);
   text[bytes] = '\0';
   work->lacking = lacking;
-  return hark_fail(work->context, HARK_UNSUPPORTED, "the vocabulary lacks '%s', and the token for what it lacks (%s)",
+  return hark_fail(work->context, HARK_BAD_FILE, "the vocabulary lacks '%s', and the token for what it lacks (%s)",
                    hark_text_shown(text, shown), member);
 }
 

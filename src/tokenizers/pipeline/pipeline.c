@@ -17,14 +17,7 @@
 
 /* ---- reading ---- */
 
-/* What a tokenizer.json contains; other members are refused, because they may change the tokens. */
-static bool is_known(const char *name) {
-  static const char *const known[] = {"version",       "truncation", "padding",        "added_tokens", "normalizer",
-                                      "pre_tokenizer", "model",      "post_processor", "decoder"};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(name, known[i]) == 0) return true;
-  return false;
-}
+#define MEMBERS "version|truncation|padding|added_tokens|normalizer|pre_tokenizer|model|post_processor|decoder"
 
 static hark_status read_list(hark_component_reader *reader, const hark_component_table *table, const hark_json_node *root, const char *name,
                              hark_components *out) {
@@ -42,12 +35,9 @@ static hark_status read_model(hark_component_reader *reader, const hark_json_nod
 
 static hark_status read_root(hark_component_reader *reader, const hark_json_node *root) {
   hark_pipeline *const p = reader->pipeline;
-  char shown[HARK_SHOWN_BYTES];
   if (!hark_json_is(root, HARK_JSON_OBJECT) || !hark_json_is(hark_json_member(root, "model"), HARK_JSON_OBJECT))
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: not a tokenizer.json: it has no \"model\"", reader->name);
-  for (const hark_json_node *item = root->first; item != NULL; item = item->next)
-    if (!is_known(item->name))
-      return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: '%s' is not supported", reader->name, hark_text_shown(item->name, shown));
+  HARK_TRY(hark_component_check_members(reader, root, MEMBERS));
   HARK_TRY(read_list(reader, &hark_normalizers, root, "normalizer", &p->normalizers));
   HARK_TRY(read_list(reader, &hark_pre_tokenizers, root, "pre_tokenizer", &p->pre_tokenizers));
   HARK_TRY(read_model(reader, root));
