@@ -474,13 +474,23 @@ hark_status hark_options_set_item(hark_context *context, hark_options *options, 
   return hark_options_take_value(context, options, entry, value, where, source, index == 0);
 }
 
-static bool is_utf8(const char *text) {
-  const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
+/* The bytes before the first one that is not UTF-8; the length of the text if all are. */
+static size_t utf8_bytes(const char *text) {
+  const unsigned char *const begin = (const unsigned char *)text, *const end = begin + strlen(text), *at = begin;
   for (size_t length; at < end; at += length) {
     length = hark_json_sequence_length(at, (size_t)(end - at));
-    if (length == 0) return false;
+    if (length == 0) break;
   }
-  return true;
+  return (size_t)(at - begin);
+}
+
+/* Whether the value is the name of a file or folder, and no other text. */
+static bool names_path(const hark_option *option) {
+  static const char *const words[] = {"FILE", "FOLDER", "PATH", "RUN"};
+  bool names = false;
+  if (option->argument == NULL) return false;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) names = names || strcmp(option->argument, words[i]) == 0;
+  return names;
 }
 
 /* Appends the text, with bytes that are not UTF-8 escaped, such as \xe9. */
@@ -499,14 +509,16 @@ static void append_escaped(const char *text, hark_text *out) {
 static hark_status require_utf8(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value) {
   char shown[HARK_SHOWN_BYTES];
   hark_text text = hark_text_empty(context);
-  if (entry->bad || is_utf8(value)) return HARK_OK;
+  const size_t good = utf8_bytes(value);
+  if (entry->bad || value[good] == '\0') return HARK_OK;
   append_escaped(value, &text);
   entry->bad = true;
   hark_status status = text.status;
   if (status == HARK_OK)
     status = hark_options_problem_add(
-        context, options, "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (use a link with a name in UTF-8)",
-        entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
+        context, options, "%s: \"%s\" given, expected UTF-8 (byte offset %zu): other %s cannot be written into the run%s",
+        entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown), good,
+        names_path(entry->option) ? "names" : "texts", names_path(entry->option) ? " (use a link with a name in UTF-8)" : "");
   hark_text_free(&text);
   return status;
 }

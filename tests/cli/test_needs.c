@@ -124,7 +124,7 @@ static void exchanges_have_an_effect(void **state) {
   expect("train --resume run --extend restart --steps 2", HARK_EXIT_DONE, "2 steps instead of 1 (train.extend restart)");
   expect("train --resume run --extend restart --steps 2", HARK_EXIT_DONE, "there is nothing to do"); /* as after an interruption */
   expect("train --resume run --steps 4 --checkpoint-every 1", HARK_EXIT_DONE, "");
-  assert_int_equal(command_place_shell(folder, "rm -r run/checkpoints/step-4"), 0);
+  assert_int_equal(command_place_shell(folder, "rm -r run/checkpoints/step-4"), 0); /* as after an interruption */
   expect("train --resume run --extend stretch --steps 4", HARK_EXIT_DONE, "train.extend stretch has no effect: the run had 4 steps before");
 }
 

@@ -389,12 +389,14 @@ static void names_that_are_not_utf8(void **state) {
   static const struct {
     const char *words, *message;
   } refused[] = {
-      {"train --out='r\xe9' --data text.txt --steps 1 " COMMAND_TINY, "--out: \"r\\xe9\" given, expected UTF-8"},
+      {"train --out='r\xe9' --data text.txt --steps 1 " COMMAND_TINY, "--out: \"r\\xe9\" given, expected UTF-8 (byte offset 1): other names cannot"},
       {"train --out none --data='t\xe9.txt' --steps 1 " COMMAND_TINY, "--data: \"t\\xe9.txt\" given, expected UTF-8"},
       {"train --out none --data text.txt --data='\xc3\xa9\xff' --steps 1 " COMMAND_TINY, "--data: \"\xc3\xa9\\xff\" given, expected UTF-8"},
       {"train --out none --data text.txt --validation='\xc0\xaf' --steps 1 " COMMAND_TINY, "--validation: \"\\xc0\\xaf\""},
       {"train --out none --data text.txt --init-from='ru\xed\xa0\x80n' --steps 1 " COMMAND_TINY, "--init-from: "},
       {"train --out run --resume --data='t\xe9.txt' --steps 3", "--data: \"t\\xe9.txt\" given, expected UTF-8"},
+      {"train --out none --data text.txt --sample-tokens 4 --sample-prompt='ab\xff c' --steps 1 " COMMAND_TINY,
+       "--sample-prompt: \"ab\\xff c\" given, expected UTF-8 (byte offset 2): other texts cannot be written into the run\n"},
       {"config --out='r\xe9'", "--out: \"r\\xe9\" given, expected UTF-8"},
   };
   (void)state;
