@@ -184,14 +184,6 @@ static hark_status refuse_input(const existing_output *output, const char *what,
   return kind != HARK_PATH_NONE && is_output(output, path) ? refuse(output, what, path) : HARK_OK;
 }
 
-/* True for words that are paths, by their names in --help. */
-static bool are_paths(const char *argument) {
-  static const char *const words[] = {"FILE", "PATH", "RUN", "FOLDER"};
-  bool any = false;
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) any = any || (argument != NULL && strstr(argument, words[i]) != NULL);
-  return any;
-}
-
 static bool writes(const hark_option *option) {
   static const char *const names[] = {"output", "out", "figure", "markdown"};
   bool any = false;
@@ -201,7 +193,7 @@ static bool writes(const hark_option *option) {
 
 static hark_status refuse_input_option(const existing_output *output, const hark_option *option, const void *field) {
   char what[HARK_OPTION_WORD_BYTES + 16];
-  if (writes(option) || !are_paths(option->argument)) return HARK_OK;
+  if (writes(option) || !hark_option_words_are_paths(option->argument)) return HARK_OK;
   (void)snprintf(what, sizeof what, "the input --%s", option->name);
   if (option->type == HARK_OPTION_STRING) return refuse_input(output, what, *(const char *const *)field);
   const hark_string_list *const list = field;
@@ -229,7 +221,7 @@ static hark_status refuse_output(existing_output *output) {
   const hark_invocation *const call = output->call;
   const char *const config = call->common.file.config;
   HARK_TRY(refuse_file_of_run(output));
-  for (int i = 0; are_paths(call->command->arguments) && i < hark_options_argument_count(call->options); i++)
+  for (int i = 0; hark_option_words_are_paths(call->command->arguments) && i < hark_options_argument_count(call->options); i++)
     HARK_TRY(refuse_input(output, "the input", hark_options_argument(call->options, i)));
   if (config != NULL) HARK_TRY(refuse_input(output, "the input --config", config));
   return visit_options(call, visit_input, output);

@@ -484,15 +484,6 @@ static size_t utf8_bytes(const char *text) {
   return (size_t)(at - begin);
 }
 
-/* Whether the value is the name of a file or folder, and no other text. */
-static bool names_path(const hark_option *option) {
-  static const char *const words[] = {"FILE", "FOLDER", "PATH", "RUN"};
-  bool names = false;
-  if (option->argument == NULL) return false;
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) names = names || strcmp(option->argument, words[i]) == 0;
-  return names;
-}
-
 /* Appends the text, with bytes that are not UTF-8 escaped, such as \xe9. */
 static void append_escaped(const char *text, hark_text *out) {
   const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
@@ -514,11 +505,12 @@ static hark_status require_utf8(hark_context *context, hark_options *options, ha
   append_escaped(value, &text);
   entry->bad = true;
   hark_status status = text.status;
+  const bool path = hark_option_words_are_paths(entry->option->argument);
   if (status == HARK_OK)
     status = hark_options_problem_add(
         context, options, "%s: \"%s\" given, expected UTF-8 (byte offset %zu): other %s cannot be written into the run%s",
         entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown), good,
-        names_path(entry->option) ? "names" : "texts", names_path(entry->option) ? " (use a link with a name in UTF-8)" : "");
+        path ? "names" : "texts", path ? " (use a link with a name in UTF-8)" : "");
   hark_text_free(&text);
   return status;
 }

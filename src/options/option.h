@@ -75,6 +75,9 @@ bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
 
+/* True for words that are paths by their names in --help, such as "FILE" or "RUN|FILE"; NULL: false. */
+bool hark_option_words_are_paths(const char *argument);
+
 /* A value without its texts. */
 typedef union hark_option_value {
   bool truth;

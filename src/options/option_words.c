@@ -232,3 +232,10 @@ void hark_option_put_value(const hark_option *option, const hark_option_value *v
     case HARK_OPTION_LIST: break;
   }
 }
+
+bool hark_option_words_are_paths(const char *argument) {
+  static const char *const words[] = {"FILE", "PATH", "RUN", "FOLDER"};
+  bool any = false;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) any = any || (argument != NULL && strstr(argument, words[i]) != NULL);
+  return any;
+}
