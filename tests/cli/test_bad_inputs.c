@@ -62,7 +62,9 @@ static const reader readers[] = {
     {"train --resume X", 0},
     {"lab approximation --quick --run X --text text.txt", 0},
     {"lab bound --quick --model X", 0},
+    {"train --data text.txt --out no --tokenizer imported --vocabulary X", 0},
     {"data info X --format text", 0},
+    {"data picture X --format text --out p.svg", 0},
 };
 enum { READERS = sizeof readers / sizeof *readers };
 
@@ -108,18 +110,19 @@ static void inputs_of_another_kind_have_one_code(void **state) {
 static void a_missing_permission_has_one_code(void **state) {
   (void)state;
   const char *const user = geteuid() != 0 ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups";
-  static const char *const unread[] = {"unread", "unread-run"};
+  static const char *const unread[] = {"unread", "unread-run", "closed/text.txt"};
   char words[256];
   test_command_run(folder, user, "version", &output);
   if (output.code != 0) skip();
-  assert_int_equal(command_place_shell(folder, "cp text.txt unread && cp -r run unread-run && chmod 000 unread unread-run && chmod 777 ."),
+  assert_int_equal(command_place_shell(folder, "cp text.txt unread && cp -r run unread-run && mkdir closed && cp text.txt closed && "
+                                               "chmod 000 unread unread-run && chmod 600 closed && chmod 777 ."),
                    0);
   for (size_t r = 0; r < READERS; r++)
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
       const bool folders = strncmp(readers[r].words, "runs", 4) == 0 || strncmp(readers[r].words, "report X", 8) == 0 ||
                            strncmp(readers[r].words, "train --resume", 14) == 0; /* a file is none, whatever it contains */
       const bool files = strstr(readers[r].words, "--evaluation -o") != NULL;    /* a folder is none */
-      if (i == 0 ? folders : files) continue;
+      if ((i == 0 && folders) || (i == 1 && files)) continue;
       test_command_run(folder, user, put_in(readers[r].words, unread[i], words, sizeof words), &output);
       if (output.code != HARK_EXIT_DISK || strstr(output.err, "Permission denied") == NULL)
         fail_msg("hark %s: %d\n%s", words, output.code, output.err);

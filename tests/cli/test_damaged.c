@@ -282,30 +282,6 @@ static void missing_permissions_are_named(void **state) {
   }
 }
 
-/* A path in a folder that may not be searched is not a missing one. */
-static void missing_permissions_have_their_code(void **state) {
-  (void)state;
-  static const char *const commands[] = {"import closed/model -o /dev/null",
-                                         "import closed/m.safetensors -o /dev/null",
-                                         "data info closed/task",
-                                         "data info closed/t.tsv --format text",
-                                         "data picture closed/task --out /dev/null",
-                                         "train --data text.txt --tokenizer imported --vocabulary closed --out /tmp/none --steps 1",
-                                         "tokenize closed t.txt",
-                                         "eval closed/x",
-                                         "info closed/x"};
-  const char *const user = geteuid() != 0 ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups";
-  test_command_run(folder, user, "version", &output);
-  if (output.code != 0) skip();
-  assert_int_equal(shell("mkdir closed && cp -r good closed/x && chmod 600 closed"), 0);
-  for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
-    test_command_run(folder, user, commands[c], &output);
-    if (output.code != HARK_EXIT_DISK || strstr(output.err, "Permission denied") == NULL)
-      fail_msg("hark %s: exit code %d, %s", commands[c], output.code, output.err);
-  }
-  assert_int_equal(shell("chmod 755 closed && rm -r closed"), 0);
-}
-
 static void single_points_are_drawn_without_a_warning(void **state) {
   (void)state;
   if (shell("gnuplot --version") != 0) skip();
@@ -335,7 +311,6 @@ int main(void) {
       cmocka_unit_test(the_newest_checkpoint_is_the_last),         cmocka_unit_test(a_running_run_is_no_damaged_one),
       cmocka_unit_test(options_of_another_model_are_refused),      cmocka_unit_test(a_run_is_reported_once),
       cmocka_unit_test(mistakes_of_a_report_write_no_page),        cmocka_unit_test(missing_permissions_are_named),
-      cmocka_unit_test(missing_permissions_have_their_code),
       cmocka_unit_test(single_points_are_drawn_without_a_warning), cmocka_unit_test(the_number_of_curves_is_named),
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
