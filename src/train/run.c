@@ -232,8 +232,9 @@ hark_status hark_run_open_reading(hark_context *context, const char *path, hark_
   if (holds) return HARK_OK;
   if (hark_run_cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
-  if (kind == HARK_PATH_FILE) HARK_TRY(hark_path_refuse_foreign(context, path, "a run, which is a folder with config.yaml"));
-  return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml) nor a checkpoint in one", path);
+  if (kind == HARK_PATH_FILE) HARK_TRY(hark_path_refuse_foreign(context, path, "a run, which is a folder with config.yaml, or a model in safetensors"));
+  return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml), nor a checkpoint in one, nor a model in safetensors",
+                   path);
 }
 
 void hark_run_close(hark_run *run) {

@@ -106,6 +106,14 @@ static void inputs_of_another_kind_have_one_code(void **state) {
     }
 }
 
+static void what_is_no_model_is_named(void **state) {
+  (void)state;
+  static const char *const words[] = {"eval text.txt", "eval nothing", "train --data text.txt --out no --init-from text.txt"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    command_expect(folder, words[i], HARK_EXIT_BAD_INPUT, "",
+                   ": is neither a run (a folder with config.yaml), nor a checkpoint in one, nor a model in safetensors", &output);
+}
+
 /* As a user without permissions: the superuser has them all. */
 static void a_missing_permission_has_one_code(void **state) {
   (void)state;
@@ -141,6 +149,7 @@ static void a_model_without_kernels_has_one_code(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(inputs_of_another_kind_have_one_code),
+      cmocka_unit_test(what_is_no_model_is_named),
       cmocka_unit_test(a_missing_permission_has_one_code),
       cmocka_unit_test(a_model_without_kernels_has_one_code),
   };
