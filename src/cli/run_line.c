@@ -69,23 +69,21 @@ static void take_step(const json_t *object, int64_t *out) {
   if (json_is_integer(value) && json_integer_value(value) >= 0) *out = json_integer_value(value);
 }
 
-/* The numbers of the last complete lines, of which one at least is JSON. hark verify examines them all. */
-static hark_status take_tail(hark_context *context, const char *path, char *tail, hark_run_line *line) {
-  bool any = false, good = false;
-  for (char *at = tail, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+/* The numbers of the last complete lines, all of which are JSON. hark verify examines the others too. */
+static hark_status take_tail(hark_context *context, const char *path, const char *tail, size_t bytes, hark_run_line *line) {
+  for (const char *at = tail, *end; (end = memchr(at, '\n', bytes - (size_t)(at - tail))) != NULL; at = end + 1) {
     json_t *object;
     if (at == tail) continue; /* perhaps not the beginning of a line */
-    any = true;
-    if (*at != '{') continue;
-    if (hark_json_parse(context, path, at, (size_t)(end - at), &object) != HARK_OK) continue;
+    const hark_status status = *at == '{' ? hark_json_parse(context, path, at, (size_t)(end - at), &object) : HARK_BAD_FILE;
+    if (status == HARK_BAD_FILE) return hark_fail(context, status, "%s: a line at its end is no JSON", path);
+    HARK_TRY(status);
     take_step(object, &line->step);
     take_number(object, "train/loss", &line->training);
     take_number(object, "val/loss", &line->validation);
     take_number(object, "time", &line->seconds);
     json_decref(object);
-    good = true;
   }
-  return good || !any ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "%s: its last lines are no JSON", path);
+  return HARK_OK;
 }
 
 static hark_status read_tail(hark_context *context, const char *path, int descriptor, uint64_t bytes, uint64_t part, hark_run_line *line) {
@@ -95,7 +93,8 @@ static hark_status read_tail(hark_context *context, const char *path, int descri
   if (status == HARK_OK) status = hark_file_read_at(context, descriptor, path, tail.data + 1, (size_t)part, bytes - part);
   if (status == HARK_OK) {
     tail.data[0] = '\n'; /* before the first line */
-    status = take_tail(context, path, part == bytes ? tail.data : tail.data + 1, line);
+    const size_t cut = part == bytes ? 0 : 1;
+    status = take_tail(context, path, tail.data + cut, (size_t)part + 1 - cut, line);
   }
   hark_text_free(&tail);
   return status;
@@ -162,6 +161,7 @@ static hark_status read_checkpoint(hark_context *context, const hark_run *run, h
   if (found == HARK_NOT_FOUND) return HARK_OK;
   HARK_TRY(found);
   HARK_TRY(check_checkpoint(context, run, name)); /* first: it names a newer version */
+  HARK_TRY(hark_checkpoint_check_vocabulary(context, run, name));
   HARK_TRY(hark_checkpoint_read_state(context, run, name, &state));
   const bool running = line->state == HARK_RUN_RUNNING;
   if (!running) line->state = state.plan.steps > 0 && state.step >= state.plan.steps ? HARK_RUN_DONE : HARK_RUN_STOPPED;
