@@ -19,7 +19,6 @@
 /* Extents and their products are kept below this, so that sums of positions, offsets and products of a few strides never overflow. */
 #define MAXIMUM_EXTENT ((int64_t)1 << 40)
 #define MAXIMUM_HIERARCHY_BLOCK ((int64_t)1 << 20)
-#define MAXIMUM_CONTEXTUAL_POSITIONS ((int64_t)1 << 20)
 
 const char *hark_attention_structure_name(hark_attention_structure structure) {
   switch (structure) {
@@ -240,7 +239,7 @@ static hark_status refuse_contextual(hark_context *context, const hark_attention
 static hark_status check_contextual(hark_context *context, const hark_attention_desc *desc) {
   const int64_t positions = desc->contextual_positions;
   if (positions == 0) return HARK_OK;
-  if (positions < 2 || positions > MAXIMUM_CONTEXTUAL_POSITIONS)
+  if (positions < 2 || positions > HARK_CONTEXTUAL_POSITIONS)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "attention: contextual_positions is %" PRId64 ", expected 0 (none), or 2 to 2^20 positions", positions);
   if (!desc->causal) return refuse_contextual(context, desc, "without causal: positions are counted from a query to earlier keys");

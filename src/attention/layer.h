@@ -49,6 +49,8 @@ HARK_MUST_CHECK hark_status hark_attention_plan_part(hark_context *context, cons
 HARK_MUST_CHECK hark_status hark_attention_run_part(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
                                                     bool backward, const hark_attention_part *part);
 
+#define HARK_CONTEXTUAL_POSITIONS ((int64_t)1 << 20) /* at most; at least 2 */
+
 /* With larger offsets, sums of positions and distances could overflow. */
 #define HARK_ATTENTION_LARGEST_OFFSET ((int64_t)1 << 40)
 static inline bool hark_attention_may_offset(int64_t query_offset) {

@@ -106,23 +106,35 @@ static double hierarchy_blocks(const hark_attention_desc *desc, int *levels) {
   return hark_hierarchy_blocks(&h, filled.coarse_query == HARK_COARSE_QUERY_EXACT);
 }
 
-/* Visible pairs of one head of one sequence of the maximum lengths at the default query offset. */
+/* Keys that a query sees in a sequence of the maximum lengths at the default query offset; dense or window. */
+static int64_t visible_keys(const hark_attention_desc *desc, int64_t row) {
+  const bool window = desc->structure == HARK_STRUCTURE_WINDOW;
+  const int64_t position = row + (desc->causal ? desc->key_length - desc->query_length : 0);
+  const int64_t first = window ? hark_max(position - desc->window, 0) : 0;
+  const int64_t window_end = window ? position + desc->window : desc->key_length - 1;
+  const int64_t last = hark_min(desc->causal ? hark_min(position, window_end) : window_end, desc->key_length - 1);
+  return hark_max(0, last - first + 1);
+}
+
+/* Visible pairs of one head of such a sequence. */
 static double visible_pairs(const hark_attention_desc *desc) {
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) {
     const double block = desc->hierarchy_block == 0 ? HARK_HIERARCHY_DEFAULT_BLOCK : (double)desc->hierarchy_block;
     int levels;
     return hierarchy_blocks(desc, &levels) * block * block;
   }
-  const int64_t offset = desc->causal ? desc->key_length - desc->query_length : 0;
-  const bool window = desc->structure == HARK_STRUCTURE_WINDOW;
-  if (!desc->causal && !window) return (double)desc->query_length * (double)desc->key_length;
+  if (!desc->causal && desc->structure != HARK_STRUCTURE_WINDOW) return (double)desc->query_length * (double)desc->key_length;
   double pairs = 0;
-  for (int64_t row = 0; row < desc->query_length; row++) {
-    const int64_t position = row + offset;
-    const int64_t first = window ? hark_max(position - desc->window, 0) : 0;
-    const int64_t window_end = window ? position + desc->window : desc->key_length - 1;
-    const int64_t last = hark_min(desc->causal ? hark_min(position, window_end) : window_end, desc->key_length - 1);
-    if (last >= first) pairs += (double)(last - first + 1);
+  for (int64_t row = 0; row < desc->query_length; row++) pairs += (double)visible_keys(desc, row);
+  return pairs;
+}
+
+/* The same of queries and rows of the table of contextual positions: those of 0 to as many positions as a query sees keys. */
+static double contextual_pairs(const hark_attention_desc *desc) {
+  double pairs = 0;
+  for (int64_t row = 0; desc->contextual_positions > 0 && row < desc->query_length; row++) {
+    const int64_t keys = visible_keys(desc, row);
+    if (keys > 0) pairs += (double)hark_min(desc->contextual_positions, keys + 1);
   }
   return pairs;
 }
@@ -131,8 +143,10 @@ static double operations(const hark_attention_desc *desc, bool backward) {
   if (desc->normalisation == HARK_NORMALISATION_CME) return hark_attention_ridge_operations(desc, backward);
   const double pairs = visible_pairs(desc) * (double)desc->batch * (double)desc->heads;
   const double head_dim = (double)desc->head_dim, value_dim = desc->value_dim == 0 ? head_dim : (double)desc->value_dim;
-  /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. */
-  return 2 * pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
+  /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. Contextual: Q E^T; again, dT E, dT^T Q. */
+  const double products = pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
+  const double contextual = contextual_pairs(desc) * (double)desc->batch * (double)desc->heads * head_dim * (backward ? 3 : 1);
+  return 2 * (products + contextual);
 }
 
 double hark_attention_desc_operations(const hark_attention_desc *given, bool backward) {
@@ -212,6 +226,7 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
   if (desc->has_bias) append(&buffer, ", attention bias");
   if (desc->has_log_kernel) append(&buffer, ", log kernel");
   if (desc->has_forget) append(&buffer, ", forget gate");
+  if (desc->contextual_positions > 0) append(&buffer, ", %" PRId64 " contextual positions", desc->contextual_positions);
   if (desc->has_segments) append(&buffer, ", segments");
   if (desc->forward_only) append(&buffer, ", forward only");
   append(&buffer, "; saved %zu, workspace %zu and %zu bytes", plan->sizes.saved, plan->sizes.forward_workspace,

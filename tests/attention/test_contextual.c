@@ -297,6 +297,36 @@ static void test_refusals(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Operations by a count of the pairs, and the printed plan. */
+static void test_plans(void **state) {
+  (void)state;
+  hark_context *context = attention_machine_open(ATTENTION_ORACLE, 1);
+  enum { LENGTH = 20, WINDOW = 6, POSITIONS = 5, DIM = 4 };
+  attention_problem p;
+  attention_problem_make("dense:B2,H3,L20,D4,C5,causal", &p);
+  for (int window = 0; window < 2; window++) {
+    hark_attention_desc desc = attention_problem_desc(&p, HARK_F64);
+    double pairs = 0, reached = 0;
+    desc.structure = window ? HARK_STRUCTURE_WINDOW : HARK_STRUCTURE_DENSE;
+    desc.window = window ? WINDOW : 0;
+    for (int64_t n = 0; n < LENGTH; n++) {
+      const int64_t keys = window && n > WINDOW ? WINDOW + 1 : n + 1;
+      pairs += (double)keys;
+      reached += keys + 1 < POSITIONS ? (double)(keys + 1) : POSITIONS;
+    }
+    assert_true(hark_attention_desc_operations(&desc, false) == 2.0 * 2 * 3 * DIM * (2 * pairs + reached));
+    assert_true(hark_attention_desc_operations(&desc, true) == 2.0 * 2 * 3 * DIM * (5 * pairs + 3 * reached));
+    hark_attention_plan *plan;
+    char text[512];
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    (void)hark_attention_plan_print(plan, text, sizeof text);
+    assert_non_null(strstr(text, ", 5 contextual positions"));
+    hark_attention_plan_destroy(context, &plan);
+  }
+  attention_problem_free(&p);
+  hark_context_destroy(&context);
+}
+
 /* Tables that are absent, extra, or of another shape or layout. */
 static void test_arguments(void **state) {
   (void)state;
@@ -362,6 +392,6 @@ int main(int argument_count, char **arguments) {
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),  cmocka_unit_test(test_options),  cmocka_unit_test(test_shifts),
                                      cmocka_unit_test(test_counting), cmocka_unit_test(test_threads),  cmocka_unit_test(test_parts),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_arguments)};
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_plans),    cmocka_unit_test(test_arguments)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -580,6 +580,9 @@ static void test_refused_tensors(void **state) {
       {"segments I64 1 8;key_lengths I64 1", "", 3, "key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
       {"key_lengths I64 1", "", 3, "tensor key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
       {"log_kernel F32 1 5", "", 3, "log_kernel has 5 distances, expected at least 8"},
+      {"contextual F32 1 1 4", "--causal", 3, "tensor contextual has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
+      {"contextual F32 1 1048577 4", "--causal", 3, "with N from 2 to 2^20"},
+      {"contextual F32 1 9 4", "", 2, "tensor contextual needs --causal"},
       {"", HIERARCHICAL " --hierarchy-block 15", 2, "hierarchy_block is 15"},
       {"", HIERARCHICAL " --coarse-query mean --causal", 2, "coarse_query is mean"},
       {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
@@ -599,6 +602,26 @@ static void test_refused_tensors(void **state) {
     fail_msg("exit %d, '%s'", code, output);
 }
 
+/* A table of log G that ends before the distances of coarse cells leaves them out; with one level there are no such cells. */
+static void test_short_tables(void **state) {
+  (void)state;
+  static const char *const one_level[] = {"--structure hierarchical", "--structure hierarchical --causal",
+                                          "--structure hierarchical --hierarchy-block 6"};
+  static const char *const left_out[] = {"warning: log_kernel has 20 distances and the cells need 32: their means leave out the missing ones\n"};
+  char output[ATTEND_OUTPUT_BYTES];
+  for (size_t i = 0; i < sizeof one_level / sizeof one_level[0]; i++) {
+    write_extra(8, "log_kernel F32 1 7");
+    if (attend(one_level[i], output) == 0) fail_msg("attend %s: a table without the farthest distance", one_level[i]);
+    write_extra(8, "log_kernel F32 1 8");
+    if (attend(one_level[i], output) != 0 || strstr(output, "warning") != NULL) fail_msg("attend %s: %s", one_level[i], output);
+  }
+  attention_problem p;
+  attention_problem_make("hierarchical:L20,D4,N4,kernel", &p);
+  p.array[ARRAY_LOG_KERNEL].shape[1] = p.array[ARRAY_LOG_KERNEL].count = 20;
+  expect_warnings(HARK_F32, &p, "--structure hierarchical --hierarchy-block 4", 1, left_out);
+  attention_problem_free(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_same_as_library),
@@ -616,6 +639,7 @@ int main(void) {
       cmocka_unit_test(test_refused_options),
       cmocka_unit_test(test_refused_tensors),
       cmocka_unit_test(test_refused_files),
+      cmocka_unit_test(test_short_tables),
   };
   return cmocka_run_group_tests(tests, attend_open, attend_close);
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "attention/layer.h"
+
 typedef struct need {
   const char *tensor;
   bool (*is_violated)(const hark_attend_values *values, const hark_attend_tensors *tensors); /* for a file that has the tensor */
@@ -35,6 +37,11 @@ static bool is_not_exp(const hark_attend_values *v, const hark_attend_tensors *t
 static bool is_not_causal(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return !v->causal;
+}
+
+static bool has_odd_positions(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)v;
+  return t->contextual.shape[1] < 2 || t->contextual.shape[1] > HARK_CONTEXTUAL_POSITIONS;
 }
 
 static bool is_not_rotary(const hark_attend_values *v, const hark_attend_tensors *t) {
@@ -91,6 +98,7 @@ static const need needs[] = {
     {"forget", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: gates differ inside a cell"},
     {"forget", is_cme, USAGE, "cannot be used with --normalisation cme: a kernel with gates is not symmetric"},
     {"forget", is_not_causal, USAGE, "needs --causal: gates are summed from a key up to a later query"},
+    {"contextual", has_odd_positions, INPUT, "has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
     {"contextual", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: its keys are cells, and positions count tokens"},
     {"contextual", is_not_softmax, USAGE, "needs --normalisation softmax"},
     {"contextual", is_not_exp, USAGE, "needs --kernel exp"},

@@ -113,6 +113,8 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
       HARK_TRY(stick_floats(context, desc, &out->partial_floats));
     else if (desc->contextual_positions == 0)
       HARK_TRY(partial_floats(context, desc, &out->partial_floats));
+    else
+      HARK_TRY(HARK_ISA(hark_dense_contextual_check)(context, desc));
     HARK_TRY(hark_size_multiply(context, out->partial_floats, sizeof(float), &part));
     HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
     out->exact = bytes;
@@ -436,9 +438,13 @@ static int64_t spread_unit(const hark_attention_desc *desc, int64_t total, char 
 }
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
+  const hark_attention_desc *const desc = &plan->desc;
+  const int64_t pieces = desc->contextual_positions > 0
+                             ? hark_dense_contextual_ranges(desc->batch, desc->key_heads) * desc->key_heads
+                             : pieces_of(desc->batch * desc->key_heads);
   return snprintf(text, size, "tiles of %d queries x %d keys, %d lanes, blocks of %d vectors x %d rows; backward in %d pieces at least",
                   HARK_TILE_QUERIES, HARK_TILE_KEYS, HARK_LANES, HARK_BLOCK_VECTORS, HARK_BLOCK_ROWS(HARK_BLOCK_VECTORS),
-                  (int)pieces_of(plan->desc.batch * plan->desc.key_heads));
+                  (int)hark_min(pieces, INT32_MAX));
 }
 
 const hark_attention_algorithm HARK_ISA(hark_cpu_dense) = {.name = "dense tiled",

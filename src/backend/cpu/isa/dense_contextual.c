@@ -420,11 +420,20 @@ static bool used(const hark_attention_desc *desc, const hark_attention_args *arg
   return desc->contextual_positions > 0;
 }
 
+/* Sums of de, each for a range and a head. */
+static int64_t sums(const hark_attention_desc *desc) {
+  return hark_dense_contextual_ranges(hark_max(desc->max_sequences, desc->batch), desc->key_heads) * desc->heads;
+}
+
 static size_t bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
   (void)item_pieces;
-  if (!backward) return 0;
-  const int64_t ranges = hark_dense_contextual_ranges(hark_max(desc->max_sequences, desc->batch), desc->key_heads);
-  return (size_t)(ranges * desc->heads) * (size_t)(reachable_rows(desc) * desc->head_dim) * sizeof(float);
+  return backward ? (size_t)sums(desc) * (size_t)(reachable_rows(desc) * desc->head_dim) * sizeof(float) : 0;
+}
+
+hark_status HARK_ISA(hark_dense_contextual_check)(hark_context *context, const hark_attention_desc *desc) {
+  size_t all;
+  HARK_TRY(hark_size_multiply(context, (size_t)sums(desc), (size_t)(reachable_rows(desc) * desc->head_dim), &all));
+  return hark_size_multiply(context, all, sizeof(float), &all);
 }
 
 /* The logits have the terms since they were counted: only sums of the terms alone need them here. */

@@ -49,6 +49,9 @@ static inline int64_t hark_dense_contextual_rows(const hark_attention_desc *desc
 /* Whether the rows of e that can be reached are that few. */
 bool HARK_ISA(hark_dense_contextual_fits)(const hark_attention_desc *desc);
 
+/* HARK_TOO_LARGE if the sums of the backward are larger than memory can be: those of the term in hark_dense_terms. */
+hark_status HARK_ISA(hark_dense_contextual_check)(hark_context *context, const hark_attention_desc *desc);
+
 /* Floats of memory; 0 for descriptors without contextual positions. */
 size_t HARK_ISA(hark_dense_contextual_floats)(const hark_attention_desc *desc, bool backward);
 
