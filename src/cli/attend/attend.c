@@ -299,7 +299,8 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
   void *saved = NULL, *workspace = NULL;
   const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
-  if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL)
+  const bool cells = distances > 2 * hark_attention_plan_desc(plan)->hierarchy_block; /* Nr 2^M: with one level there are none */
+  if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL && cells)
     hark_command_warn(call, "log_kernel has %" PRId64 " distances and the cells need %" PRId64 ": their means leave out the missing ones",
                       t->log_kernel.shape[1], distances);
   hark_status status = hark_attend_positional_table(context, v, plan, t);
