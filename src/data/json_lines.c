@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/unpack/unpack.h"
+#include "io/files.h"
 
 #define PART_BYTES ((size_t)1 << 16) /* of text, before it is written */
 
@@ -22,6 +23,19 @@ bool hark_json_lines_is(const char *path) {
     if (length > ending && memcmp(path + length - ending, endings[i], ending) == 0) return true;
   }
   return false;
+}
+
+void hark_json_lines_find(const char *const *paths, int64_t count, hark_line_kinds *kinds) {
+  for (int64_t i = 0; i < count; i++) {
+    const bool lines = hark_json_lines_is(paths[i]), folder = hark_path_kind_of(paths[i]) == HARK_PATH_FOLDER;
+    kinds->json = kinds->json || lines || folder;
+    kinds->others = kinds->others || !lines || folder;
+  }
+}
+
+const char *hark_json_lines_idle(const hark_line_kinds *kinds, bool quoted) {
+  if (quoted ? kinds->others : kinds->json) return NULL;
+  return quoted ? "it needs fields that are separated by tabs, and JSON lines have none" : "it needs JSON lines (.jsonl, .ndjson)";
 }
 
 static bool is_blank(const hark_line_reader *lines) {

@@ -14,6 +14,15 @@
 /* Whether the name is that of such a file, compressed or not. */
 bool hark_json_lines_is(const char *path);
 
+/* Which files are among the paths, by their names; a folder may have both. To be set to false before the first list of paths. */
+typedef struct hark_line_kinds {
+  bool json, others;
+} hark_line_kinds;
+void hark_json_lines_find(const char *const *paths, int64_t count, hark_line_kinds *kinds);
+/* Why an option has no effect on files of these kinds, as "it needs ..."; NULL: it has. quoted: an option for lines that are divided by
+ * tabs, otherwise for members of JSON lines. */
+const char *hark_json_lines_idle(const hark_line_kinds *kinds, bool quoted);
+
 /* Reads the object of the current line; the caller frees the tree. *blank: the line has no object, and there is no tree.
  * Errors: HARK_BAD_FILE, with file, line, column and byte offset. */
 HARK_MUST_CHECK hark_status hark_json_lines_read(hark_context *context, const hark_line_reader *lines, hark_json_tree *tree, bool *blank);

@@ -521,6 +521,26 @@ static hark_status check_ranges(hark_context *context, hark_options *set, const 
   return HARK_OK;
 }
 
+/* Options for parts of lines, by the names of the files. */
+static hark_status check_lines(hark_context *context, hark_options *set, const hark_config *config) {
+  static const char paths[] = "data.paths data.validation_paths data.test_paths";
+  const struct {
+    const char *option, *name; /* name: of a member, NULL: none */
+  } of_lines[] = {{"data.text_field", config->data.text_field}, {"data.label_field", config->data.label_field}, {"data.quoted", NULL}};
+  const hark_string_list *const lists[] = {&config->data.paths, &config->data.validation_paths, &config->data.test_paths};
+  hark_line_kinds kinds = {false, false};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) hark_json_lines_find(lists[i]->items, lists[i]->count, &kinds);
+  for (size_t i = 0; i < sizeof of_lines / sizeof *of_lines; i++) {
+    const char *const option = of_lines[i].option, *const name = of_lines[i].name;
+    const char *const idle = kinds.json || kinds.others ? hark_json_lines_idle(&kinds, name == NULL) : NULL;
+    if (!hark_options_is_requested(set, option, paths) || !hark_options_has_effect(set, option)) continue;
+    if (idle != NULL) HARK_TRY(hark_options_complain(context, set, option, "has no effect here, %s", idle));
+    if (idle == NULL && name != NULL && name[0] == '\0' && hark_config_has_examples(config))
+      HARK_TRY(hark_options_complain(context, set, option, "is empty, expected the name of a member"));
+  }
+  return HARK_OK;
+}
+
 /* Only the data show whether these options have an effect (material.c). */
 static void note_requests(const hark_options *set, hark_config *config) {
   config->data.divides = hark_options_is_requested(set, "data.validation_fraction", "data.paths");
@@ -530,6 +550,7 @@ static void note_requests(const hark_options *set, hark_config *config) {
 
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   HARK_TRY(check_ranges(context, set, config));
+  HARK_TRY(check_lines(context, set, config));
   note_requests(set, config);
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.architecture == HARK_ARCHITECTURE_AHCA && is_open(set, "model.positions"))

@@ -115,6 +115,34 @@ static void options_of_another_format_are_refused(void **state) {
   expect("train --data nested --format examples --quoted", HARK_EXIT_USAGE, "", "--quoted: has no effect here");
 }
 
+/* By the names of the files; a folder may have files of both kinds. */
+static void options_of_other_lines_are_refused(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"l.tsv --text-field text", "--text-field: has no effect here, it needs JSON lines (.jsonl, .ndjson)"},
+      {"l.tsv --label-field l", "--label-field: has no effect here, it needs JSON lines (.jsonl, .ndjson)"},
+      {"o.jsonl --quoted", "--quoted: has no effect here, it needs fields that are separated by tabs, and JSON lines have none"},
+      {"o.jsonl --text-field ''", "--text-field: is empty, expected the name of a member"},
+      {"o.jsonl --label-field ''", "--label-field: is empty, expected the name of a member"}};
+  static const char *const fine[] = {"o.jsonl --text-field text --label-field label", "l.tsv --quoted", "l.tsv o.jsonl --quoted --text-field text"};
+  char words[256];
+  (void)test_file_write_text(folder, "l.tsv", "0\tone\n1\ttwo\n0\tthree\n1\tfour\n");
+  (void)test_file_write_text(folder, "o.jsonl", "{\"text\": \"one\", \"label\": 0}\n{\"text\": \"two\", \"label\": 1}\n");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    (void)snprintf(words, sizeof words, "data info --format text %s", cases[i][0]);
+    expect(words, HARK_EXIT_USAGE, "", cases[i][1]);
+    (void)snprintf(words, sizeof words, "train --format text --architecture encoder --out none --data %s", cases[i][0]);
+    expect(words, HARK_EXIT_USAGE, "", cases[i][1]);
+    assert_int_equal(test_line_count(output.err), 1);
+  }
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+    (void)snprintf(words, sizeof words, "data info --format text %s", fine[i]);
+    expect(words, HARK_EXIT_DONE, "", "");
+  }
+  expect("train --data text.txt --text-field x --out none", HARK_EXIT_USAGE, "", "--text-field: has no effect here, it needs JSON lines");
+  expect("train --data text.txt --text-field '' --out none", HARK_EXIT_USAGE, "", "--text-field: has no effect here, it needs JSON lines");
+}
+
 static void images_are_drawn(void **state) {
   (void)state;
   expect("data make pathfinder --out images --training 6 --validation 2 --test 0", HARK_EXIT_DONE, "", "");

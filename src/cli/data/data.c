@@ -105,6 +105,10 @@ static hark_status check(hark_invocation *call) {
         hark_options_complain(call->context, call->options, "PATH", "missing, expected files of examples, or a folder of hark data make"));
   if (what != VERB_INFO && v->out[0] == '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "out", "missing, expected %s", what == VERB_MAKE ? "a folder" : "a file"));
+  if (hark_command_is_given(call, "text-field") && v->text_field[0] == '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "text-field", "is empty, expected the name of a member"));
+  if (hark_command_is_given(call, "label-field") && v->label_field[0] == '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "label-field", "is empty, expected the name of a member"));
   if (what == VERB_PICTURE && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "json", "a picture has none"));
   if (what == VERB_MAKE && v->examples[HARK_SPLIT_TRAINING] == 0)
     HARK_TRY(hark_options_complain(call->context, call->options, "training", "0, expected at least one example"));
@@ -181,14 +185,22 @@ static hark_status run_make(hark_invocation *call) {
 /* ---- info and picture ---- */
 
 /* The format may be that of a folder, so that options it lacks are known only now. */
-static hark_status refuse_idle(const hark_invocation *call, const char *format) {
+static hark_status refuse_idle(const hark_invocation *call, const char *format, const char *const *paths, int count) {
   static const struct {
     const char *option, *formats, *shown;
-  } needs[] = {{"text-field", "text", "text"}, {"label-field", "text", "text"}, {"quoted", "text|pairs", "text or pairs"}};
-  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
-    if (hark_command_is_given(call, needs[i].option) && hark_option_choice(needs[i].formats, format) < 0)
+    bool quoted;
+  } needs[] = {
+      {"text-field", "text", "text", false}, {"label-field", "text", "text", false}, {"quoted", "text|pairs", "text or pairs", true}};
+  hark_line_kinds kinds = {false, false};
+  hark_json_lines_find(paths, count, &kinds);
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+    if (!hark_command_is_given(call, needs[i].option)) continue;
+    if (hark_option_choice(needs[i].formats, format) < 0)
       return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--%s: has no effect here, it needs --format %s (currently %s)",
                        needs[i].option, needs[i].shown, format);
+    const char *const idle = hark_json_lines_idle(&kinds, needs[i].quoted);
+    if (idle != NULL) return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--%s: has no effect here, %s", needs[i].option, idle);
+  }
   return HARK_OK;
 }
 
@@ -210,7 +222,7 @@ static hark_status open_examples(hark_invocation *call, hark_examples **out) {
                                            .label_field = v->label_field,
                                            .quoted = v->quoted};
   HARK_TRY(hark_examples_open(call->context, &settings, out));
-  const hark_status status = refuse_idle(call, hark_examples_format(*out));
+  const hark_status status = refuse_idle(call, hark_examples_format(*out), paths, count);
   if (status != HARK_OK) hark_examples_close(call->context, out);
   return status;
 }
