@@ -229,6 +229,7 @@ int main(void) {
                                      TEST(files_are_reported_about),
                                      TEST(images_are_drawn),
                                      TEST(wrong_words),
-                                     TEST(options_of_another_format_are_refused)};
+                                     TEST(options_of_another_format_are_refused),
+                                     TEST(options_of_other_lines_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
