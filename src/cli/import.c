@@ -51,8 +51,7 @@ static hark_status find(hark_invocation *call, const char *path, char folder[HAR
   bool found = false;
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(call->context, path, &kind));
-  if (kind == HARK_PATH_NONE)
-    return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
+  if (kind == HARK_PATH_NONE) return hark_fail(call->context, HARK_NOT_FOUND, "%s: there is no such folder or file", path);
   HARK_TRY(hark_foreign_find(call->context, path, folder, &found));
   if (found) return HARK_OK;
   if (kind == HARK_PATH_FILE)

@@ -156,8 +156,9 @@ hark_status hark_imported_encode(hark_context *context, const hark_imported *imp
   size_t at;
   *count = 0;
   const hark_status status = hark_imported_encode_to(context, imported, text, bytes, special, copy_tokens, &room, &at);
-  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "text: byte offset %zu: ", at);
-  return status;
+  if (status != HARK_BAD_FILE && status != HARK_UNSUPPORTED) return status;
+  hark_fail_prefix(context, "text: byte offset %zu: ", at);
+  return HARK_BAD_FILE; /* a fault of the text, also where the tokenizer cannot read it */
 }
 
 const char *hark_imported_text(const hark_imported *imported, int32_t token, size_t *bytes) {

@@ -28,7 +28,7 @@ HARK_MUST_CHECK hark_status hark_imported_bytes(hark_context *context, const cha
 HARK_MUST_CHECK hark_status hark_imported_parse(hark_context *context, const char *name, const char *text, hark_imported **out);
 
 /* The tokens of a text, as many as there is room for; *count is how many there are. With `special`, with the tokens that the file puts
- * around a text. Errors: HARK_BAD_FILE (not UTF-8; the message has the byte), those of hark_pipeline_encode(). */
+ * around a text. Errors: HARK_BAD_FILE (a fault of the text, whose byte the message has), HARK_TOO_LARGE, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_imported_encode(hark_context *context, const hark_imported *imported, const char *text, size_t bytes,
                                                  bool special, int32_t *tokens, size_t capacity, size_t *count);
 

@@ -55,10 +55,10 @@ static const left_file left_files[] = {
     {"vocabulary.json", VERSION}, {HARK_DATA_PLACE_NAME, VERSION}, {"origin.json", VERSION}, {"metrics.jsonl", "{\"step\":0,"},
     {"metrics.csv", NULL},        {HARK_SAMPLES_FILE, NULL},       {"last", NULL},           {"best", NULL}};
 
-/* What a run has in its folder. */
+/* What a run has before it has begun, the lock last; and what it has later. */
 static const char *const own[] = {"cache",         "checkpoints", "vocabulary.json", "origin.json", "data.json",
-                                  "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME}, /* before it has begun, the lock last */
-    *const later[] = {"config.yaml", "last", "best"};
+                                  "metrics.jsonl", "metrics.csv", HARK_SAMPLES_FILE, HARK_LOCK_NAME};
+static const char *const later[] = {"config.yaml", "last", "best"};
 
 static bool is_folder_of_run(const char *name) { return strcmp(name, "cache") == 0 || strcmp(name, HARK_CHECKPOINTS_FOLDER) == 0; }
 
@@ -232,9 +232,10 @@ hark_status hark_run_open_reading(hark_context *context, const char *path, hark_
   if (holds) return HARK_OK;
   if (hark_run_cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
-  if (kind == HARK_PATH_FILE) HARK_TRY(hark_path_refuse_foreign(context, path, "a run, which is a folder with config.yaml, or a model in safetensors"));
-  return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml), nor a checkpoint in one, nor a model in safetensors",
-                   path);
+  if (kind == HARK_PATH_FILE)
+    HARK_TRY(hark_path_refuse_foreign(context, path, "a run, which is a folder with config.yaml, or a model in safetensors"));
+  return hark_fail(context, HARK_BAD_FILE,
+                   "%s: is neither a run (a folder with config.yaml), nor a checkpoint in one, nor a model in safetensors", path);
 }
 
 void hark_run_close(hark_run *run) {

@@ -390,8 +390,8 @@ int main(int argument_count, char **arguments) {
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),  cmocka_unit_test(test_options),  cmocka_unit_test(test_shifts),
-                                     cmocka_unit_test(test_counting), cmocka_unit_test(test_threads),  cmocka_unit_test(test_parts),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_plans),    cmocka_unit_test(test_arguments)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),  cmocka_unit_test(test_options), cmocka_unit_test(test_shifts),
+                                     cmocka_unit_test(test_counting), cmocka_unit_test(test_threads), cmocka_unit_test(test_parts),
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_plans),   cmocka_unit_test(test_arguments)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

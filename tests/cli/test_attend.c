@@ -580,7 +580,8 @@ static void test_refused_tensors(void **state) {
       {"segments I64 1 8;key_lengths I64 1", "", 3, "key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
       {"key_lengths I64 1", "", 3, "tensor key_lengths: number 0 is 9, expected 0 to 8, the number of keys"},
       {"log_kernel F32 1 5", "", 3, "log_kernel has 5 distances, expected at least 8"},
-      {"contextual F32 1 1 4", "--causal", 3, "tensor contextual has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
+      {"contextual F32 1 1 4", "--causal", 3,
+       "tensor contextual has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
       {"contextual F32 1 1048577 4", "--causal", 3, "with N from 2 to 2^20"},
       {"contextual F32 1 9 4", "", 2, "tensor contextual needs --causal"},
       {"", HIERARCHICAL " --hierarchy-block 15", 2, "hierarchy_block is 15"},
@@ -607,7 +608,8 @@ static void test_short_tables(void **state) {
   (void)state;
   static const char *const one_level[] = {"--structure hierarchical", "--structure hierarchical --causal",
                                           "--structure hierarchical --hierarchy-block 6"};
-  static const char *const left_out[] = {"warning: log_kernel has 20 distances and the cells need 32: their means leave out the missing ones\n"};
+  static const char *const left_out[] = {
+      "warning: log_kernel has 20 distances and the cells need 32: their means leave out the missing ones\n"};
   char output[ATTEND_OUTPUT_BYTES];
   for (size_t i = 0; i < sizeof one_level / sizeof one_level[0]; i++) {
     write_extra(8, "log_kernel F32 1 7");

@@ -122,8 +122,9 @@ static void a_missing_permission_has_one_code(void **state) {
   char words[256];
   test_command_run(folder, user, "version", &output);
   if (output.code != 0) skip();
-  assert_int_equal(command_place_shell(folder, "cp text.txt unread && cp -r run unread-run && mkdir closed && cp text.txt closed && "
-                                               "chmod 000 unread unread-run && chmod 600 closed && chmod 777 ."),
+  assert_int_equal(command_place_shell(folder,
+                                       "cp text.txt unread && cp -r run unread-run && mkdir closed && cp text.txt closed && "
+                                       "chmod 000 unread unread-run && chmod 600 closed && chmod 777 ."),
                    0);
   for (size_t r = 0; r < READERS; r++)
     for (int i = 0; i < 3; i++) {

@@ -160,8 +160,12 @@ static void names_of_checkpoints_are_replaced(void **state) {
 
 static void a_folder_in_place_of_the_vocabulary_is_named(void **state) {
   (void)state;
-  static const char *const words[] = {"eval all/x", "generate all/x", "export all/x --output o.st", "tokenize all/x t.txt",
-                                      "train --resume all/x --steps 8", "train --init-from all/x --data text.txt --out new --steps 1"};
+  static const char *const words[] = {"eval all/x",
+                                      "generate all/x",
+                                      "export all/x --output o.st",
+                                      "tokenize all/x t.txt",
+                                      "train --resume all/x --steps 8",
+                                      "train --init-from all/x --data text.txt --out new --steps 1"};
   damage("rm vocabulary.json && mkdir vocabulary.json");
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     expect(words[i], HARK_EXIT_BAD_INPUT, "", "all/x/vocabulary.json: is a folder, expected a");
@@ -311,13 +315,19 @@ static void the_number_of_curves_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damage_is_reported_with_the_reason),        cmocka_unit_test(pipes_in_a_run_do_not_block),
-      cmocka_unit_test(what_a_run_cannot_replace_is_refused),      cmocka_unit_test(names_of_checkpoints_are_replaced),
+      cmocka_unit_test(damage_is_reported_with_the_reason),
+      cmocka_unit_test(pipes_in_a_run_do_not_block),
+      cmocka_unit_test(what_a_run_cannot_replace_is_refused),
+      cmocka_unit_test(names_of_checkpoints_are_replaced),
       cmocka_unit_test(a_folder_in_place_of_the_vocabulary_is_named),
-      cmocka_unit_test(the_newest_checkpoint_is_the_last),         cmocka_unit_test(a_running_run_is_no_damaged_one),
-      cmocka_unit_test(options_of_another_model_are_refused),      cmocka_unit_test(a_run_is_reported_once),
-      cmocka_unit_test(mistakes_of_a_report_write_no_page),        cmocka_unit_test(missing_permissions_are_named),
-      cmocka_unit_test(single_points_are_drawn_without_a_warning), cmocka_unit_test(the_number_of_curves_is_named),
+      cmocka_unit_test(the_newest_checkpoint_is_the_last),
+      cmocka_unit_test(a_running_run_is_no_damaged_one),
+      cmocka_unit_test(options_of_another_model_are_refused),
+      cmocka_unit_test(a_run_is_reported_once),
+      cmocka_unit_test(mistakes_of_a_report_write_no_page),
+      cmocka_unit_test(missing_permissions_are_named),
+      cmocka_unit_test(single_points_are_drawn_without_a_warning),
+      cmocka_unit_test(the_number_of_curves_is_named),
   };
   return cmocka_run_group_tests_name("damaged", tests, begin, end);
 }

@@ -124,7 +124,8 @@ static void options_of_other_lines_are_refused(void **state) {
       {"o.jsonl --quoted", "--quoted: has no effect here, it needs fields that are separated by tabs, and JSON lines have none"},
       {"o.jsonl --text-field ''", "--text-field: is empty, expected the name of a member"},
       {"o.jsonl --label-field ''", "--label-field: is empty, expected the name of a member"}};
-  static const char *const fine[] = {"o.jsonl --text-field text --label-field label", "l.tsv --quoted", "l.tsv o.jsonl --quoted --text-field text"};
+  static const char *const fine[] = {"o.jsonl --text-field text --label-field label", "l.tsv --quoted",
+                                     "l.tsv o.jsonl --quoted --text-field text"};
   char words[256];
   (void)test_file_write_text(folder, "l.tsv", "0\tone\n1\ttwo\n0\tthree\n1\tfour\n");
   (void)test_file_write_text(folder, "o.jsonl", "{\"text\": \"one\", \"label\": 0}\n{\"text\": \"two\", \"label\": 1}\n");

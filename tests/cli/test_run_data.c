@@ -389,7 +389,8 @@ static void names_that_are_not_utf8(void **state) {
   static const struct {
     const char *words, *message;
   } refused[] = {
-      {"train --out='r\xe9' --data text.txt --steps 1 " COMMAND_TINY, "--out: \"r\\xe9\" given, expected UTF-8 (byte offset 1): other names cannot"},
+      {"train --out='r\xe9' --data text.txt --steps 1 " COMMAND_TINY,
+       "--out: \"r\\xe9\" given, expected UTF-8 (byte offset 1): other names cannot"},
       {"train --out none --data='t\xe9.txt' --steps 1 " COMMAND_TINY, "--data: \"t\\xe9.txt\" given, expected UTF-8"},
       {"train --out none --data text.txt --data='\xc3\xa9\xff' --steps 1 " COMMAND_TINY, "--data: \"\xc3\xa9\\xff\" given, expected UTF-8"},
       {"train --out none --data text.txt --validation='\xc0\xaf' --steps 1 " COMMAND_TINY, "--validation: \"\\xc0\\xaf\""},

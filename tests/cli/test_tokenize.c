@@ -96,7 +96,8 @@ static void damage_is_placed(void **state) {
   expect("tokenize cut.json bad.txt", HARK_EXIT_BAD_INPUT, "", "cut.json: line 1, column 20: the text ends too early");
   test_file_write_text(folder, "x.json", "{\"model\": {\"type\": \"X\"}}");
   expect("tokenize x.json bad.txt", HARK_EXIT_USAGE, "", "x.json: model.type 'X' is not supported");
-  (void)test_file_write_text(folder, "lacks.json", "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"t\": 0, \"h\": 1}, \"merges\": [], \"unk_token\": \"?\"}}");
+  (void)test_file_write_text(folder, "lacks.json",
+                             "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"t\": 0, \"h\": 1}, \"merges\": [], \"unk_token\": \"?\"}}");
   (void)test_file_write_text(folder, "good.txt", "th\nthe\n");
   expect("tokenize lacks.json good.txt", HARK_EXIT_BAD_INPUT, "",
          "good.txt:2:3: the vocabulary lacks 'e', and the token for what it lacks (unk_token) (byte offset 5)");

@@ -151,7 +151,7 @@ static const struct {
     {"{" MODEL ", \"mode\": false}", "t: 'mode' is not supported", HARK_UNSUPPORTED},
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 0}, \"unk_token\": \"a\"}}",
      "t: model.vocab: 'a' and 'c' have the number 0, expected one number for each token", HARK_BAD_FILE},
-    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\": 0, \"b\": 0}, \"merges\": []}}", 
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\": 0, \"b\": 0}, \"merges\": []}}",
      "t: model.vocab: '' and 'b' have the number 0, expected one number for each token", HARK_BAD_FILE},
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"dropout\": 0.1}}", "t: model: 'dropout' is not supported",
      HARK_UNSUPPORTED},

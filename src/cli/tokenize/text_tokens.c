@@ -152,8 +152,7 @@ hark_status hark_text_tokens_encode(hark_context *context, hark_text_tokens *tok
   char reason[HARK_MESSAGE_BYTES];
   if (status != HARK_BAD_FILE && status != HARK_UNSUPPORTED) return status;
   memcpy(reason, hark_context_message(context), sizeof reason);
-  (void)hark_lines_fail(context, lines, at, "%s", reason);
-  return status;
+  return hark_lines_fail(context, lines, at, "%s", reason); /* a fault of the text, also where the tokenizer cannot read it */
 }
 
 hark_status hark_text_tokens_decode(hark_context *context, hark_text_tokens *tokens, const int32_t *ids, size_t count, bool special,
