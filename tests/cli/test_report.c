@@ -252,12 +252,13 @@ static void what_can_be_shown_is_shown(void **state) {
   FILE *const lock = fopen(test_path(folder, "all/working/.lock"), "a");
   assert_non_null(lock);
   assert_int_equal(flock(fileno(lock), LOCK_EX | LOCK_NB), 0);
-  expect("report all missing -o all.html", HARK_EXIT_DONE, "all.html: 5 runs, 1 damaged, 1 running", "missing: no such folder");
+  expect("report all missing -o all.html", HARK_EXIT_DONE, "all.html: 5 runs, 2 damaged, 1 running", "missing: no such folder");
   assert_non_null(strstr(output.err, "all/torn: damaged: "));
+  assert_non_null(strstr(output.err, "all/lines: damaged: all/lines/metrics.jsonl: a line at its end is no JSON"));
   assert_non_null(strstr(output.err, "all/working: a process still writes it"));
   assert_int_equal(fclose(lock), 0);
   read_page("all.html");
-  static const char *const states[] = {"done", "done", "empty", "damaged", "running"}; /* good, lines, new, torn, working */
+  static const char *const states[] = {"done", "damaged", "empty", "damaged", "running"}; /* good, lines, new, torn, working */
   double y = 0;
   for (size_t i = 0; i < 5; i++) assert_string_equal(text_of(item("runs", i), "state"), states[i]);
   expect_problem(-1, "missing: no such folder");

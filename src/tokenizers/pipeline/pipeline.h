@@ -36,9 +36,9 @@ HARK_MUST_CHECK hark_status hark_pipeline_work_create(hark_context *context, con
 void hark_pipeline_work_destroy(hark_pipeline_work **work);
 
 /* The tokens of a text, with the special tokens that the post-processor adds, or without. *ids belongs to the work, up to its next call.
- * Errors: HARK_BAD_FILE (not UTF-8; the model has no token for a character or a word, nor an unknown token; *at is the byte, the message has
- * no place), HARK_UNSUPPORTED (a regular expression takes too many steps, the text becomes too long), HARK_TOO_LARGE (more than 2^30
- * bytes), HARK_OUT_OF_MEMORY. */
+ * Errors: HARK_BAD_FILE (not UTF-8; the model has no token for a character or a word, nor an unknown token; *at is the byte, and the
+ * message has no place), HARK_UNSUPPORTED (a regular expression takes too many steps, the text becomes too long), HARK_TOO_LARGE (more
+ * than 2^30 bytes), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_pipeline_encode(hark_pipeline_work *work, const char *text, size_t bytes, bool special,
                                                  const int32_t **ids, size_t *count, size_t *at);
 
