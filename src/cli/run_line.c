@@ -161,13 +161,13 @@ static hark_status read_checkpoint(hark_context *context, const hark_run *run, h
   if (found == HARK_NOT_FOUND) return HARK_OK;
   HARK_TRY(found);
   HARK_TRY(check_checkpoint(context, run, name)); /* first: it names a newer version */
-  HARK_TRY(hark_checkpoint_check_vocabulary(context, run, name));
   HARK_TRY(hark_checkpoint_read_state(context, run, name, &state));
   const bool running = line->state == HARK_RUN_RUNNING;
   if (!running) line->state = state.plan.steps > 0 && state.step >= state.plan.steps ? HARK_RUN_DONE : HARK_RUN_STOPPED;
   if (!running || line->step < state.step) line->step = state.step;
   if (state.plan.steps > 0) line->steps = state.plan.steps;
   line->best = isfinite(state.best_loss) ? state.best_loss : NAN;
+  HARK_TRY(hark_checkpoint_check_vocabulary(context, run, name));
   return hark_run_check_metrics(context, run, name, state.metrics_bytes);
 }
 

@@ -441,9 +441,9 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const hark_attention_desc *const desc = &plan->desc;
   const int64_t pieces = desc->contextual_positions > 0 ? hark_dense_contextual_ranges(desc->batch, desc->key_heads) * desc->key_heads
                                                         : pieces_of(desc->batch * desc->key_heads);
-  return snprintf(text, size, "tiles of %d queries x %d keys, %d lanes, blocks of %d vectors x %d rows; backward in %d pieces at least",
+  return snprintf(text, size, "tiles of %d queries x %d keys, %d lanes, blocks of %d vectors x %d rows; backward in %d piece%s at least",
                   HARK_TILE_QUERIES, HARK_TILE_KEYS, HARK_LANES, HARK_BLOCK_VECTORS, HARK_BLOCK_ROWS(HARK_BLOCK_VECTORS),
-                  (int)hark_min(pieces, INT32_MAX));
+                  (int)hark_min(pieces, INT32_MAX), pieces == 1 ? "" : "s");
 }
 
 const hark_attention_algorithm HARK_ISA(hark_cpu_dense) = {.name = "dense tiled",
