@@ -149,9 +149,9 @@ typedef struct hark_experiment {
   const char *statement;  /* what is measured */
   const char *printed;    /* the paper's formula where it is wrong, or NULL */
   const char *corrected;  /* what it should be; NULL where `printed` is */
-  const char *notes;      /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
+  const char *notes;      /* for docs/lab/NAME.md, in Markdown: equations, reasons for the criteria, the figure; NULL: none */
   const char *failure_of; /* words in the names of the criteria that `failure` is about, parted by |; NULL where it is */
-  const char *failure;    /* why these may fail, as derived; reported in docs/lab.md where one fails with some seed; NULL: nothing known */
+  const char *failure;    /* why these may fail, as derived; on docs/lab/NAME.md where one fails with some seed; NULL: nothing known */
   bool needs_gsl;         /* compares with closed forms of lab/special.h */
   bool trains;            /* networks, on the backend cpu in f32: its numbers are the same bits on one instruction set alone */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */

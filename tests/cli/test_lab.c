@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/lab/lab_markdown.h"
+#include "cli/lab/lab_document.h"
 #include "cli/lab/lab_print.h"
 #include "io/files.h"
 #include "support/lab_fixture.h"
@@ -201,36 +201,43 @@ static void files_and_figures_are_written(void **state) {
   assert_non_null(strstr(output.out, "error over the bandwidth: log10 of mean square\n"));
 }
 
-/* The document has the section, its formulas, every criterion with its verdict, and a link to a figure that is there. */
-static void a_document_is_written(void **state) {
+/* A page has the formulas, every criterion with its verdict, and a link to a figure that is there. */
+static void a_page_is_written(void **state) {
   (void)state;
   const hark_experiment *const experiment = hark_lab_entries[hark_lab_find("covering")].experiment;
   hark_lab *lab;
   assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
   assert_fine(context, hark_lab_run(lab, experiment));
   hark("hark lab covering --quick --markdown paper.md", 0);
-  char *const document = test_file_text(folder, "paper.md");
-  const char *at = strstr(document, "\n## covering\n");
-  assert_non_null(at);
-  assert_non_null(strstr(at, experiment->statement));
-  assert_non_null(strstr(at, experiment->printed));
-  assert_non_null(strstr(at, experiment->corrected));
-  assert_non_null(strstr(at, "](paper/covering.svg)"));
-  assert_non_null(strstr(at, "\nSeed 1 passes: `hark lab covering --seed 1 --quick`. Other seeds are not recorded here.\n"));
+  char *const page = test_file_text(folder, "paper/covering.md");
+  assert_true(strncmp(page, "# Experiment covering\n\n[Laboratory](../paper.md). ", 50) == 0);
+  assert_non_null(strstr(page, experiment->statement));
+  assert_non_null(strstr(page, experiment->printed));
+  assert_non_null(strstr(page, experiment->corrected));
+  assert_non_null(strstr(page, "](covering.svg)"));
+  assert_non_null(strstr(page, "\nSeed 1 passes: `hark lab covering --seed 1 --quick`. Other seeds are not recorded here.\n"));
   int verdicts = 0;
-  for (const char *row = at; (row = strstr(row, " | pass |\n")) != NULL; row++) verdicts++;
+  for (const char *row = page; (row = strstr(row, " | pass |\n")) != NULL; row++) verdicts++;
   assert_int_equal(verdicts, lab->criterion_count);
   assert_true(is_file("paper/covering.svg") || is_file("paper/covering.svg.gp"));
-  free(document);
+  free(page);
+  char *const front = test_file_text(folder, "paper.md");
+  assert_non_null(strstr(front, "|---|---|---|---|\n| [covering](paper/covering.md) | Zhang et al. | covering numbers: "));
+  assert_non_null(strstr(front, " | passes with seed 1, quick |\n"));
+  free(front);
   /* one that fails is reported as failed */
-  hark_text text = hark_text_empty(context);
+  hark_text text = hark_text_empty(context), row = hark_text_empty(context);
+  const hark_lab_entry *const entry = &hark_lab_entries[hark_lab_find("covering")];
   lab->criteria[0].measured = NAN;
   hark_lab_outcomes outcomes = {.context = context};
   assert_fine(context, hark_lab_outcomes_add(&outcomes, 1, &lab));
-  hark_lab_markdown_section(&outcomes, &hark_lab_entries[hark_lab_find("covering")], NULL, &text);
+  hark_lab_markdown_page(&outcomes, entry, "lab.md", &text);
   assert_non_null(strstr(hark_text_get(&text), "| nan | **fail** |\n"));
   assert_non_null(strstr(hark_text_get(&text), "\nSeed 1 **fails**: `hark lab covering"));
+  hark_lab_markdown_row(&outcomes, entry, "lab", &row);
+  assert_non_null(strstr(hark_text_get(&row), " | **fails** with seed 1, quick |\n"));
   hark_text_free(&text);
+  hark_text_free(&row);
   hark_lab_outcomes_end(&outcomes);
 }
 
@@ -247,56 +254,125 @@ static void a_document_goes_into_a_pipe(void **state) {
   assert_int_equal(close(pipe), 0);
 }
 
-/* One experiment's section is put in its place or replaced; the others keep their bytes, whoever wrote them. */
-static void a_section_is_renewed(void **state) {
+#define TABLE_HEAD "| experiment | paper | statement | result |\n|---|---|---|---|\n"
+
+/* One experiment's page and row are written in their place; the others keep their bytes. */
+static void a_page_is_renewed(void **state) {
   (void)state;
-  static const char before[] =
-      "# The laboratory\n\nold words\n\n## nadaraya-watson\n\nfirst\n\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
-  static const char following[] = "\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
-  char *document = NULL;
+  static const char before[] = "# The laboratory\n\nold words\n\n" TABLE_HEAD
+                               "| [covering](x.md) | third |\n| [nadaraya-watson](y.md) | first |\r\n| [gone](some/gone.md) | last |\n";
+  char *front = NULL, *page = NULL;
+  assert_fine(context, hark_folder_make(context, "some"));
+  test_file_write_text(folder, "some/covering.md", "third\n");
+  test_file_write_text(folder, "some/gone.md", "# Experiment gone\n\n[Laboratory](../some.md). A paper.\n");
+  test_file_write_text(folder, "some/notes.md", "# Notes\n");
   assert_fine(context, hark_file_write(context, "some.md", before, sizeof before - 1));
   for (int seed = 1; seed <= 2; seed++) {
-    char line[256];
+    char line[512];
     const char *const threads = seed == 1 ? "" : " --threads 1"; /* printed, as times depend on it */
     (void)snprintf(line, sizeof line, "hark lab rank-map --quick --seed %d%s --markdown some.md", seed, threads);
     hark(line, 0);
-    free(document);
-    document = test_file_text(folder, "some.md");
-    const char *const section = strstr(document, "\n## nadaraya-watson\n\nfirst\n\n## rank-map\n");
-    (void)snprintf(line, sizeof line, "\nSeed %d passes: `hark lab rank-map --seed %d --quick%s`. Other seeds are not recorded here.\n%s",
-                   seed, seed, threads, following);
-    assert_non_null(section);
-    assert_null(strstr(section + strlen("\n## nadaraya-watson\n\nfirst\n\n## "), "## rank-map"));
-    assert_true(strlen(document) > strlen(line) && strcmp(document + strlen(document) - strlen(line), line) == 0);
-    assert_null(strstr(document, "old words"));
+    /* a name that left: its row is gone, and its page is reported */
+    assert_non_null(strstr(output.err, "some/gone.md: no experiment has this name"));
+    assert_null(strstr(output.err, "notes.md"));
+    free(front);
+    free(page);
+    front = test_file_text(folder, "some.md");
+    (void)snprintf(line, sizeof line,
+                   TABLE_HEAD
+                   "| [nadaraya-watson](y.md) | first |\r\n| [rank-map](some/rank-map.md) | Zhu et al. | %s | passes with seed "
+                   "%d, quick |\n| [covering](x.md) | third |\n",
+                   hark_lab_entries[hark_lab_find("rank-map")].experiment->summary, seed);
+    assert_string_equal(front + strlen(front) - strlen(line), line);
+    assert_null(strstr(front, "old words"));
+    page = test_file_text(folder, "some/rank-map.md");
+    (void)snprintf(line, sizeof line, "\nSeed %d passes: `hark lab rank-map --seed %d --quick%s`. Other seeds are not recorded here.\n",
+                   seed, seed, threads);
+    assert_string_equal(page + strlen(page) - strlen(line), line);
   }
-  hark_text whole = hark_text_empty(context);
-  hark_lab_markdown_begin(&whole);
-  assert_true(strncmp(document, hark_text_get(&whole), whole.length) == 0);
-  hark_text_free(&whole);
-  free(document);
-  static const char moved[] =
-      "# The laboratory\n\n## covering\r\n\nthird\n\n## rank-map\n\none\n\n```\n## rank-map\n```\n\n## heads\n\n## rank-map\n\ntwo\n";
-  assert_fine(context, hark_file_write(context, "moved.md", moved, sizeof moved - 1)); /* replaced where it stands, and once */
-  hark("hark lab rank-map --quick --markdown moved.md", 0);
-  document = test_file_text(folder, "moved.md");
-  const char *const own = strstr(document, "\n## covering\r\n\nthird\n\n## rank-map\n");
-  assert_non_null(own);
-  assert_null(strstr(own + strlen("\n## covering\r\n\nthird\n\n## "), "## rank-map"));
-  assert_non_null(strstr(own, "`hark lab rank-map --seed 1 --quick`. Other seeds are not recorded here.\n\n## heads\n"));
-  assert_null(strstr(document, "one\n\n"));
-  free(document);
-  assert_fine(context, hark_file_write(context, "nul.md", "# The laboratory\n\0", 18));
-  hark("hark lab rank-map --quick --markdown nul.md", HARK_EXIT_BAD_INPUT);
-  assert_non_null(strstr(output.err, "nul.md: has a NUL byte"));
-  assert_fine(context, hark_file_write(context, "other.md", "# Notes\n", 8)); /* not ours: nothing is run, and it stays */
-  hark("hark lab rank-map --quick --markdown other.md", HARK_EXIT_BAD_INPUT);
-  assert_non_null(strstr(output.err, "other.md: exists and is not a document of hark lab"));
+  free(front);
+  free(page);
+  page = test_file_text(folder, "some/covering.md");
+  assert_string_equal(page, "third\n");
+  free(page);
+}
+
+/* Nothing is run, and the file stays. */
+static void expect_kept(const char *line, const char *name, const char *text, size_t bytes, const char *part) {
+  size_t kept = 0;
+  assert_fine(context, hark_file_write(context, name, text, bytes));
+  hark(line, HARK_EXIT_BAD_INPUT);
+  if (strstr(output.err, part) == NULL) fail_msg("%s: %s, expected \"%s\"", line, output.err, part);
   assert_int_equal(test_line_count(output.err), 1);
   assert_string_equal(output.out, "");
-  document = test_file_text(folder, "other.md");
-  assert_string_equal(document, "# Notes\n");
-  free(document);
+  unsigned char *const now = test_file_read(name, &kept);
+  assert_int_equal(kept, bytes);
+  assert_memory_equal(now, text, bytes);
+  free(now);
+}
+
+static void foreign_documents_stay(void **state) {
+  (void)state;
+  static const char *const chosen[] = {"rank-map", "all"};
+  static const char nul[] = "# The laboratory\n\0", earlier[] = "# The laboratory\n\n## covering\n\nthird\n", notes[] = "# Notes\n";
+  static const char other[] = "# Experiment rank-mapping\n\n[Laboratory](../page.md). A page.\n";
+  assert_fine(context, hark_folder_make(context, "page"));
+  for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
+    char line[128];
+    (void)snprintf(line, sizeof line, "hark lab %s --quick --markdown kept.md", chosen[i]);
+    expect_kept(line, "kept.md", nul, sizeof nul - 1, "kept.md: has a NUL byte");
+    expect_kept(line, "kept.md", notes, sizeof notes - 1, "kept.md: exists and is not a document of hark lab");
+    expect_kept(line, "kept.md", earlier, sizeof earlier - 1, "kept.md: exists without a table of experiments");
+    (void)snprintf(line, sizeof line, "hark lab %s --quick --markdown page.md", chosen[i]);
+    expect_kept(line, "page/rank-map.md", notes, sizeof notes - 1, "page/rank-map.md: exists and is not the page of this experiment");
+    expect_kept(line, "page/rank-map.md", other, sizeof other - 1, "page/rank-map.md: exists and is not the page of this experiment");
+    assert_false(is_file("page.md"));
+  }
+}
+
+/* Every link of a page names a file that is there. Code between backquotes may have brackets. */
+static void check_links(const char *name, const char *page, const char *place) {
+  bool code = false;
+  for (const char *at = page; *at != 0; at++) {
+    char path[2 * TEST_PATH_BYTES];
+    if (*at == '`') code = !code;
+    if (code || strncmp(at, "](", 2) != 0 || strncmp(at + 2, "http", 4) == 0) continue;
+    (void)snprintf(path, sizeof path, "%s/%.*s", place, (int)strcspn(at + 2, "#)"), at + 2);
+    if (access(path, R_OK) != 0) fail_msg("%s: the link to %s has no file", name, path);
+  }
+}
+
+/* docs/lab.md and docs/lab/NAME.md: the texts are those of the program, and every experiment has a page and a row. */
+static void the_documents_are_current(void **state) {
+  (void)state;
+  hark_text front = hark_text_empty(context), none = hark_text_empty(context), again = hark_text_empty(context);
+  assert_fine(context, hark_file_read(context, HARK_SOURCE_DIR "/docs/lab.md", 1 << 20, &front));
+  assert_fine(context, hark_lab_markdown_check(context, "docs/lab.md", &front));
+  hark_lab_markdown_front(&front, &none, &again);
+  assert_string_equal(hark_text_get(&front), hark_text_get(&again));
+  check_links("docs/lab.md", hark_text_get(&front), HARK_SOURCE_DIR "/docs");
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    const hark_lab_entry *const entry = &hark_lab_entries[i];
+    hark_text page = hark_text_empty(context), texts = hark_text_empty(context), row = hark_text_empty(context);
+    char path[TEST_PATH_BYTES];
+    (void)snprintf(path, sizeof path, HARK_SOURCE_DIR "/docs/lab/%s.md", entry->name);
+    assert_fine(context, hark_file_read(context, path, 1 << 20, &page));
+    hark_lab_markdown_texts(entry, "lab.md", &texts);
+    if (strncmp(hark_text_get(&page), hark_text_get(&texts), texts.length) != 0)
+      fail_msg("build/hark lab %s --markdown docs/lab.md: its page has other texts", entry->name);
+    if (strstr(hark_text_get(&page), "*Explanation of*") != NULL && strstr(hark_text_get(&page), entry->experiment->failure) == NULL)
+      fail_msg("build/hark lab %s --markdown docs/lab.md: its page has another explanation", entry->name);
+    check_links(path, hark_text_get(&page), HARK_SOURCE_DIR "/docs/lab");
+    hark_lab_markdown_row(NULL, entry, "lab", &row);
+    hark_text_resize(&row, row.length - strlen("not measured |\n"));
+    if (strstr(hark_text_get(&front), hark_text_get(&row)) == NULL)
+      fail_msg("build/hark lab %s --markdown docs/lab.md: docs/lab.md has another row", entry->name);
+    hark_text_free(&row);
+    hark_text_free(&texts);
+    hark_text_free(&page);
+  }
+  hark_text_free(&front);
+  hark_text_free(&again);
 }
 
 static void wrong_words_are_refused(void **state) {
@@ -374,8 +450,10 @@ int main(void) {
                                      cmocka_unit_test(files_and_figures_are_written),
                                      cmocka_unit_test(figures_have_margins_and_colors),
                                      cmocka_unit_test(wrong_words_are_refused),
-                                     cmocka_unit_test(a_document_is_written),
-                                     cmocka_unit_test(a_section_is_renewed),
+                                     cmocka_unit_test(a_page_is_written),
+                                     cmocka_unit_test(a_page_is_renewed),
+                                     cmocka_unit_test(foreign_documents_stay),
+                                     cmocka_unit_test(the_documents_are_current),
                                      cmocka_unit_test(trained_heads_are_measured),
                                      cmocka_unit_test(other_models_are_refused),
                                      cmocka_unit_test(other_spellings_are_the_same),

@@ -171,7 +171,7 @@ static void several_seeds_are_each_alone(void **state) {
     const char *const last = strstr(output.out, expected);
     assert_non_null(last);
     assert_true((strstr(output.out, "\nseeds that fail: ") == NULL) == (passing == rows[r].count));
-    (void)snprintf(line, sizeof line, "%s.md", rows[r].name);
+    (void)snprintf(line, sizeof line, "%s/%s.md", rows[r].name, rows[r].name);
     char *const document = test_file_text(folder, line);
     (void)snprintf(expected, sizeof expected, "\nPassed with %d of %d seeds: `hark lab %s --seeds %s --quick`\n", passing, rows[r].count,
                    rows[r].name, rows[r].list);
@@ -190,7 +190,7 @@ static void a_seed_that_fails_is_not_left_alone(void **state) {
   hark("hark lab posterior --quick --seed 8 --markdown alone.md --strict", HARK_EXIT_FAILED);
   assert_non_null(strstr(output.out, "\nseed: 8, quick\n"));
   assert_null(strstr(output.out, "seeds"));
-  char *const document = test_file_text(folder, "alone.md");
+  char *const document = test_file_text(folder, "alone/posterior.md");
   assert_non_null(strstr(document, " of 2 seeds: `hark lab posterior --seeds 8-9 --quick`\n"));
   assert_non_null(strstr(document, "| criterion that fails | bound | measured where it fails |\n"));
   assert_non_null(strstr(document, " (seed 8)"));
@@ -229,7 +229,7 @@ static void failures_are_shown(void **state) {
   hark_lab_print_seeds_text(&outcomes, entry, &text);
   assert_non_null(strstr(hark_text_get(&text), "\nseeds: 8-10,12, quick\n"));
   assert_non_null(strstr(hark_text_get(&text), "\nseeds that fail: 8-10,12\nposterior: passed with 0 of 4 seeds\n"));
-  hark_lab_markdown_section(&outcomes, entry, NULL, &document);
+  hark_lab_markdown_page(&outcomes, entry, "lab.md", &document);
   const char *const section = hark_text_get(&document);
   assert_non_null(strstr(section, "| by chance, in standard errors | [0, 3] | **3 of 4** | 2.25 | 1 | 1 | 3.5 |\n"));
   assert_non_null(strstr(section, "| always | [0, 3] | **0 of 4** | 6.5 | 1.3 | 5 | 8 |\n"));
@@ -246,7 +246,7 @@ static void failures_are_shown(void **state) {
   hark_lab_outcomes_end(&outcomes);
   document = hark_text_empty(context);
   make_outcomes(&outcomes, passing);
-  hark_lab_markdown_section(&outcomes, entry, NULL, &document);
+  hark_lab_markdown_page(&outcomes, entry, "lab.md", &document);
   assert_non_null(strstr(hark_text_get(&document), "\nPassed with 4 of 4 seeds: `hark lab posterior --seeds 8-10,12 --quick`\n"));
   assert_null(strstr(hark_text_get(&document), "criterion that fails"));
   assert_null(strstr(hark_text_get(&document), entry->experiment->failure));
@@ -282,7 +282,7 @@ static void a_nan_is_seen(void **state) {
   assert_true(json_is_null(json_object_get(criterion, "mean")) && json_is_null(json_object_get(criterion, "least")));
   assert_true(json_is_false(json_array_get(json_object_get(object, "passed"), 1)));
   json_decref(object);
-  hark_lab_markdown_section(&outcomes, entry, NULL, &document);
+  hark_lab_markdown_page(&outcomes, entry, "lab.md", &document);
   assert_non_null(strstr(hark_text_get(&document), "| always | [0, 3] | **3 of 4** | nan | nan | nan | nan |\n"));
   assert_non_null(strstr(hark_text_get(&document), "| always | [0, 3] | nan (seed 9) |\n"));
   hark_text_free(&text);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/common.h"
-#include "cli/lab/lab_markdown.h"
+#include "cli/lab/lab_document.h"
 #include "cli/lab/lab_print.h"
 #include "cli/lab/lab_seeds.h"
 #include "cli/progress.h"
@@ -13,8 +13,6 @@
 #include "io/files.h"
 #include "io/json_write.h"
 #include "io/temporary.h"
-
-#define DOCUMENT_LIMIT ((size_t)1 << 26) /* bytes */
 
 typedef struct lab_values {
   bool list, quick, strict, terminal;
@@ -40,8 +38,8 @@ static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg into this folder",
      "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write the results as a document, with the figures in a folder next to it; with one NAME, only replace "
-     "its section in an existing document",
+     "write the results as a document: FILE.md has a table of the experiments, and a folder of the same name has "
+     "their pages and figures; with one NAME, only its page, figure and row are replaced",
      "list false"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
@@ -64,15 +62,6 @@ static bool is_chosen(const char *chosen, int experiment) {
 /* Of all experiments: whether this build cannot run it. */
 static bool is_left_out(const char *chosen, int experiment) {
   return is_all(chosen) && hark_lab_missing(hark_lab_entries[experiment].experiment) != NULL;
-}
-
-/* The folder of the document's figures: its path without the ending. */
-static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
-  const size_t length = strlen(markdown);
-  if (length <= 3 || length >= HARK_PATH_BYTES || strcmp(markdown + length - 3, ".md") != 0) return false;
-  memcpy(out, markdown, length - 3);
-  out[length - 3] = 0;
-  return markdown[length - 4] != '/';
 }
 
 /* The seeds of --seeds, or that of --seed. */
@@ -112,7 +101,7 @@ static hark_status check(hark_invocation *call) {
   if (v->figure[0] != 0 && is_all(chosen))
     HARK_TRY(hark_options_complain(call->context, call->options, "figure", "draws one experiment; --out FOLDER writes the figures of all"));
   char folder[HARK_PATH_BYTES];
-  if (v->markdown[0] != 0 && !figures_folder(v->markdown, folder))
+  if (v->markdown[0] != 0 && !hark_lab_document_folder(v->markdown, folder))
     HARK_TRY(hark_options_complain(call->context, call->options, "markdown", "'%s' is not a name that ends in .md", v->markdown));
   if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "has no effect with --json"));
   return HARK_OK;
@@ -230,32 +219,14 @@ static hark_status show(hark_invocation *call, const hark_lab_outcomes *outcomes
 }
 
 /* For `hark lab all`: an experiment that this build cannot run, in one line. */
-static hark_status report_left_out(hark_invocation *call, const hark_lab_entry *entry, hark_text *document) {
+static hark_status report_left_out(hark_invocation *call, const hark_lab_entry *entry, hark_lab_document *document) {
   hark_text text = hark_text_empty(call->context);
   if (call->json)
     hark_text_append(&text, "{\"experiment\": \"%s\", \"left_out\": \"%s\"}\n", entry->name, hark_lab_missing(entry->experiment));
   else
     hark_text_append(&text, "%s: left out: this build does not have %s\n", entry->name, hark_lab_missing(entry->experiment));
-  hark_lab_markdown_left_out(entry, hark_lab_missing(entry->experiment), document);
-  return hark_command_print(call, &text);
-}
-
-/* The document's section, and its figure. */
-static hark_status describe(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *document) {
-  const lab_values *const v = call->values[0];
-  const hark_lab *const lab = outcomes->first;
-  char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
-  if (!figures_folder(v->markdown, folder)) return HARK_OK;
-  const char *const slash = strrchr(folder, '/');
-  hark_text link = hark_text_empty(call->context);
-  hark_text_append(&link, "%s/%s.svg", slash != NULL ? slash + 1 : folder, entry->name);
-  hark_status status = link.status;
-  if (status == HARK_OK) hark_lab_markdown_section(outcomes, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
-  hark_text_free(&link);
-  if (status == HARK_OK) status = document->status;
-  if (status != HARK_OK || lab->panel_count == 0) return status;
-  HARK_TRY(path_of(call->context, folder, entry->name, "svg", path));
-  return hark_lab_draw(call, lab, path);
+  HARK_TRY(hark_command_print(call, &text));
+  return hark_lab_document_add(document, NULL, entry);
 }
 
 /* ---- how far it is ---- */
@@ -358,7 +329,7 @@ static hark_status run_another(hark_invocation *call, int experiment, lab_view *
 
 /* Runs with every seed, prints and documents the results. */
 static hark_status go_through(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes, bool *passed,
-                              hark_text *document) {
+                              hark_lab_document *document) {
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   for (int s = 0; s < view->seeds->count; s++) {
     view->number++;
@@ -371,13 +342,13 @@ static hark_status go_through(hark_invocation *call, int experiment, lab_view *v
   append_given(call, experiment, &given);
   hark_status status = given.status;
   outcomes->first->given = hark_text_get(&given);
-  if (status == HARK_OK) status = describe(call, outcomes, entry, document);
+  if (status == HARK_OK) status = hark_lab_document_add(document, outcomes, entry);
   outcomes->first->given = NULL;
   hark_text_free(&given);
   return status;
 }
 
-static hark_status run_one(hark_invocation *call, int experiment, lab_view *view, bool *passed, hark_text *document) {
+static hark_status run_one(hark_invocation *call, int experiment, lab_view *view, bool *passed, hark_lab_document *document) {
   hark_lab_outcomes outcomes = {.context = call->context};
   if (is_left_out(hark_options_argument(call->options, 0), experiment))
     return report_left_out(call, &hark_lab_entries[experiment], document);
@@ -386,60 +357,27 @@ static hark_status run_one(hark_invocation *call, int experiment, lab_view *view
   return status;
 }
 
-/* For one experiment: the existing document, whose other sections are kept; otherwise nothing. */
-static hark_status read_document(hark_invocation *call, const char *chosen, hark_text *out) {
-  const lab_values *const v = call->values[0];
-  hark_path_kind kind = HARK_PATH_NONE;
-  if (v->markdown[0] == 0 || is_all(chosen)) return HARK_OK;
-  HARK_TRY(hark_path_examine(call->context, v->markdown, &kind));
-  if (kind == HARK_PATH_NONE || kind == HARK_PATH_OTHER) return HARK_OK; /* a pipe has no document, and reading it would wait */
-  HARK_TRY(hark_file_read(call->context, v->markdown, DOCUMENT_LIMIT, out));
-  return hark_lab_markdown_check(call->context, v->markdown, out);
-}
-
-/* Before the work, which may take minutes. */
-static hark_status check_document(hark_invocation *call, const char *chosen) {
-  hark_text document = hark_text_empty(call->context);
-  const hark_status status = read_document(call, chosen, &document);
-  hark_text_free(&document);
-  return status;
-}
-
-/* `sections` in the document that exists now, or after a new beginning. */
-static hark_status write_document(hark_invocation *call, const char *chosen, const hark_text *sections) {
-  const lab_values *const v = call->values[0];
-  hark_text before = hark_text_empty(call->context), document = hark_text_empty(call->context);
-  if (v->markdown[0] == 0) return HARK_OK;
-  hark_status status = read_document(call, chosen, &before);
-  if (status == HARK_OK && before.length > 0) {
-    hark_lab_markdown_renew(&before, &hark_lab_entries[hark_option_choice(EXPERIMENT_WORDS, chosen)], sections, &document);
-  } else {
-    hark_lab_markdown_begin(&document);
-    hark_text_append_bytes(&document, hark_text_get(sections), sections->length);
-  }
-  if (status == HARK_OK) status = document.status;
-  if (status == HARK_OK) status = hark_path_clean(call->context, v->markdown);
-  if (status == HARK_OK) status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
-  hark_text_free(&before);
-  hark_text_free(&document);
-  return status;
-}
-
 int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HARK_EXIT_DONE : HARK_EXIT_FAILED; }
 
-/* All chosen experiments, one after the other, and the document. */
-static hark_status run_chosen(hark_invocation *call, const char *chosen, const hark_lab_seeds *seeds, bool *passed) {
-  hark_text sections = hark_text_empty(call->context);
-  hark_status status = check_document(call, chosen);
+/* All chosen experiments, one after the other. */
+static hark_status run_chosen(hark_invocation *call, const char *chosen, const hark_lab_seeds *seeds, bool *passed,
+                              hark_lab_document *document) {
   lab_view view = {.progress = hark_progress_begin(), .seeds = seeds, .begun = hark_progress_clock()};
   for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i) ? seeds->count : 0;
-  for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++) {
-    if (!is_chosen(chosen, i)) continue;
-    status = run_one(call, i, &view, passed, &sections);
-  }
-  if (status == HARK_OK) status = sections.status;
-  if (status == HARK_OK) status = write_document(call, chosen, &sections);
-  hark_text_free(&sections);
+  for (int i = 0; i < hark_lab_entry_count; i++)
+    if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &view, passed, document));
+  return HARK_OK;
+}
+
+/* The same, and the document. */
+static hark_status run_document(hark_invocation *call, const char *chosen, const hark_lab_seeds *seeds, bool *passed) {
+  hark_lab_document document;
+  hark_status status = hark_lab_document_begin(call, ((const lab_values *)call->values[0])->markdown, &document);
+  for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
+    if (is_chosen(chosen, i)) status = hark_lab_document_check(&document, &hark_lab_entries[i]);
+  if (status == HARK_OK) status = run_chosen(call, chosen, seeds, passed, &document);
+  if (status == HARK_OK) status = hark_lab_document_write(&document);
+  hark_lab_document_end(&document);
   return status;
 }
 
@@ -461,9 +399,7 @@ static hark_status run(hark_invocation *call) {
     if (is_chosen(chosen, i)) HARK_TRY(check_folder(call, hark_lab_entries[i].name));
   }
   if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
-  char folder[HARK_PATH_BYTES];
-  if (figures_folder(v->markdown, folder)) HARK_TRY(hark_folder_make(call->context, folder));
-  HARK_TRY(run_chosen(call, chosen, &seeds, &passed));
+  HARK_TRY(run_document(call, chosen, &seeds, &passed));
   call->exit_code = hark_lab_exit_code(passed, v->strict);
   return HARK_OK;
 }
@@ -484,7 +420,7 @@ const hark_command hark_command_lab = {
         "\n"
         "  An option whose explanation begins with a name and a colon, such as 'bound:', is only for this experiment.\n"
         "  A criterion that fails is a result and is reported with its numbers. The exit code is then 0, or 1 with --strict. With --seeds "
-        "and\n  --strict, it is 0 only if all criteria pass with all seeds. docs/lab.md has the results.\n",
+        "and\n  --strict, it is 0 only if all criteria pass with all seeds. docs/lab.md lists the results.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

@@ -8,126 +8,116 @@
 #include "cli/lab/lab_print.h"
 
 #define TITLE "# The laboratory\n"
+#define HEAD "| experiment | paper | statement | result |\n|---|---|---|---|\n"
 #define MOST_ROWS 16     /* of a table that is shown whole; longer ones are sampled, with their first and last row */
 #define MOST_FAILURES 12 /* numbers of a criterion that fails */
 
 static const char introduction[] = TITLE
     "\n"
-    "Papers make statements that can be measured. `hark lab NAME` runs one experiment, which measures one statement. "
-    "It prints tables, judges the statement by criteria (pass or fail), draws a figure, and writes JSON. The "
-    "criteria are part of the code. The criteria that judge the papers' statements were fixed before the first run "
-    "of the full experiment. A few criteria, or the quantities that they judge, were changed later. The notes of "
-    "their experiments report these changes.\n"
+    "Papers make statements that can be measured. `hark lab NAME` runs one experiment, which measures one statement and judges it by "
+    "criteria. A criterion passes or fails. Criteria are part of the code, and those that judge the papers' statements were fixed before "
+    "the first full run. If a criterion was changed later, the experiment's page reports the change. A criterion that fails is a result. "
+    "The page reports the failure with its numbers and the known reasons, and the criterion is not changed to make it pass.\n"
     "\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
+    "    hark lab posterior --seeds 1-10                    # with how many of ten seeds each criterion passes\n"
     "    hark lab all --quick --out lab                     # NAME.txt, NAME.json and NAME.svg of each\n"
-    "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n"
-    "    hark lab rank-map --markdown docs/lab.md           # its section and figure; the others stay\n"
-    "    hark lab posterior --seeds 1-10                    # in how many of ten seeds each criterion passes\n"
+    "    hark lab rank-map --markdown docs/lab.md           # its page, its figure and its row of the table below\n"
+    "    hark lab all --markdown docs/lab.md                # all pages, figures and rows\n"
     "\n"
-    "With `--quick` an experiment has smaller sizes and wider intervals, and takes at most 40 seconds. Such runs "
-    "serve as tests. Without `--quick` an experiment may take ten minutes. A criterion that fails is a result. The "
-    "failure is reported with its numbers and the known reasons, and the criterion is not changed to make it pass. "
-    "The exit code is 0 even if a criterion fails. With `--strict` it is then 1. Some experiments compare their "
-    "measurements with closed forms. These closed forms need GSL, for its Bessel functions and its quadrature. A "
-    "build without GSL leaves these experiments out of `all`, and refuses to run one that is given by name.\n"
+    "With `--quick` an experiment has smaller sizes and wider intervals, and takes at most 40 seconds. Otherwise it may take ten minutes. "
+    "One seed is a single draw: a criterion that passes with one seed may fail with the next. "
+    "[formats.md](formats.md#what-hark-lab-prints) "
+    "describes the output, the JSON, and which numbers are the same on every machine.\n"
     "\n"
-    "A result with one seed is a single draw: a criterion that passes with one seed may fail with the next. `--seeds "
-    "1-10` (or `1,3,7-9`) runs an experiment with several seeds. For every criterion the output then shows how many "
-    "seeds passed. It also shows four statistics of the measured values: the mean, the standard deviation (with n - "
-    "1), the least value and the largest value. If the measured value of a seed is nan, this seed fails, and the "
-    "four statistics are nan. The last line is `passed with N of M seeds`. With `--strict` the exit code is 1 unless "
-    "all seeds pass. Tables and figures show the first seed.\n"
+    "A page begins with the statement. If a formula is incorrect as printed, the corrected one follows. Then come the method, the criteria "
+    "with their bounds and measured values, the tables, and the figure. The last line has the command that measures all of it again. If "
+    "one "
+    "seed was requested and a criterion fails with it, the page has the next seed too.\n"
     "\n"
-    "Each section below ends with the seeds that were measured. If a section is written with one seed and a "
-    "criterion fails, the next seed is run too, and the section has the results of both.\n"
+    "[mathematics/latent-variables.md](mathematics/latent-variables.md) derives the corrected formulas, and lists the statements that "
+    "cannot "
+    "be measured. [adding-an-experiment.md](adding-an-experiment.md) describes how to add an experiment.\n"
     "\n"
-    "Experiments compute in float64, with the attention of the reference backend. Random numbers are Philox streams "
-    "of `--seed` (default 1). So the same seed gives the same numbers on any machine with the same C library, for "
-    "any number of threads. Measured times (`ahca-cost`) are an exception. Models that are given with `--run` are "
-    "another, and so are networks that an experiment trains with hark's trainer. These models and networks compute "
-    "in f32, as they do elsewhere. Their numbers therefore differ between instruction sets.\n"
-    "\n"
-    "In the printed output, the second line of a table has the units. The line of a criterion has the measured "
-    "value, the interval that must contain this value (its ends included), and the name of the criterion.\n"
-    "\n"
-    "The JSON object of an experiment has the members `experiment`, `paper`, `statement`, `seed`, `quick`, `tables`, "
-    "`criteria` and `passed`. Each item of `tables` has a `title`, `columns` (each with `name` and `unit`) and "
-    "`rows`. Each item of `criteria` has `name`, `measured`, `low`, `high` and `passed`. An infinite bound is null, "
-    "and so is a measured value that is nan. Criteria are computed from the tables alone, so anyone who has this "
-    "object can compute them again.\n"
+    "In the table, an experiment passes with a seed if all its criteria pass.\n"
     "\n";
 
-static const char of_seeds[] =
-    "With `--seeds` the object has no tables. Its members `seeds` and `passed` are arrays with one item per seed. In "
-    "each item of `criteria`, `measured` and `passed` are such arrays too. The item also has `mean`, `deviation`, "
-    "`least` and `largest`.\n"
-    "\n"
-    "[mathematics/latent-variables.md](mathematics/latent-variables.md) derives the corrected formulas, and lists "
-    "the statements that cannot be measured. [adding-an-experiment.md](adding-an-experiment.md) describes how to add "
-    "an experiment.\n";
+/* ---- the front page ---- */
 
-void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s%s", introduction, of_seeds); }
-
-/* ---- one section of a document ---- */
-
-hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *document) {
-  if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) != 0)
+hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *front) {
+  if (strncmp(hark_text_get(front), TITLE, sizeof TITLE - 1) != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: exists and is not a document of hark lab, which begins with \"# The laboratory\"", path);
-  if (strlen(hark_text_get(document)) != document->length)
-    return hark_fail(context, HARK_BAD_FILE, "%s: has a NUL byte, expected text", path);
+  if (strlen(hark_text_get(front)) != front->length) return hark_fail(context, HARK_BAD_FILE, "%s: has a NUL byte, expected text", path);
+  if (strstr(hark_text_get(front), "\n" HEAD) == NULL)
+    return hark_fail(
+        context, HARK_BAD_FILE,
+        "%s: exists without a table of experiments, and would be overwritten: expected another name, or the front page of hark "
+        "lab",
+        path);
   return HARK_OK;
 }
 
-static bool line_begins(const char *line, const char *with) { return strncmp(line, with, strlen(with)) == 0; }
-
-/* The beginning of the next section, its empty line included, or the end. Lines between ``` are not headings. */
-static const char *next_section(const char *at) {
-  bool fenced = false;
-  for (const char *end = strchr(at, '\n'); end != NULL; end = strchr(end + 1, '\n')) {
-    if (line_begins(end + 1, "```")) fenced = !fenced;
-    if (!fenced && line_begins(end + 1, "## ")) return end;
+/* The row of this experiment with its line's end, or NULL. *length: its bytes. */
+static const char *find_row(const char *rows, const char *name, size_t *length) {
+  const size_t bytes = strlen(name);
+  for (const char *at = rows; *at != 0; at += *length) {
+    const char *const end = strchr(at, '\n');
+    *length = end != NULL ? (size_t)(end + 1 - at) : strlen(at);
+    if (strncmp(at, "| [", 3) == 0 && strncmp(at + 3, name, bytes) == 0 && at[3 + bytes] == ']') return at;
   }
-  return at + strlen(at);
+  return NULL;
 }
 
-/* The experiment whose section begins here, or -1. */
-static int experiment_of(const char *section) {
-  char name[HARK_LAB_LABEL_BYTES];
-  const char *const first = section + strlen("\n## ");
-  const size_t length = strcspn(first, "\r\n");
-  if (length >= sizeof name) return -1;
-  memcpy(name, first, length);
-  name[length] = 0;
-  return hark_lab_find(name);
-}
-
-void hark_lab_markdown_renew(const hark_text *document, const hark_lab_entry *entry, const hark_text *section, hark_text *text) {
-  const int own = hark_lab_find(entry->name);
-  const char *const first = next_section(hark_text_get(document));
-  bool there = false, written = false;
-  for (const char *at = first; *at != 0; at = next_section(at + 1)) there = there || experiment_of(at) == own;
-  hark_lab_markdown_begin(text);
-  for (const char *at = first, *end; *at != 0; at = end) {
-    const int found = experiment_of(at);
-    end = next_section(at + 1);
-    if (!written && (there ? found == own : found > own)) {
-      hark_text_append_bytes(text, hark_text_get(section), section->length);
-      written = true;
-    }
-    if (found != own) hark_text_append_bytes(text, at, (size_t)(end - at));
+void hark_lab_markdown_front(const hark_text *before, const hark_text *rows, hark_text *text) {
+  const char *const table = strstr(hark_text_get(before), "\n" HEAD);
+  hark_text_append(text, "%s%s", introduction, HEAD);
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    const char *const name = hark_lab_entries[i].name;
+    size_t length = 0;
+    const char *row = find_row(hark_text_get(rows), name, &length);
+    if (row == NULL && table != NULL) row = find_row(table + 1, name, &length);
+    if (row != NULL) hark_text_append_bytes(text, row, length);
   }
-  if (!written) hark_text_append_bytes(text, hark_text_get(section), section->length);
 }
 
-/* ---- sections ---- */
+/* "Zhang et al.", of the authors before the first colon. */
+static void append_authors(const char *paper, hark_text *text) {
+  const size_t first = strcspn(paper, ",:");
+  hark_text_append_bytes(text, paper, first);
+  if (paper[first] == ',' && strchr(paper, ':') != NULL) hark_text_append(text, " et al.");
+}
 
 /* Text of a table's cell: a bar would end it. */
 static void append_cell_text(const char *words, hark_text *text) {
   for (; *words != 0; words++) hark_text_append(text, *words == '|' ? "\\%c" : "%c", *words);
 }
+
+static void append_result(const hark_lab_outcomes *o, hark_text *text) {
+  const int passing = hark_lab_passing_seeds(o), count = o->seeds.count;
+  const char *const mark = passing < count ? "**" : "";
+  if (count == 1)
+    hark_text_append(text, "%s%s%s with seed %" PRId64, mark, passing == 1 ? "passes" : "fails", mark, o->seeds.list[0]);
+  else
+    hark_text_append(text, "passes with %s%d of %d%s seeds", mark, passing, count, mark);
+  if (o->first->quick) hark_text_append(text, ", quick");
+}
+
+void hark_lab_markdown_row(const hark_lab_outcomes *o, const hark_lab_entry *entry, const char *folder, hark_text *text) {
+  hark_text_append(text, "| [%s](%s/%s.md) | ", entry->name, folder, entry->name);
+  append_authors(entry->experiment->paper, text);
+  hark_text_append(text, " | ");
+  append_cell_text(entry->experiment->summary, text);
+  hark_text_append(text, " | ");
+  if (o != NULL)
+    append_result(o, text);
+  else
+    hark_text_append(text, "not measured");
+  hark_text_append(text, " |\n");
+}
+
+/* ---- pages ---- */
 
 static void append_table(const hark_lab_table *table, hark_text *text) {
   const int64_t rows = hark_lab_row_count(table), step = (rows + MOST_ROWS - 1) / MOST_ROWS;
@@ -194,9 +184,15 @@ static void append_shares(const hark_lab_outcomes *o, hark_text *text) {
   }
 }
 
-static void begin_section(const hark_lab_entry *entry, hark_text *text) {
+void hark_lab_markdown_title(const char *name, char out[HARK_LAB_TITLE_BYTES]) {
+  (void)snprintf(out, HARK_LAB_TITLE_BYTES, "# Experiment %s\n\n[Laboratory](", name);
+}
+
+void hark_lab_markdown_texts(const hark_lab_entry *entry, const char *front, hark_text *text) {
   const hark_experiment *const e = entry->experiment;
-  hark_text_append(text, "\n## %s\n\n%s.\n\n*Statement.* %s.\n", entry->name, e->paper, e->statement);
+  char title[HARK_LAB_TITLE_BYTES];
+  hark_lab_markdown_title(entry->name, title);
+  hark_text_append(text, "%s../%s). %s.\n\n*Statement.* %s.\n", title, front, e->paper, e->statement);
   if (e->printed != NULL) hark_text_append(text, "\n*As printed, incorrect.* `%s`\n\n*Corrected.* `%s`\n", e->printed, e->corrected);
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
@@ -269,22 +265,22 @@ static void append_verdict(const hark_lab_outcomes *o, const hark_lab_entry *ent
                    one ? ". Other seeds are not recorded here." : "");
 }
 
-void hark_lab_markdown_section(const hark_lab_outcomes *o, const hark_lab_entry *entry, const char *figure, hark_text *text) {
+void hark_lab_markdown_page(const hark_lab_outcomes *o, const hark_lab_entry *entry, const char *front, hark_text *text) {
   const hark_lab *const lab = o->first;
-  begin_section(entry, text);
+  const bool drawn = lab->panel_count > 0;
+  hark_lab_markdown_texts(entry, front, text);
   if (o->seeds.count == 1)
     append_criteria(lab, text);
   else
     append_shares(o, text);
   if (hark_lab_passing_seeds(o) < o->seeds.count) append_failures(o, entry, text);
-  if (o->seeds.count > 1)
-    hark_text_append(text, "\nTables%s with seed %" PRId64 ":\n", figure != NULL ? " and figure" : "", o->seeds.list[0]);
+  if (o->seeds.count > 1) hark_text_append(text, "\nTables%s with seed %" PRId64 ":\n", drawn ? " and figure" : "", o->seeds.list[0]);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
-  if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
+  if (drawn) hark_text_append(text, "\n![%s](%s.svg)\n", entry->experiment->summary, entry->name);
   append_verdict(o, entry, text);
 }
 
-void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text) {
-  begin_section(entry, text);
-  hark_text_append(text, "\nNot measured: the build does not have %s.\n", missing);
+void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *front, hark_text *text) {
+  hark_lab_markdown_texts(entry, front, text);
+  hark_text_append(text, "\nNot measured: the build does not have %s.\n", hark_lab_missing(entry->experiment));
 }

@@ -86,7 +86,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_ablations = {
-    .summary = "the accuracy without each part, on the task that needs it",
+    .summary = "without one part of compressed attention, the task that needs this part is not solved",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.1, 3.3 and 3.4",
     .statement =
         "Without the global path the needle is not found. With one layer, maps of four steps are not computed. With "

@@ -79,13 +79,14 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_chunks = {
-    .summary = "learned boundaries find changes of topic that fixed chunks run over",
+    .summary = "learned boundaries of chunks follow changes of topic, and fixed chunks mix topics",
     .paper = HARK_LAB_PAPER_AHCA "section 3.1, with the boundaries of H-Net (arXiv 2507.07955)",
     .statement =
         "A run is a part of a text with one topic. If the topics of tokens are predicted through chunks, learned "
-        "boundaries follow the runs. Fixed chunks mix topics. Boundaries are learned with four different gradients. The "
-        "first is the gradient of the price of boundaries alone. The second adds the gradient of the straight-through "
-        "factor to it. The third adds the gradient of the smoothing of chunks instead, and the fourth adds both",
+        "boundaries follow the runs. Fixed chunks mix topics. Boundaries are learned with four different gradients. "
+        "All have the gradient of the price of boundaries (`ratio alone`). The second adds that of the "
+        "straight-through factor, the third adds that of the smoothing of chunks, and the fourth adds both. The "
+        "statement is judged for the fourth",
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) "
         "chunk_{k-1}\n"

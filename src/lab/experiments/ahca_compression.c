@@ -182,30 +182,28 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_compression = {
-    .summary = "comparison with token compression and dense layers: the printed condition does not suffice",
+    .summary = "compressed attention can cost more than token compression where the printed condition holds",
     .paper = HARK_LAB_PAPER_AHCA "section 5.5.1 and figure 7",
     .statement =
-        "HTC is compression to C tokens with dense attention among them. Under a condition, compressed attention (AHCA) "
-        "costs less than HTC. The condition is examined by the paper's formulas, and by counting the operations of two "
-        "networks of equal compression",
+        "HTC is compression to C tokens with dense attention among them. The paper gives a condition under which "
+        "compressed attention (AHCA) costs less than HTC. This condition is examined in two ways: by the paper's "
+        "formulas, and by counting the operations of two networks of equal compression",
     .printed = "AHCA is more efficient when M C1 C2 << C^2 (in the text: C_2)",
-    .corrected =
-        "C^2 > M (L (d^2 - 1) + C1 C2). Of the two formulas only that of AHCA has the factor d^2 of the layers, in M L "
-        "d^2",
+    .corrected = "C^2 > M (L (d^2 - 1) + C1 C2). Only AHCA's formula has the factor d^2 of the layers, in M L d^2",
     .notes =
         "    HTC: C^2 + M L      AHCA: M L d^2 + M C1 C2      C = M / 16, L = 4, C1 = 4, C2 = 64\n"
         "\n"
         "The text of the paper prints C_2 for HTC's attention among C tokens. Here it is read as C^2, so the condition "
         "is M C1 C2 << C^2. In some rows of the table this condition holds and M < 256 L (d^2 - 1). There AHCA still "
-        "costs more by the formulas, because its first term alone is larger than the sum of HTC's terms. If C_2 is read "
-        "with an index, as it is printed, the condition requires M C1 to be much less than 1. The formulas have no "
-        "factor d^2 for HTC's layers, so they describe networks poorly. Suppose instead that the same layers are counted "
-        "for both networks. Then pooling to M / 16 tokens with dense attention costs 4 d (M / 16)^2 more per layer, and "
-        "nothing is saved in return.\n"
+        "costs more by the formulas, because its first term alone is larger than the sum of HTC's terms. If C_2 is "
+        "read as the number C2, the condition requires M C1 to be much less than 1. The formulas have no factor d^2 "
+        "for HTC's layers, so they describe networks poorly. Suppose instead that the same layers are counted for both "
+        "networks. Then pooling to M / 16 tokens with dense attention costs 4 d (M / 16)^2 more per layer, and nothing "
+        "is saved in return.\n"
         "\n"
         "Two criteria are identities and measure nothing. The first is that no M meets the condition as printed in the "
-        "text. The second is about the corrected condition. This condition is the comparison of both formulas, with the "
-        "terms rearranged.\n"
+        "text. The second is about the corrected condition. This condition is the comparison of both formulas, with "
+        "the terms rearranged.\n"
         "\n"
         "*Figure.* The formulas, as in figure 7 of the paper but with numbers on the axes, and the networks.",
     .measure = measure,

@@ -175,7 +175,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_depth = {
-    .summary = "layers for the chunks that need them: a learned quarter is as accurate as all",
+    .summary = "a learned score gives all layers to the chunks that need them, at a mean depth of 1.75 of 4",
     .paper = HARK_LAB_PAPER_AHCA "sections 3.4, 5.4 and 11.5",
     .statement =
         "A network of 4 layers has a mean depth of 1.75. A learned score selects the hard chunks, which need four steps. "
@@ -183,24 +183,25 @@ const hark_experiment hark_experiment_ahca_depth = {
         "instead, the hard chunks are not predicted correctly. The layers cost 1.75 / 4 of the operations",
     .printed = "L_k = floor(a_k / max a * L) with a_k the norm of a row. In 5.4 the layers' cost has sum of L_k = L",
     .corrected =
-        "capacities by rank, gates sigmoid(a_k) on the layers, full depth first, and a small price for depth. Norms in "
-        "high dimension are nearly equal, and every chunk has its own L_k",
+        "depth by the rank of a learned score a_k, gates sigmoid(a_k) on the layers, full depth at first, and a small "
+        "price for depth. Norms in high dimension are nearly equal. The sum of the L_k is not L, because every chunk "
+        "has its own L_k",
     .notes =
         "    chunk = flag, f(0) .. f(7);   easy: f(0)   hard (1 of 4): f(f(f(f(0))))\n"
         "\n"
-        "Layers 2 to 4 run only on the quarter of the chunks with the largest scores. These chunks are gathered for the "
-        "layers, and their results are scattered to their places. During the first 40 % of the training all chunks go "
-        "through all layers. Then the fraction of chunks that go through layers 2 to 4 falls, and reaches a quarter at "
-        "70 %. The loss has an additional term, .02 times the mean of sigmoid(a_k), so that depth has a price. Without "
-        "its gate a score would have no gradient. The operations are those of the layers, with gathering and scattering. "
-        "They are counted from networks of one layer and of four layers.\n"
+        "Layers 2 to 4 run only on the quarter of the chunks with the largest scores. These chunks are gathered for "
+        "the layers, and their results are scattered to their places. During the first 40 % of the training all chunks "
+        "go through all layers. Then the fraction of chunks that go through layers 2 to 4 falls, and reaches a quarter "
+        "at 70 %. The loss has an additional term, .02 times the mean of sigmoid(a_k), so that depth has a price. A "
+        "gate sigmoid(a_k) on the layers gives the score a gradient. The operations are those of the layers, with "
+        "gathering and scattering. They are counted from networks of one layer and of four layers.\n"
         "\n"
-        "The last token of a chunk attends to the chunk's slots, which is a further step. So a network of one layer can "
-        "apply the map three times. After the layer, slot j contains f(f(j)), and the information whether f(0) = j. The "
-        "last token attends to the slot with f(0) = j, which contains f(f(f(0))). Hard chunks have four steps, so they "
-        "need more layers. With one layer .59 of the hard chunks can be predicted. In these chunks the first four "
-        "symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are predicted correctly by "
-        "chance.\n"
+        "The last token of a chunk attends to the chunk's slots, which is a further step. So a network of one layer "
+        "can apply the map three times. After the layer, slot j contains f(f(j)), and the information whether f(0) = "
+        "j. The last token attends to the slot with f(0) = j, which contains f(f(f(0))). Hard chunks have four steps, "
+        "so they need more layers. With one layer .59 of the hard chunks can be predicted. In these chunks the first "
+        "four symbols, from 0 to f(f(f(0))), are not all different. Some of the other hard chunks are predicted "
+        "correctly by chance.\n"
         "\n"
         "At d = 512 the paper's rule hardly distinguishes chunks, because norms of so many independent numbers differ "
         "only by a tenth. The chunk with the largest norm has 4 of 4 layers, and all others have 3 (last table).\n"

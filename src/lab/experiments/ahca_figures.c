@@ -307,7 +307,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_figures = {
-    .summary = "the paper's figures 1 to 6, drawn from a run over a text",
+    .summary = "the paper's figures 1 to 6, drawn from a network that has learned a text",
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
         "A network has learned to reconstruct a text from the slots of its chunks. The figures show its chunks of the "

@@ -317,12 +317,12 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_ahca_information = {
-    .summary = "the information that compression keeps of noise, of one token among many, and of a text",
+    .summary = "what compression keeps of noise, of one token among 512, and of a text",
     .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
     .statement =
-        "A linear decoder recovers C1 min(d', d) of the m d dimensions of noise. One token reaches all chunks through 4 "
-        "of 32 global tokens if selection is learned. If the 4 are selected by their norm, it reaches all chunks no more "
-        "often than at random. A text is reconstructed better if chunks have more slots. It is not reconstructed from "
+        "A linear decoder recovers C1 min(d', d) of the m d dimensions of noise. One token reaches all chunks through "
+        "4 of 32 global tokens, if the 4 are selected by a learned score or by their norm. If they are selected at "
+        "random, it does not. A text is reconstructed better if chunks have more slots. It is not reconstructed from "
         "the slots of other chunks",
     .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
     .corrected =
@@ -334,28 +334,30 @@ const hark_experiment hark_experiment_ahca_information = {
         "*Noise.* A chunk has m rows of d numbers. A linear map gives every row d' numbers, and C1 averages of these "
         "rows are kept.\n"
         "\n"
-        "*Needle.* The sequence has M = 512 tokens in chunks of 16. Every chunk has C1 = 2 slots, which attention pools. "
-        "Of C2 = 32 global tokens, Cs = 4 are selected. The last token of every chunk predicts the one label of the "
-        "sequence. The bound of selection by norm was fixed for an earlier network, which met it. That earlier network "
-        "predicted with one linear layer on the mean of a chunk's slots.\n"
+        "*Needle.* The sequence has M = 512 tokens in chunks of 16. Every chunk has C1 = 2 slots, which attention "
+        "pools. Of C2 = 32 global tokens, Cs = 4 are selected. The last token of every chunk predicts the one label of "
+        "the sequence. The bound of selection by norm was fixed for an earlier network, which met it. It predicted "
+        "with one linear layer on the mean of a chunk's slots.\n"
         "\n"
-        "*Text.* Chunks have 16 letters. For every letter there is a query, which consists of the position of the letter "
-        "and the number of its chunk. The query attends to the slots of this chunk. There is no second level, so "
-        "predictions use the slots alone. For the criterion on exchanged slots, the network reads the text with its "
+        "*Text.* Chunks have 16 letters. For every letter there is a query, which consists of the position of the "
+        "letter and the number of its chunk. The query attends to the slots of this chunk. There is no second level, "
+        "so predictions use the slots alone. For the criterion on exchanged slots, the network reads the text with its "
         "chunks in reverse order. It predicts the text in the original order. The last tenth of the text is held out. "
         "Without `--data` the text consists of the descriptions of the experiments of `hark lab`.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
     .failure_of = "selection by norm",
     .failure =
-        "Selection by norm has no gradient. The needle's norm grows only if the rest of the network learns from the few "
-        "sequences in which the needle is selected by chance. How soon this happens depends on the layers between the "
-        "slots and the prediction. Each of the following accuracies comes from a single trial of 2500 steps, with RMS "
-        "norms and biases. With the head of tokens, accuracy was .06. Then one part of this head was changed at a time. "
-        "Accuracy was .17 without the residual query, .45 with one linear layer in place of two, and .62 without "
-        "attention to the selected tokens. Finally one linear layer on the mean of a chunk's slots replaced the whole "
-        "head. Then accuracy was 1 (.94 to 1 with other norms and without biases). The learned score does not depend on "
-        "the head in this way, because its gradient comes through the logits of attention.",
+        "With selection by norm, the part of the statement about norms does not hold: the accuracy is below that of "
+        "random selection. Selection by norm has no gradient. The needle's norm grows only if the rest of the network "
+        "learns from the few sequences in which the needle is selected by chance. How soon this happens depends on the "
+        "layers between the slots and the prediction. Each of the following accuracies comes from a single trial of "
+        "2500 steps, with RMS norms and biases. With the head of tokens, accuracy was .06. Then one part of this head "
+        "was changed at a time. Accuracy was .17 without the residual query, .45 with one linear layer in place of "
+        "two, and .62 without attention to the selected tokens. In the last trial, one linear layer on the mean of a "
+        "chunk's slots replaced the whole head, and accuracy was 1. With other norms and without biases it was .94 to "
+        "1. The learned score does not depend on the head in this way, because its gradient comes through the logits "
+        "of attention.",
     .trains = true,
     .check = check,
     .measure = measure,

@@ -440,48 +440,49 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_approximation = {
-    .summary = "hierarchical attention compared with dense attention, for its options and for heads of different smoothness",
+    .summary = "the error of hierarchical attention falls with larger blocks, exact queries and smoother heads",
     .paper = "Zhu, Soricut: H-Transformer-1D, sections 5 to 7 and appendix A.5",
     .statement =
         "The error of hierarchical attention is zero where nothing is approximated. It is smaller with larger blocks, "
         "with exact queries, with the neighbour partition, and with a longer correlation of the tokens",
     .notes =
         "The experiment measures the difference between hierarchical and dense attention "
-        "([mathematics/hierarchical.md](mathematics/hierarchical.md)). For one head, H is the output of hierarchical "
-        "attention and D that of dense attention:\n"
+        "([mathematics/hierarchical.md](../mathematics/hierarchical.md)). For one head, H is the output of "
+        "hierarchical attention and D that of dense attention:\n"
         "\n"
         "    error = |H - D|_F / |D|_F,      row error = max_n |H_n - D_n| / sqrt(mean_n |D_n|^2)\n"
         "\n"
-        "These errors are measured for block sizes Nr = 4 .. 64, for both partitions, and for the coarse queries `mean`, "
-        "`first` and `exact`. Attention is measured with and without a causal mask. With a causal mask `mean` is left "
-        "out, because it contains later tokens. The heads are random. Some are white noise. The others are stationary "
-        "walks with the correlation exp(-|t - s| / tau), where tau is 8, 64 or 512 tokens. Half of the variance of a key "
-        "comes from the query of the same token. Sequences have L = 1024 tokens, and there are 12 draws (`--quick`: 256 "
-        "tokens, 4 draws).\n"
+        "These errors are measured for block sizes Nr = 4 .. 64, for both partitions, and for the coarse queries "
+        "`mean`, `first` and `exact`. Attention is measured with and without a causal mask. With a causal mask `mean` "
+        "is left out, because it contains later tokens. The heads are random. Some are white noise. The others are "
+        "stationary walks with the correlation exp(-|t - s| / tau), where tau is 8, 64 or 512 tokens. Half of the "
+        "variance of a key comes from the query of the same token. Sequences have L = 1024 tokens, and there are 12 "
+        "draws (`--quick`: 256 tokens, 4 draws).\n"
         "\n"
         "The bounds of 1.05 allow for the finite number of draws.\n"
         "\n"
-        "Result (seed 1): the error of `exact` is at most 0.41 times that of `first` (`--quick`: 0.20). If coarse "
-        "queries and coarse keys caused two independent errors of the same size, this factor would be about 0.7. But the "
-        "two errors are not of the same size. The first query is at one end of its cell, which causes an error of first "
-        "order. The mean of the keys is in the middle of its cell, where the first order cancels. On the walks without a "
-        "causal mask, the error of `mean` is between those of `exact` and `first`. The partition `neighbour` has a "
-        "smaller error than `sibling` with all queries. The reduction is smallest with `first`, where the error is 0.91 "
-        "times that of `sibling`. In the worst case of `--quick`, which has few draws, there is no reduction (factor "
-        "1.03).\n"
+        "Result (seed 1): the error of `exact` is at most 0.41 times that of `first`. With `--quick` it is at most "
+        "0.20 times that. If coarse queries and coarse keys caused two independent errors of the same size, this "
+        "factor would be about 0.7. But the two errors are not of the same size. The first query is at one end of its "
+        "cell, which causes an error of first order. The mean of the keys is in the middle of its cell, where the "
+        "first order cancels. On the walks without a causal mask, the error of `mean` is between those of `exact` and "
+        "`first`. The partition `neighbour` has a smaller error than `sibling` with all queries. The reduction is "
+        "smallest with `first`, where the error is 0.91 times that of `sibling`. `--quick` has few draws, and in its "
+        "worst case there is no reduction: the error is 1.03 times that of `sibling`.\n"
         "\n"
         "The command\n"
         "\n"
         "    hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "also measures *trained* heads. It uses the q, k and v of every layer and head as attention receives them, that "
-        "is, with rotary positions applied. The model reads at most the first 512 tokens of the text. Trained heads have "
-        "a separate table and two more criteria: with one level the error is zero, and the mean error over heads falls "
-        "with Nr. The model is a run, a checkpoint or a file. Models are refused if their logits depend on more than "
-        "queries and keys (positional kernels, contextual positions, forget gates, a learned hierarchical bias).\n"
+        "also measures *trained* heads. It uses the q, k and v of every layer and head as attention receives them, "
+        "that is, with rotary positions applied. The model reads at most the first 512 tokens of the text. Trained "
+        "heads have a separate table and two more criteria: with one level the error is zero, and the mean error over "
+        "heads falls with Nr. The model is a run, a checkpoint or a file. Models are refused if their logits depend on "
+        "more than queries and keys (positional kernels, contextual positions, forget gates, a learned hierarchical "
+        "bias).\n"
         "\n"
-        "*Figure.* The error over Nr, with a panel for each kind of head and one for trained heads. The curves of causal "
-        "attention are dashed.",
+        "*Figure.* The error over Nr, with a panel for each kind of head and one for trained heads. The curves of "
+        "causal attention are dashed.",
     .check = check,
     .measure = measure,
     .judge = judge};

@@ -257,11 +257,11 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_bank_order = {
-    .summary = "what banks of decaying periodic kernels can be",
+    .summary = "banks of decaying periodic kernels fit attention of their own form, but no peak at a distance other than 0",
     .paper = HARK_LAB_PAPER_K "equation 5, and \"model bank order\" in section 4",
     .statement =
-        "Attention that comes from a random bank of 2 decaying periodic kernels can be fitted by banks of 2 or more such "
-        "kernels. No number of these kernels can fit attention to one distance other than 0, because a positive definite "
+        "Attention that comes from a random bank of 2 decaying periodic kernels can be fitted by banks of 2 or more "
+        "such kernels. No bank of any size can fit attention to one distance other than 0, because a positive definite "
         "kernel is largest at distance 0",
     .notes =
         "    D = sum over d of p[d] log(p[d] / q[d]),      q[d] proportional to G(d)\n"
@@ -269,19 +269,20 @@ const hark_experiment hark_experiment_bank_order = {
         "Here p is attention over 128 distances, and G is a bank of M kernels. Banks are fitted to p by "
         "`hark_fit_improve()`, which `hark kernels search` uses too. Every fit is repeated from 40 starts. For M > 1, "
         "two of the starts use the best bank of M / 2 kernels, with every kernel split in two. The other starts are "
-        "random. Half of these have sharp peaks and periods that are whole numbers. (A first version had only 8 random "
-        "starts, and its fits ended in local minima. For attention from random banks of 2, D was then larger with large "
-        "banks than with small ones: it was .15 nats with 16 kernels. So more kernels alone do not give a better fit.)\n"
+        "random. Half of these have sharp peaks and periods that are whole numbers. A first version had only 8 random "
+        "starts, and its fits ended in local minima. For attention from random banks of 2, its D was larger with large "
+        "banks than with small ones: it was .15 nats with 16 kernels. So more kernels alone do not give a better "
+        "fit.\n"
         "\n"
         "Attention p is of two kinds. The random banks are drawn in the same form as the fitted banks, with M = 2. The "
         "peaks have nine tenths of the attention at one distance, and the rest is spread equally over the other "
         "distances.\n"
         "\n"
         "For the peak at distance 5, every bank has q[5] <= q[0]. This implies the lower bound D >= p[5] log(2 p[5] / "
-        "(p[5] + p[0])) + p[0] log(2 p[0] / (p[5] + p[0])). This bound is .618 nats for every M. (How much this raises "
-        "the loss of a model depends on the values and on the model's other heads.) Trained heads attend to such "
-        "distances. The kernels bump, lagged_periodic, table and t5 can fit such attention "
-        "([positional.md](mathematics/positional.md)).\n"
+        "(p[5] + p[0])) + p[0] log(2 p[0] / (p[5] + p[0])). This bound is .618 nats for every M. How much such a "
+        "misfit raises the loss of a model depends on the values and on the model's other heads. Trained heads attend "
+        "to such distances. The kernels bump, lagged_periodic, table and t5 can fit such attention "
+        "([positional.md](../mathematics/positional.md)).\n"
         "\n"
         "*Figure.* D over the number of kernels, with the bound.",
     .measure = measure,

@@ -336,7 +336,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_bound = {
-    .summary = "terms of the generalisation bound: R, gamma, kappa, zeta of every layer; of a trained network with --model",
+    .summary = "the terms of the generalisation bound, printed and corrected, for every layer; with --model those of a trained network",
     .paper = HARK_LAB_PAPER_X "theorem C.4, lemma C.9",
     .statement =
         "The generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + "
@@ -351,29 +351,30 @@ const hark_experiment hark_experiment_bound = {
     .notes =
         "The network has T layers and h heads, and its largest width is D. It is trained on n sequences. Norms are "
         "r-norms of the transposed matrices. In the tables, `class` has the bounds that training keeps by projection, "
-        "and `weights` has the norms of the weights themselves. Some rows are for the same matrices in another network: "
-        "one without skips, or one with layer norm. R is an upper bound of the size of the rows that a layer reads. Let "
-        "a and b be the operator norms of the two feed-forward matrices of a layer, and let w^q, w^k and w^v be those of "
-        "each head. Then alpha = a b and omega = sum w^v in a network without skips. Skips add 1 to alpha and omega. "
-        "Further, gamma = max(alpha, omega). Without layer norm every layer multiplies R by omega alpha. With layer norm "
-        "R is the size of a normalised row. The last table has no rows with layer norm. If the entries of a row are "
-        "nearly equal, layer norm has no Lipschitz constant there. So a net of its inputs does not give a net of its "
-        "outputs.\n"
+        "and `weights` has the norms of the weights themselves. Some rows are for a different network with the same "
+        "matrices: a network without skips, or one with layer norm. R is an upper bound of the size of the rows that a "
+        "layer reads. Let a and b be the operator norms of the two feed-forward matrices of a layer, and let w^q, w^k "
+        "and w^v be those of each head. Then alpha = a b and omega = sum w^v in a network without skips. Skips add 1 "
+        "to alpha and omega. Further, gamma = max(alpha, omega). Without layer norm every layer multiplies R by omega "
+        "alpha. With layer norm R is the size of a normalised row. The last table has no rows with layer norm. If the "
+        "entries of a row are nearly equal, layer norm has no Lipschitz constant there. So a net of its inputs does "
+        "not give a net of its outputs.\n"
         "\n"
-        "`bound` is the complexity term of C.4 without its constant. It covers the layers and assumes an aggregation "
-        "that is 1-Lipschitz and has no weights (assumption C.2). The corrected bound has an additional factor of 2, "
-        "because the loss is 2-Lipschitz, but the proof assumes that it is 1-Lipschitz. `log covering` is the logarithm "
-        "of the covering number at the resolution 1 / sqrt(n). One column has it as printed in C.9, and one has it "
-        "corrected for all weights. All weights include those of the class query and of the last matrix. The correction "
-        "uses the Lipschitz constant `aggregation` of the class query (1 for the mean). Two things are missing in "
-        "R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself. (C.35) has this "
-        "factor for the feed-forward, and the resolutions of (C.42) require it for the attention. (C.20) has R where "
-        "alpha R is correct, because alpha R is the size of the rows that attention reads. `theorem-model` measures, for "
-        "random networks, that the output moves by no more than the corrected sum. The outputs of these networks move "
-        "far less than the sum allows. So this measurement would only detect a sum that is much too small.\n"
+        "`bound` is the complexity term of Theorem C.4 without its constant. It covers the layers and assumes an "
+        "aggregation that is 1-Lipschitz and has no weights (assumption C.2). The corrected bound has an additional "
+        "factor of 2, because the loss is 2-Lipschitz, but the proof assumes that it is 1-Lipschitz. `log covering` is "
+        "the logarithm of the covering number at the resolution 1 / sqrt(n). One column has its printed value, from "
+        "Lemma C.9. Another has the corrected value, for all weights. They include the weights of the class query and "
+        "of the last matrix. The correction uses the Lipschitz constant `aggregation` of the class query (1 for the "
+        "mean). Two things are missing in R_trans of (C.19): the last layer's attention, and the factor rho / omega of "
+        "the layer itself. (C.35) has this factor for the feed-forward, and the resolutions of (C.42) require it for "
+        "the attention. (C.20) has R where alpha R is correct, because alpha R is the size of the rows that attention "
+        "reads. `theorem-model` measures, for random networks, that the output moves by no more than the corrected "
+        "sum. The outputs of these networks move far less than the sum allows. So this measurement can only detect a "
+        "sum that is much too small.\n"
         "\n"
-        "The bound is an upper bound without its constant. It shows how the terms of the bound grow, not how large an "
-        "error is.",
+        "The table has an upper bound without its constant. So it shows how the terms of the bound grow, not how large "
+        "an error is.",
     .check = check,
     .measure = measure,
     .judge = judge,

@@ -214,7 +214,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_calibration = {
-    .summary = "intervals of CME attention with learned ridge and sigma have their nominal coverage for data of the model",
+    .summary = "with learned ridge and sigma, intervals of CME attention have their nominal coverage for data of its model",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
         "Ridge and sigma are learned by the mean square error of new responses. Then the intervals m +- x sqrt(var + s2) "
@@ -223,12 +223,12 @@ const hark_experiment hark_experiment_calibration = {
     .notes =
         "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
         "\n"
-        "Sequences have 32 tokens with covariates U(-1, 1). The functions are drawn from a Gaussian process with an RBF "
-        "of width 1/2. The noise has the variance s2 = 0.1. The intervals use this value, but learning does not. The "
-        "mean square error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are those "
-        "of hark's operator. The column var + ridge uses the learned ridge as the variance of the noise. This is "
-        "necessary if the variance of the noise is unknown. If the learned ridge is wrong by a tenth, the variance of "
-        "the noise is then wrong by a tenth too.\n"
+        "Sequences have 32 tokens with covariates U(-1, 1). The functions are drawn from a Gaussian process with an "
+        "RBF of width 1/2. The noise has the variance s2 = 0.1. The intervals use this value, but learning does not. "
+        "The mean square error is least at ridge = s2 and sigma = 1/2, where m is the conditional mean. Gradients are "
+        "those of hark's operator. The column var + ridge uses the learned ridge in place of s2. This is necessary if "
+        "s2 is unknown. Then an error of a tenth in the ridge is also an error of a tenth in the variance of the "
+        "noise.\n"
         "\n"
         "Three more tasks do not follow this model and have no criteria: sines with a jump, noise of Student's "
         "distribution with three degrees of freedom, and noise whose variance depends on c. All have the same mean "
@@ -238,9 +238,10 @@ const hark_experiment hark_experiment_calibration = {
         "*Figure.* Measured minus nominal coverage, for the four tasks.",
     .failure_of = "in standard errors",
     .failure =
-        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs exceed them by chance if all "
-        "parameters are true. The same learned parameters are used in all rows that test them, so these rows fail together. "
-        "The mean square error determines the ridge poorly (its second derivative by log ridge is .001, with an error of .12), "
-        "so the learned ridge scatters by about an eighth of its value, which moves E (r - m)^2 / (var + s2) by a hundredth.",
+        "There are twelve comparisons, and each allows three standard errors. If all parameters are true, .0027 x 12 = "
+        "3 % of the runs fail by chance. All rows with learned parameters use the same ones, so these rows fail "
+        "together. The mean square error determines the ridge poorly: it is .12, and its second derivative by log "
+        "ridge is only .001. So the learned ridge scatters by about an eighth of its value. This changes E (r - m)^2 / "
+        "(var + s2) by a hundredth.",
     .measure = measure,
     .judge = judge};

@@ -260,7 +260,7 @@ static hark_status judge_sign(hark_lab *lab) {
 }
 
 /* The prediction leaves out terms of relative order N_1(mu) / L, up to 5 % at 256 tokens, and the scatter of the keys; about 20 directions
- * of noise, 16 draws and 4 sets leave 3 %: the interval [.9, 1.15] holds for --quick too. The predicted slope over lengths is -.435 (quick:
+ * of noise, 16 draws and 4 sets leave 3 %: the interval [.9, 1.15] holds for --quick too. The predicted slope over lengths is -.425 (quick:
  * -.42), and the floor with lambda = L / 10 is .1588. One set of L keys deviates from it by about 1 / sqrt(L): 3 % in a full run, 6 % in a
  * quick one. */
 static hark_status judge(hark_lab *lab) {
@@ -292,12 +292,13 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_cme_rate = {
-    .summary = "CME attention converges to the conditional mean like a ridge regression with its spectrum, faster than the printed bound",
+    .summary = "CME attention converges to the conditional mean like a ridge regression, faster than the printed bound",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement =
         "On a circle, the mean square error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L). Here mu is "
         "lambda / L, the l_j are the kernel's eigenvalues, and N_2 is defined below. The formula has no fitted "
-        "parameter. The root of this error falls like L^-.44 with lambda = 1, and has a floor with lambda = L / 10",
+        "parameter. The root of this error falls about like L^-.43 with lambda = 1, and has a floor with lambda = L / "
+        "10",
     .printed =
         "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, for every conditional mean. This "
         "grows with L if lambda is fixed",
@@ -309,20 +310,20 @@ const hark_experiment hark_experiment_cme_rate = {
         "    E |out - E[V | q]|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),   N_p(mu) = sum over j in Z of (l_j / "
         "(l_j + mu))^p,   mu = lambda / L\n"
         "\n"
-        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle, and I_j is a Bessel function. The "
-        "conditional mean q / 2 has only the Fourier modes +-1. The noise has the mean square 1/8 and all modes. Nothing "
-        "is fitted.\n"
+        "Here l_j = e^-2 I_j(2) are the eigenvalues of exp(2 (cos - 1)) on the circle, and I_j is a Bessel function. "
+        "The conditional mean q / 2 has only the Fourier modes +-1. The noise has the mean square 1/8 and all modes. "
+        "Nothing is fitted.\n"
         "\n"
-        "The printed bound holds here. But it is useless if lambda is constant, because it then grows with L. The reason "
-        "for this growth is that the proof bounds the inverse and the kernel separately. The printed bound does not hold "
-        "for every distribution. Its second term, lambda / L, requires a conditional mean in the range of the kernel's "
-        "operator. For v = sign(k_1) the error exceeds the bound. This error is a bias that falls only like a power of 1 "
-        "/ log L. The second term also lacks a constant 1 / l_1: at lambda = L / 10 the term is .1, but the floor is "
-        ".159.\n"
+        "For this conditional mean the printed bound holds. But if lambda is constant, the bound grows with L and is "
+        "useless. The reason is that the proof bounds the inverse and the kernel separately. The printed bound does "
+        "not hold for every distribution. Its second term, lambda / L, requires a conditional mean in the range of the "
+        "kernel's operator. The conditional mean v = sign(k_1) is not in this range. There the error is a bias that "
+        "falls only like a power of 1 / log L, and it exceeds the bound. The second term also lacks a constant 1 / "
+        "l_1: at lambda = L / 10 the term is .1, but the floor is .159.\n"
         "\n"
         "The interval [.9, 1.15] was fixed beforehand. It applies from 256 tokens on, because K / L is close to the "
         "kernel's operator only for many keys. Derivation: "
-        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
+        "[conditional-expectation.md](../mathematics/conditional-expectation.md).\n"
         "\n"
         "*Figure.* Measured and predicted errors for four rules for lambda. For lambda = 1 the figure also has the "
         "printed bound.",

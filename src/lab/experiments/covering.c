@@ -283,35 +283,36 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_covering = {
-    .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
+    .summary = "covering numbers: the count for a ball holds, the printed resolutions of attention fail, and some weights have no net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
-        "Greedy packings of two-dimensional balls of radius R, at resolution e, have fewer than (1 + 2 R/e)^2 points. If "
-        "weights move by the resolutions of C.11, or of the corrected C.13 with w^v / sigma^2, the output moves by at "
-        "most e. If weights move by the resolutions of C.13 as printed, the output can move by more than e. The sum of "
-        "C.15 has no net for the attention of the last layer, and none for the aggregation",
+        "Greedy packings of two-dimensional balls of radius R, at resolution e, have at most (1 + 2 R/e)^2 points. If "
+        "weights move by the resolutions of Lemma C.11, or of the corrected Lemma C.13 with w^v / sigma^2, the output "
+        "moves by at most e. If weights move by the resolutions of Lemma C.13 as printed, the output can move by more "
+        "than e. The sum of Lemma C.15 has no net for the attention of the last layer, and none for the aggregation",
     .printed =
-        "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
-        "the attention of layer T - 2",
+        "Lemma C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); Lemma C.9: (4 + h) D^2 T log(1 + 2 R "
+        "R_trans/e), by the sum of Lemma C.15, which ends at the attention of layer T - 2",
     .corrected =
-        "C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); C.9: ((4 + h) D^2 T + d_agg) log(..), R_trans with the "
-        "terms of the last attention and of the aggregation",
+        "Lemma C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); Lemma C.9: ((4 + h) D^2 T + "
+        "d_agg) log(..), R_trans with the terms of the last attention and of the aggregation",
     .notes =
-        "A packing is a set of points in a ball of radius R. The distance between any two of its points exceeds e. If no "
-        "point can be added to a packing, it is an e-net of the ball. Then its number of points is an upper bound of the "
-        "covering number. The balls of radius e/2 around the points of a packing are disjoint, and they lie in a ball of "
-        "radius R + e/2. So in n dimensions a packing has at most (1 + 2 R/e)^n points. This is C.10. In the maximum "
-        "norm, packings nearly reach this bound.\n"
+        "A packing is a set of points in a ball of radius R. The distance between any two of its points exceeds e. If "
+        "no point can be added to a packing, it is an e-net of the ball. Then its number of points is an upper bound "
+        "of the covering number. The balls of radius e/2 around the points of a packing are disjoint, and they lie in "
+        "a ball of radius R + e/2. So in n dimensions a packing has at most (1 + 2 R/e)^n points. This is Lemma C.10. "
+        "Packings come closest to this bound in the maximum norm, where they have up to .79 of this number.\n"
         "\n"
-        "The second table has the ratios of `lipschitz`. But here all weights move at once, and they move by the "
-        "resolutions that the proofs of C.11 and C.13 choose.\n"
+        "The second table has the same ratios as `lipschitz`. But here all weights move at once, by the resolutions "
+        "that the proofs of Lemmas C.11 and C.13 choose.\n"
         "\n"
         "The third table is about a transformer of T layers. In each layer the feed-forward part comes first, then "
-        "attention, as in C.4. One array of weights at a time is replaced by its negative. The weights of the last "
-        "layer's attention move the output, as the other weights do. But the sum of C.15 has no net for these weights, "
-        "and none for the aggregation. With T = 1 the sum has no net for any attention. C.9 prints the exponent (4 + h) "
-        "D^2 T. This is large enough for the layers, because it exceeds the sum of C.15 by exactly (2 + h) D^2. But C.9 "
-        "lacks d_agg and the resolution of the last attention.\n"
+        "attention, as in equation (C.4). One array of weights at a time is replaced by its negative. The weights of "
+        "the last layer's attention move the output, as the other weights do. But the sum of Lemma C.15 has no net for "
+        "these weights, and none for the aggregation. With T = 1 the sum has no net for any attention. Lemma C.9 "
+        "prints the exponent (4 + h) D^2 T. This is large enough for the layers: it exceeds the sum of Lemma C.15 by "
+        "(2 + h) D^2, exactly the weights of the last attention. But Lemma C.9 lacks d_agg and the resolution of the "
+        "last attention.\n"
         "\n"
         "*Figure.* The number of points of packings over the resolution, and the bound.",
     .measure = measure,

@@ -163,17 +163,17 @@ const hark_experiment hark_experiment_definetti = {
         "urn's latent variable. If 8 of L balls are drawn without replacement, the draws are within 28/L of a mixture in "
         "total variation, and this distance falls like 1/L",
     .notes =
-        "Polya's urn starts with one ball of each of two colours. Its draws are exchangeable, and their latent variable "
-        "z is uniform:\n"
+        "Polya's urn starts with one ball of each of two colours. Its draws are exchangeable, and their latent "
+        "variable z is uniform:\n"
         "\n"
         "    P(x_l = 1 | the others) = (1 + n1)/(L + 1) = int z z^n1 (1 - z)^n0 dz / int z^n1 (1 - z)^n0 dz\n"
         "\n"
-        "Here n1 of the L - 1 other tokens are ones, and n0 are zeros. The left side is computed from the urn itself: it "
-        "is the quotient of two products, whose factors are the probabilities of single draws. Every token is left out "
-        "in turn. The right side is computed by Gauss-Legendre quadrature with L/2 + 1 nodes. This quadrature is exact. "
-        "The proposition needs an infinite sequence. L balls drawn without replacement are an exchangeable sequence, but "
-        "a finite one. The total variation between its first k = 8 draws and independent draws is less than k (k - 1)/(2 "
-        "L). This is an upper bound of the probability that k draws with replacement take some ball twice.\n"
+        "Here n1 of the L - 1 other tokens are ones, and n0 are zeros. The left side is computed from the urn itself, "
+        "as the quotient of two products of the probabilities of single draws. Every token is left out once. The right "
+        "side is computed by Gauss-Legendre quadrature with L/2 + 1 nodes. This quadrature is exact. The proposition "
+        "needs an infinite sequence. L balls drawn without replacement are an exchangeable sequence, but a finite one. "
+        "The total variation between its first k = 8 draws and independent draws is less than k (k - 1)/(2 L). This is "
+        "an upper bound of the probability that k draws with replacement take some ball twice.\n"
         "\n"
         "*Figure.* The total variation over L, and its bound.",
     .needs_gsl = true,

@@ -223,8 +223,8 @@ const hark_experiment hark_experiment_exchangeability = {
     .failure =
         "The least difference occurs with four tokens. Their distances are 1, 2 and 3, so the logarithms of the kernel "
         "are -1/4, -1/2 and -3/4. A permutation changes each of these logarithms by 1/2 at most. So the weights change "
-        "by some tens of per cent, and outputs of size one to ten change by some tenths. The bound of 0.5 assumes larger "
-        "changes. Nevertheless the experiment shows that the difference is not rounding. It is eleven orders of "
-        "magnitude larger than the difference that remains if tokens and positions are permuted together.",
+        "by some tens of per cent, and outputs of size one to ten change by some tenths. The bound of 0.5 was chosen "
+        "for larger changes. Nevertheless the experiment shows that the difference is not rounding. It is more than "
+        "10^12 times the difference that remains if tokens and positions are permuted together.",
     .measure = measure,
     .judge = judge};

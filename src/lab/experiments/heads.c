@@ -222,12 +222,12 @@ const hark_experiment hark_experiment_heads = {
     .notes =
         "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n"
         "\n"
-        "Tokens are x = (u, x_2), with x_2 = sin 2u and noise. The first equation holds for every distribution of tokens "
-        "and is exact, because the key determines the token. R^2 is the fraction of the variance of sin 2q that a linear "
-        "map explains. It depends on the queries. It is .092 for queries that are distributed like the tokens, and .445 "
-        "for queries between -1.7 and 1.7 (`within 1.7`). Both values come from closed forms. The measured values are "
-        "compared with them. The bounds .02 and .6 were fixed beforehand. Tokens are bounded, because normal tokens "
-        "would show no difference between heads: with them every conditional mean is linear.\n"
+        "Tokens are x = (u, x_2), with x_2 = sin 2u and noise. The first equation holds for every distribution of "
+        "tokens and is exact, because the key determines the token. R^2 is the fraction of the variance of sin 2q that "
+        "the best linear map explains. It is .092 for queries that are distributed like the tokens, and .445 for "
+        "queries between -1.7 and 1.7 (`within 1.7`). Both values come from closed forms. The measured values are "
+        "compared with them. The bounds .02 and .6 were fixed beforehand. The tokens are bounded. Normal tokens would "
+        "show no difference between the heads, because all their conditional means are linear.\n"
         "\n"
         "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,

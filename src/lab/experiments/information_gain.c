@@ -130,24 +130,24 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_information_gain = {
-    .summary = "the effective dimension of CME attention grows like log L, not like L / lambda",
+    .summary = "the effective dimension of CME attention grows more slowly than log L, far more slowly than L / lambda",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and the remark below it",
     .statement =
         "For keys on a circle, tr K (K + lambda I)^-1 is the sum of l_j / (l_j + lambda / L) over the kernel's "
         "eigenvalues l_j. This sum is 6.6 at 64 tokens and 11.8 at 4096 tokens",
-    .printed = "Gamma(lambda / L) <= O(L / lambda)",
-    .corrected = "Gamma(lambda / L) = O(log L / log log L) for an RBF on a bounded set of one dimension",
     .notes =
         "    tr K (K + lambda I)^-1 -> sum over j in Z of l_j / (l_j + lambda / L)\n"
         "\n"
-        "The trace is computed in two ways. If the keys are also the queries, the operator's variances are the diagonal "
-        "of lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the matrix K (K + lambda "
-        "I)^-1. Both give the same trace. The tolerance of 5 % was fixed beforehand. The trace of finitely many keys is "
-        "smaller than the sum, because the trace is a concave function of K. The printed bound L / lambda holds for "
-        "every bounded kernel. But it is far too large for this kernel, because the eigenvalues of this kernel fall like "
-        "1 / j!.\n"
+        "The trace is computed in two ways. If the keys are also the queries, the operator's variances are the "
+        "diagonal of lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the matrix K "
+        "(K + lambda I)^-1. Both give the same trace. The tolerance of 5 % was fixed beforehand. The trace of finitely "
+        "many keys is smaller than the sum, because the trace is a concave function of K. The paper prints "
+        "Gamma(lambda / L) <= O(L / lambda). This bound is true for every bounded kernel. But it is far too large for "
+        "an RBF on a bounded set of one dimension: the eigenvalues fall like 1 / j!, so Gamma(lambda / L) = O(log L / "
+        "log log L).\n"
         "\n"
-        "*Figure.* The trace over L on a logarithmic axis, where it is nearly a straight line.",
+        "*Figure.* The trace over L on a logarithmic axis. The curve is slightly concave, because the trace grows more "
+        "slowly than log L.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

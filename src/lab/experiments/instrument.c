@@ -243,22 +243,23 @@ const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument as its key removes the effect of a confounder from a regression",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
-        "Attention has keys W and values psi(X) = (1, X, X^2), and the second stage is a linear regression on the other "
-        "half of the pairs. Then the error falls like L^-1/2. Regression on X keeps an error of .41. A second stage that "
-        "is not linear in attention's output keeps an error of .29",
+        "Attention over one half of the pairs has the keys W and the values psi(X) = (1, X, X^2). The second stage is "
+        "a linear regression on its output, over the other half. Then the error falls like L^-1/2. Regression on X "
+        "keeps an error of .41. A second stage that is not linear in attention's output keeps an error of .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
     .corrected = "V = psi(X) and g_theta linear. E[g(X) | W] equals g(E[X | W]) only if g is linear",
     .notes =
-        "    W ~ U(-2, 2),  X = W + (.4 + .6 |W|) U,  Y = X + X^2 / 2 + U + .3 N;   first half: psi(X) = (1, X, X^2) on "
-        "W by attention; second half: Y on the result\n"
+        "    W ~ U(-2, 2),  X = W + (.4 + .6 |W|) U,  Y = X + X^2 / 2 + U + .3 N;   first half: psi(X) = (1, X, X^2) "
+        "on W by attention; second half: Y on the result\n"
         "\n"
-        "U affects both X and Y, so regression of Y on X is wrong by 1 / 2.45333 = .4076 (the naive error). E[Y | W] is "
-        "linear in E[psi(X) | W], which attention computes. But E[Y | W] is not a quadratic function of E[X | W]. The "
-        "second stage of the plug-in estimate assumes such a function, so this estimate is wrong by .2925. To first "
-        "order the error of the two stages is sqrt(20.15 / h) with h pairs in each half. At 4000 tokens this is .246 of "
-        "the naive error. With 40 samples, the standard deviation of this ratio is 9 % of the ratio. The bound of .3 was "
-        "fixed beforehand. It is 2.4 standard deviations above the expected value. So by chance it is exceeded in about "
-        "one run of a hundred. Derivation: [conditional-expectation.md](mathematics/conditional-expectation.md).\n"
+        "U affects both X and Y, so regression of Y on X is wrong by 1 / 2.45333 = .4076 (the naive error). E[Y | W] "
+        "is linear in E[psi(X) | W], which attention computes. But E[Y | W] is not a quadratic function of E[X | W]. "
+        "The second stage of the plug-in estimate assumes such a function, so this estimate is wrong by .2925. To "
+        "first order the error of the two stages is sqrt(20.15 / h) with h pairs in each half. At 4000 tokens this is "
+        ".246 of the naive error. With 40 samples, the standard deviation of this ratio is 9 % of the ratio. The bound "
+        "of .3 was fixed beforehand. It is 2.4 standard deviations above the expected value. So by chance it is "
+        "exceeded in about one run of a hundred. Derivation: "
+        "[conditional-expectation.md](../mathematics/conditional-expectation.md).\n"
         "\n"
         "*Figure.* The error over L with its prediction, and the two errors that do not fall.",
     .failure_of = "two-stage error / naive error|plug-in error",

@@ -198,27 +198,30 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_lipschitz = {
-    .summary = "how far outputs of layers move: printed bounds that fail and corrected ones that hold",
+    .summary = "printed bounds on the movement of layers' outputs fail, and corrected ones hold",
     .paper = HARK_LAB_PAPER_X "Lemmas C.11, C.12, C.14, F.1, G.3, G.6",
     .statement =
-        "An adversarial search over inputs, weights and their changes does not find a corrected bound whose left side "
-        "exceeds its right side. C.12 as printed fails where w^v > sigma^2. C.14 as printed fails where sigma^2 < 1, "
-        "which the paper's Assumption C.1 excludes. F.1 as printed fails where query and keys are zero",
-    .printed = "C.12: R sum e^v + R^3 sum (w^q + w^k)(e^q + e^k); C.14: sum w^v + R^2 sum (w^q + w^k)^2 w^v; F.1: (|q| + |K|) |K - K^|",
+        "An adversarial search over inputs, weights and their changes finds no violation of a corrected bound. Lemma "
+        "C.12 as printed fails where w^v > sigma^2. Lemma C.14 as printed fails where sigma^2 < 1, which the paper's "
+        "Assumption C.1 excludes. Lemma F.1 as printed fails where query and keys are zero",
+    .printed =
+        "Lemma C.12: R sum e^v + R^3 sum (w^q + w^k)(e^q + e^k); Lemma C.14: sum w^v + R^2 sum (w^q + w^k)^2 w^v; "
+        "Lemma F.1: (|q| + |K|) |K - K^|",
     .corrected =
-        "C.12: R sum e^v + (R^3/sigma^2) sum (w^q + w^k) w^v (e^q + e^k); C.14: sum w^v + (R^2/sigma^2) sum (w^q + w^k)^2 w^v; "
-        "F.1: (|q| + max(|K|, |K^|)) |K - K^|/sigma^2",
+        "Lemma C.12: R sum e^v + (R^3/sigma^2) sum (w^q + w^k) w^v (e^q + e^k); Lemma C.14: sum w^v + (R^2/sigma^2) "
+        "sum (w^q + w^k)^2 w^v; Lemma F.1: (|q| + max(|K|, |K^|)) |K - K^|/sigma^2",
     .notes =
         "For every bound, Adam increases the ratio of the left side to the right side. It varies the inputs, the "
         "weights, and small changes of both, which have the size 1e-4. All of these are scaled to their bounds during "
         "the search. Attention is computed by hark's operator. A ratio above one refutes a bound. A ratio below one is "
         "evidence but not a proof. The derivations are in "
-        "[mathematics/latent-variables.md](mathematics/latent-variables.md). The weights p are softmax weights of "
-        "exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has the gradient (q - k)/sigma^2, so every use of F.1 "
-        "needs the factor 1/sigma^2. Two heads with the weights p and p^ and the same values X W^v have outputs that "
-        "differ by (p - p^) X W^v. The size of this difference is at most |p - p^| R w^v. The paper's Assumption C.1 "
-        "requires sigma^2 > 1. So under this assumption C.14 as printed is true, and C.12 as printed is true where w^v "
-        "<= sigma^2.\n"
+        "[mathematics/latent-variables.md](../mathematics/latent-variables.md). The weights p are softmax weights of "
+        "exp(-|q - k|^2/(2 sigma^2)). The logarithm of this kernel has the gradient (q - k)/sigma^2, so every use of "
+        "Lemma F.1 needs the factor 1/sigma^2. Two heads with the weights p and p^ and the same values X W^v have "
+        "outputs that differ by (p - p^) X W^v. The size of this difference is at most |p - p^| R w^v. The paper's "
+        "Assumption C.1 requires sigma^2 > 1. So under this assumption Lemma C.14 as printed is true, and Lemma C.12 "
+        "as printed is true where w^v <= sigma^2. Names such as C.12 are lemmas here. The equation (C.12) is about "
+        "something else.\n"
         "\n"
         "*Figure.* The ratios of all instances, for the printed and the corrected bounds.",
     .measure = measure,

@@ -165,11 +165,12 @@ const hark_experiment hark_experiment_misspecification = {
         "    E (f* - f+)^2 = a^2/2 int e^(-9v) (1 - e^(-18 (1 - v))) p(t) dt,      v = sigma^2/(t + sigma^2), t "
         "chi-squared of 4\n"
         "\n"
-        "Here f* is the conditional mean of the target, and f+ = m is the posterior mean of z. The theorem's bound is 2 "
-        "eps_g^2 + 2 eps_attn^2. In this experiment eps_g = a, and eps_attn = 0 because the predictor is exact. The loss "
-        "is at most a^2, which is half of the bound. The reason is that the theorem's proof loses a factor of two if one "
-        "of its terms is zero. There are two Monte Carlo estimates of the loss. The first is the mean squared distance "
-        "of f* and f+. The second is the difference of their risks, with noise in y. The closed form is one integral.\n"
+        "Here f* is the conditional mean of the target, and f+ = m is the posterior mean of z. The theorem's bound is "
+        "2 eps_g^2 + 2 eps_attn^2. In this experiment eps_g = a, and eps_attn = 0 because the predictor is exact. So "
+        "the theorem's bound is 2 a^2, and the loss is at most half of it. The reason is that the proof loses a factor "
+        "of two if one of the two terms is zero. There are two Monte Carlo estimates of the loss. The first is the "
+        "mean squared distance of f* and f+. The second is the difference of their risks, with noise in y. The closed "
+        "form is one integral.\n"
         "\n"
         "*Figure.* The loss over a: the closed form, both Monte Carlo estimates, and a^2.",
     .needs_gsl = true,

@@ -318,7 +318,7 @@ const hark_experiment hark_experiment_nadaraya_watson = {
     .statement =
         "Attention with zero logits and the kernel rbf(l=h) is the Nadaraya-Watson estimate. At small h this estimate "
         "equals the values of the points. At large h it equals their mean. Its error is least at a bandwidth between "
-        "these. The measured error is the expected error of a linear smoother with the same weights",
+        "these. The measured error agrees with the expected error, which is computed from the weights",
     .notes =
         "The points x_i = 0, 1, ..., 255 have the values y_i = f(x_i) + noise of variance s2. The estimate of f is\n"
         "\n"

@@ -343,13 +343,14 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_optimisation = {
-    .summary = "the excess risk of a stationary point is bounded by the distance of its linearisation from the empirical minimiser",
+    .summary = "the excess risk of a trained network is bounded by the distance of its linearisation from the empirical minimiser",
     .paper = HARK_LAB_PAPER_X "Proposition 5.6",
     .statement =
         "Let f^ be the network at which L-BFGS ends, and f~ the network with the least empirical risk. The empirical "
         "risk of f^ exceeds that of f~ by at most 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|. "
-        "With f* in place of f~ this is false: for dead ReLUs and labels that are noise, the right side is zero but the "
-        "left side is not. The error of linearisation about the initial weights falls with the width",
+        "With f* in place of f~, as printed, this is false. If all ReLUs are dead and the labels are noise, the right "
+        "side is zero but the left side is not. The error of linearisation about the initial weights falls with the "
+        "width",
     .printed = "E_opt <= 2 min over theta of E^ |f^ + grad f^.(theta - theta^) - f*| (5.13)",
     .corrected = "f~, the empirical minimiser, in place of f* = E[y | X]",
     .notes =
@@ -358,20 +359,21 @@ const hark_experiment hark_experiment_optimisation = {
         "\n"
         "There are 64 sequences of 8 tokens, and E^ is the mean over them. The networks are those of (5.1) with d = 4 "
         "and without bounds on the norms. The search for f^ ends at the weights theta^. The network f~ is the best of "
-        "the restarts. A search should end with a gradient of norm 1e-7. But ReLU networks have minima on kinks, where "
-        "L-BFGS may end with a gradient that is not small. The first table has the norm of the gradient at the end of "
-        "each search. It also has the reason why the search ended: a gradient of norm 1e-7, a line search that found no "
-        "lower point, or 2000 evaluations. The bound contains the norm of the gradient, so it also holds if theta^ is "
-        "not stationary. The bound holds for any theta. A theta with a small right side is found by reweighted least "
-        "squares. In the counterexample the tokens have positive entries, and the matrix A has negative entries. So "
-        "every ReLU has the output zero, also with nearby weights. But other weights fit the labels -1/2 and 1/2.\n"
+        "the restarts. A search is meant to end when the gradient has the norm 1e-7. But ReLU networks have minima on "
+        "kinks, where L-BFGS may end with a larger gradient. The first table has the norm of the gradient at the end "
+        "of each search. It also has the reason why the search ended: a gradient of norm 1e-7, a line search that "
+        "found no lower point, or 2000 evaluations. The bound contains the norm of the gradient, so it also holds if "
+        "theta^ is not stationary. The bound holds for any theta. A theta with a small right side is found by "
+        "reweighted least squares. In the counterexample the tokens have positive entries, and the matrix A has "
+        "negative entries. So every ReLU has the output zero, also with nearby weights. But other weights fit the "
+        "labels -1/2 and 1/2.\n"
         "\n"
         "The residual is the mean E^ |f^ + grad f^.(theta - theta^) - f~| in the bound. In section 5.3 of the paper it "
-        "is o(1), because wide networks are linear in their parameters. The last table compares such networks with their "
-        "linearisation about the initial weights. All of A, W^q, W^k, W^v and u are trained, by eight steps of gradient "
-        "descent from normal weights. The widths of queries and values are d_p = d_v = width. Features and output are "
-        "divided by the square root of the width, and the output is not mapped into Y. The paper states no rate. A slope "
-        "of -1/2 would be expected.\n"
+        "is o(1), because wide networks are linear in their parameters. The last table compares such networks with "
+        "their linearisation about the initial weights. All of A, W^q, W^k, W^v and u are trained, by eight steps of "
+        "gradient descent from normal weights. The widths of queries and values are d_p = d_v = width. Features and "
+        "output are divided by the square root of the width, and the output is not mapped into Y. The paper states no "
+        "rate. A slope of -1/2 would be expected.\n"
         "\n"
         "*Figures.* The first figure has E_opt and its bound at every point. The second has the error of linearisation "
         "over the width.",

@@ -234,8 +234,8 @@ const hark_experiment hark_experiment_posterior = {
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement =
         "Let r = z phi(c) + noise with a normal z. Then reweighted CME attention with lambda = s2 equals E[W' psi(z) | "
-        "X], and its variance is that of psi. Draws of z from its posterior agree with this mean and this variance. The "
-        "posterior that is computed in the space of z agrees with them too",
+        "X], and its variance is that of psi. The mean and the variance agree with the posterior that is computed in "
+        "the space of z, and the mean agrees with draws from this posterior",
     .notes =
         "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
         "\n"
@@ -252,14 +252,15 @@ const hark_experiment hark_experiment_posterior = {
     .failure =
         "At each of 20 queries and three lengths, the mean of the draws is compared with attention. The draws are "
         "normal, and 10,000 draws determine their standard deviation to 0.7 %. So if attention is the posterior mean, "
-        "each of these 60 comparisons is a standard normal variable. The probability that a comparison exceeds three "
-        "standard errors is .0027. If the 60 comparisons were independent, 1 - .9973^60 = 15 % of the runs would fail. "
-        "But neighbouring queries share the same draws of z. Therefore the comparisons of one sequence are a smooth "
-        "function of the query, with about seven free directions. If one comparison exceeds three standard errors, its "
-        "neighbours often exceed them too. The expected number of such comparisons in a run, 60 x .0027 = .162, stays "
-        "the same. But they occur in groups, so fewer runs fail. The three sequences have 21 free directions in total. "
-        "For 21 independent comparisons, 1 - .9973^21 = 5.5 % of the runs fail, which is one run in eighteen. A "
-        "difference between attention and the posterior mean would appear with every seed. It would also change the last "
-        "two criteria. These do not depend on chance, and their values are at the level of rounding.",
+        "each of these 60 differences, in standard errors, is a standard normal variable. The probability that a "
+        "comparison exceeds three standard errors is .0027. If the 60 comparisons were independent, 1 - .9973^60 = 15 "
+        "% of the runs would fail. But neighbouring queries share the same draws of z. Therefore the comparisons of "
+        "one sequence are a smooth function of the query, with about seven free directions. If one comparison exceeds "
+        "three standard errors, its neighbours often exceed them too. The expected number of such comparisons in a "
+        "run, 60 x .0027 = .162, stays the same. But they occur in groups, so fewer runs fail. The three sequences "
+        "have 21 free directions in total. For 21 independent comparisons, 1 - .9973^21 = 5.5 % of the runs fail, "
+        "which is one run in eighteen. A difference between attention and the posterior mean would appear with every "
+        "seed. It would also change the last two criteria. These do not depend on chance, and their values are at the "
+        "level of rounding.",
     .measure = measure,
     .judge = judge};

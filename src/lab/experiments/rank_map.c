@@ -197,29 +197,30 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_rank_map = {
-    .summary = "a matrix of full rank whose blocks off the diagonal have rank two",
+    .summary = "a matrix of full rank has blocks of rank two off the diagonal",
     .paper = "Zhu, Soricut: H-Transformer-1D, equations 7 to 13",
     .statement =
         "Let A be the 16 x 16 matrix with the entries exp(2 exp(-(i-j)^2) - 1). At tolerance 1e-3 its blocks on the "
         "diagonal have rank 4, and all other blocks have rank 2. So 192 numbers are stored in place of 256. The whole "
         "matrix has rank 16 even at tolerance 1e-1",
     .notes =
-        "The numerical rank of a matrix at a tolerance is the least r with the following property: the sum of all "
-        "singular values after the r-th is less than the tolerance. The matrix is\n"
+        "The singular values of a matrix are ordered by size. Its numerical rank at a tolerance is the least r for "
+        "which the singular values after the r-th have a sum below the tolerance. The matrix is\n"
         "\n"
         "    A[i, j] = exp(2 exp(-(i - j)^2) - 1),      16 x 16\n"
         "\n"
-        "At 1e-3 its 4 x 4 blocks on the diagonal have rank 4. The 4 x 4 blocks next to them (level 0) and the two 8 x 8 "
-        "blocks (level 1) have rank 2. A block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers. So 192 "
-        "numbers are stored in place of 256. The whole matrix has rank 16 even at 1e-1. Each criterion requires one of "
-        "these numbers exactly.\n"
+        "At 1e-3 its 4 x 4 blocks on the diagonal have rank 4. The 4 x 4 blocks next to them (level 0) and the two 8 x "
+        "8 blocks (level 1) have rank 2. A block of n x n entries and rank r is stored as min(n^2, 2 r n) numbers. So "
+        "192 numbers are stored in place of 256. The whole matrix has rank 16 even at 1e-1. Each criterion requires "
+        "one of these numbers exactly.\n"
         "\n"
         "The second table goes beyond the paper: it has the same matrix at lengths up to 512 (`--quick`: 128). A block "
         "off the diagonal differs from a constant only in the corner next to the diagonal, and this corner is the same "
         "in all such blocks. So their rank must remain 2, and the storage must be 4 L (1 + log2(L / 4)). Both "
-        "predictions are criteria. A further criterion is that the whole matrix has full rank at 1e-1 at every length.\n"
+        "predictions are criteria. A further criterion is that the whole matrix has full rank at 1e-1 at every "
+        "length.\n"
         "\n"
-        "*Figure.* The rank map has the blocks with their ranks. The other panel has singular values: those of the whole "
-        "matrix hardly fall, and those of a block of level 1 fall at once.",
+        "*Figure.* The rank map has the blocks with their ranks. The other panel has singular values: those of the "
+        "whole matrix fall slowly, and those of a block of level 1 fall at once.",
     .measure = measure,
     .judge = judge};

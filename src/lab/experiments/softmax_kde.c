@@ -185,7 +185,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_softmax_kde = {
-    .summary = "softmax attention on the sphere is the mean of a kernel density estimate, rescaled",
+    .summary = "softmax attention on the sphere is a constant times the mean of a kernel density estimate",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the identity) and Lemma B.2",
     .statement =
         "For queries, keys and values on the sphere, attention equals 1/A_d(1/g) times the mean of the conditional "

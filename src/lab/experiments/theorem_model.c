@@ -507,8 +507,8 @@ const hark_experiment hark_experiment_theorem_model = {
         "newly drawn weights, and the row has the largest of their measurements. The output of a network without skips "
         "may be 0 for all tokens. This happens because attention makes the rows of all tokens nearly equal. If such a "
         "row switches off all six rectifiers of a layer, the output of all later layers is 0. For such a network every "
-        "difference is 0 and shows nothing. The last column counts the networks whose output is not 0. If this number is "
-        "0 in a row, a criterion fails.\n"
+        "difference is 0 and shows nothing. The last column counts the networks whose output is not 0. If this number "
+        "is 0 in a row, a criterion fails.\n"
         "\n"
         "The weights are drawn far above their bounds and then projected. The form `single` has no layers, so the rows "
         "of its layers are not measured. In the column `sum` the rows are aggregated by their sum, in place of the "
@@ -521,13 +521,17 @@ const hark_experiment hark_experiment_theorem_model = {
         "ratios are small.\n"
         "\n"
         "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of "
-        "(5.1) in float64. They use L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's "
-        "model, because it lacks five things that they need. One is the gradient of every single output, which "
-        "`optimisation` uses. Another is training on thousands of sequences, each with its own mask. They also need "
-        "widths of queries and values that differ from those of the model, and the scaling of wide networks. Finally "
-        "they need a smooth map of the output into Y, because the model's projection onto a ball has a kink. Their "
-        "attention is the same operator as in the trainer's model. The second table compares both kinds of networks, "
-        "with the same weights.",
+        "(5.1) in float64. They use L-BFGS and projected Adam on plain vectors of weights. They do not use the "
+        "trainer's model, because it lacks five things that they need:\n"
+        "\n"
+        "- the gradient of every single output, for `optimisation`;\n"
+        "- training on thousands of sequences, each with its own mask;\n"
+        "- other widths of queries and values;\n"
+        "- the scaling of wide networks;\n"
+        "- a smooth map of the output into Y (the model's projection onto a ball has a kink).\n"
+        "\n"
+        "Their attention is the same operator as in the trainer's model. The second table compares both kinds of "
+        "networks, with the same weights.",
     .measure = measure,
     .judge = judge,
 };

@@ -297,19 +297,18 @@ const hark_experiment hark_experiment_transfer = {
         "the w_i as columns, so that B W_SSL' = W_DS'. For diag(1.2, 0.1) turned by 90 degrees and the target z_2, "
         "columns give mu = 100. Rows give mu = 0.69, and then the inequality fails",
     .notes =
-        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + "
-        "3 eps_g^2 + 3 eps_agg^2\n"
+        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) "
+        "+ 3 eps_g^2 + 3 eps_agg^2\n"
         "\n"
         "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. The targets of pre-training are M z. The "
         "best value of rank one keeps the first coordinate and loses the second, so the pre-training loss is s^2 E "
         "m_2^2. Downstream, only the factor of the frozen feature is trained, and the loss is E m_2^2. The downstream "
         "loss is 1/s^2 times the pre-training loss, so the condition number of the theorem is attained. E_PT and E_DS "
-        "are the excess risks of the trained predictors, in pre-training and downstream. So E_PT is not that of the best "
-        "predictor. The predictor of pre-training is trained by reduced-rank regression. In the second table the targets "
-        "have the additional term a sin 3z, so eps_SSL^2 <= 2 a^2. There eps_g and eps_agg are zero. In the third table "
-        "the covariate of the downstream mask differs from that of pre-training. Then no function of this mask equals "
-        "the pre-training target. The largest difference over |z| <= R is sqrt(2) R sin(angle), which grows with R "
-        "without bound.\n"
+        "are the excess risks of the trained predictors, in pre-training and downstream. The predictor of pre-training "
+        "is trained by reduced-rank regression. In the second table the targets have the additional term a sin 3z, so "
+        "eps_SSL^2 <= 2 a^2. There eps_g and eps_agg are zero. In the third table the covariate of the downstream mask "
+        "differs from that of pre-training. Then no function of this mask equals the pre-training target. The largest "
+        "difference over |z| <= R is sqrt(2) R sin(angle). It grows with R without bound, so eps_SSL is infinite.\n"
         "\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,

@@ -194,7 +194,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_variance = {
-    .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than every smoother",
+    .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than softmax attention",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
         "In the Gaussian process model, CME attention with lambda = s2 / t2 has a smaller error than softmax attention "
