@@ -84,9 +84,9 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .statement =
         "A run is a part of a text with one topic. If the topics of tokens are predicted through chunks, learned "
         "boundaries follow the runs. Fixed chunks mix topics. Boundaries are learned with four different gradients. "
-        "All have the gradient of the price of boundaries (`ratio alone`). The second adds that of the "
-        "straight-through factor, the third adds that of the smoothing of chunks, and the fourth adds both. The "
-        "statement is judged for the fourth",
+        "All have the gradient of the price of boundaries, and the first (`ratio alone`) has no other. The second adds "
+        "that of the straight-through factor, the third adds that of the smoothing of chunks, and the fourth adds "
+        "both. The statement is judged for the fourth",
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) "
         "chunk_{k-1}\n"

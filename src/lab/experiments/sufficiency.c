@@ -268,7 +268,7 @@ const hark_experiment hark_experiment_sufficiency = {
         "\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
-        "The posterior is minimal only if T is injective, as the lemma assumes. In the model of rank 2, the first row "
+        "The posterior is minimal only if T is injective, as the lemma assumes. In the models of rank 2, the first row "
         "of T is orthogonal to the difference of two posteriors. So these two posteriors have the same predictive "
         "distribution. The seven classes of sequences then become six, and no information about y is lost. In this "
         "case the posterior is sufficient for y but not minimal.\n"
