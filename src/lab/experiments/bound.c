@@ -373,8 +373,8 @@ const hark_experiment hark_experiment_bound = {
         "sum. The outputs of these networks move far less than the sum allows. So this measurement can only detect a "
         "sum that is much too small.\n"
         "\n"
-        "The table has an upper bound without its constant. So it shows how the terms of the bound grow, not how large "
-        "an error is.",
+        "The last table has an upper bound without its constant. So it shows how the terms of the bound grow, not how "
+        "large an error is.",
     .check = check,
     .measure = measure,
     .judge = judge,
