@@ -180,6 +180,9 @@ def positional_header():
     distance = -torch.arange(300)
     causal = T5Attention._relative_position_bucket(distance, bidirectional=False, num_buckets=32, max_distance=128)
     body += [f"static const int published_t5[] = {{\n{numbers(causal.tolist())}}};", ""]
+    body += ["/* The bucket of the relative positions (key less query) -299 .. 299 in a T5 encoder (32 buckets, distances up to 128). */"]
+    both = T5Attention._relative_position_bucket(torch.arange(-299, 300), bidirectional=True, num_buckets=32, max_distance=128)
+    body += [f"static const int published_t5_encoder[] = {{\n{numbers(both.tolist())}}};", ""]
     return header(
         "positional/published_positional.h",
         "ALiBi's slopes as transformers' BLOOM has them, and T5's buckets.",

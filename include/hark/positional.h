@@ -2,6 +2,10 @@
  *
  *     attention weight of key i for query n  ~  G(|n - i|) exp(scale q.k),      for instance G = bank[8](decay*periodic)
  *
+ * An expression with left(...) or right(...) has a direction. Its G is a function of d = n - i: of the parts outside of right(...) for keys
+ * up to the query, d >= 0, and of the parts outside of left(...) for keys after it, d < 0. For instance, left(decay)*right(rbf) is decay
+ * for d >= 0, and rbf for d < 0. Where no part is left, G is 1.
+ *
  * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every number of its
  * kernels, learned or not, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the
  * natural value, a positive number (the weights of mlp are their own natural values, and may be negative or 0). Order: as the parameters
@@ -100,13 +104,19 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_natural_gradient(hark_conte
                                                                       const double *parameters, const double *raw_gradient,
                                                                       double *gradient);
 
-/* log_values[i] <- log G(distances[i]), -infinity where G is 0. Distances are in [0, LARGEST_DISTANCE] and need not be whole; the two may
- * be the same memory. Errors: HARK_INVALID_ARGUMENT for other distances, HARK_NOT_FINITE for parameters, HARK_OUT_OF_MEMORY for scratch. */
+/* Whether the expression has a direction: left(...) or right(...). *right (may be NULL) <- the column of the first right(...), 0 if there is
+ * none. Causal attention has no use for right(...), since no key is after its query. */
+HARK_API bool hark_positional_is_directed(const hark_positional *positional, int *right);
+
+/* log_values[i] <- log G(distances[i]), -infinity where G is 0. Distances are in [0, LARGEST_DISTANCE], or with a direction in
+ * [-LARGEST_DISTANCE, LARGEST_DISTANCE]: n - i, below 0 for keys after the query. They need not be whole; the two may be the same memory.
+ * Errors: HARK_INVALID_ARGUMENT for other distances, HARK_NOT_FINITE for parameters, HARK_OUT_OF_MEMORY for scratch. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_log(hark_context *context, const hark_positional *positional, const double *parameters,
                                                          const double *distances, int64_t count, double *log_values);
 
 /* The terms of the outermost sum; copies of banks and inner sums are separate terms, and a product or a single kernel is one term.
- * log_values[i] <- the logarithm of one of them. Errors: as log, and HARK_INVALID_ARGUMENT for a term that does not exist. */
+ * log_values[i] <- the logarithm of one of them, -infinity where a term of several is not part of the sum because of its direction. Errors:
+ * as log, and HARK_INVALID_ARGUMENT for a term that does not exist. */
 HARK_API int64_t hark_positional_term_count(const hark_positional *positional);
 HARK_API HARK_MUST_CHECK hark_status hark_positional_term_log(hark_context *context, const hark_positional *positional,
                                                               const double *parameters, int64_t term, const double *distances,
@@ -119,7 +129,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_gradient(hark_context *cont
                                                               int64_t count, double *gradient);
 
 /* Whether G(|n - i|) is positive definite, so that all its Gram matrices are: true when every kernel in it is, with these parameters (some
- * kernels are for some values only). When false, *column (may be NULL) is the column of the first kernel that is not, and *reason
+ * kernels are for some values only), and it has no direction. When false, *column (may be NULL) is the column of the first kernel that is not, and *reason
  * (may be NULL) is a static string. The result is false for parameters outside their range. */
 HARK_API bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason);
 

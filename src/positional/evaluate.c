@@ -1,7 +1,9 @@
 /* evaluate.c - log G of an expression and its gradient, in blocks of distances.
  *
- *   leaf: v = log value        product: v = sum of v_c        sum, bank: v = log sum exp v_c
+ *   leaf: v = log value        product: v = sum of v_c        sum, bank: v = log sum exp v_c        left, right: v = v_c
  *   backward, a = d / d v:     a_c = a                        a_c = a exp(v_c - v), 0 where v = -infinity
+ *
+ * Parts that do not exist on the side of a block's keys are skipped (expression.h).
  *
  * The forward visits parts from the last to the first (operands follow their part), the backward from the first to the last. Cost: one
  * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; the backward repeats the
@@ -44,35 +46,63 @@ static double *block_of(const value_blocks *blocks, double *of, int32_t part, in
   return of + ((size_t)blocks->first[part] + (size_t)copy) * BLOCK;
 }
 
-/* The operands of copy `copy` of a sum, product or bank, one after another: a bank's are the copies of the one part below it. */
+static bool exists(const hark_positional *positional, int32_t part, unsigned sides) { return (positional->parts[part].sides & sides) != 0; }
+
+/* The operands of copy `copy` of a part that exist on one of `sides`, where the part itself exists, one after another: a bank's are the
+ * copies of the one part below it. */
 typedef struct operands {
   int32_t part, copy, end;
+  unsigned sides;
 } operands;
 
-static operands first_operand(const hark_positional *positional, int32_t part, int32_t copy) {
+static operands first_operand(const hark_positional *positional, unsigned sides, int32_t part, int32_t copy) {
   const hark_positional_part *of = &positional->parts[part];
   if (of->kind == HARK_PART_BANK) return (operands){.part = part + 1, .copy = copy * of->bank, .end = (copy + 1) * of->bank};
-  return (operands){.part = part + 1, .copy = copy, .end = part + of->size};
+  operands at = {.part = part + 1, .copy = copy, .end = part + of->size, .sides = sides};
+  while (!exists(positional, at.part, sides)) at.part += positional->parts[at.part].size;
+  return at;
 }
 
 /* False after the last one. */
 static bool next_operand(const hark_positional *positional, hark_positional_kind kind, operands *at) {
   if (kind == HARK_PART_BANK) return ++at->copy < at->end;
-  at->part += positional->parts[at->part].size;
+  do {
+    at->part += positional->parts[at->part].size;
+  } while (at->part < at->end && !exists(positional, at->part, at->sides));
   return at->part < at->end;
 }
 
+/* Distances that are evaluated together: of keys on one side, without their sign. */
+typedef struct distance_run {
+  unsigned side;
+  int count;
+  double distances[BLOCK];
+} distance_run;
+
+/* The first of `count` > 0 signed distances, as many as have one sign. */
+static void take_run(const double *distances, int64_t count, distance_run *run) {
+  const bool right = distances[0] < 0;
+  run->side = right ? HARK_SIDE_RIGHT : HARK_SIDE_LEFT;
+  for (run->count = 0; run->count < hark_min(BLOCK, count) && (distances[run->count] < 0) == right; run->count++)
+    run->distances[run->count] = fabs(distances[run->count]);
+}
+
+/* The logarithm of such a part is the sum of those of its operands. */
+static bool passes_on(hark_positional_kind kind) { return kind == HARK_PART_PRODUCT || kind == HARK_PART_DIRECTION; }
+
 /* v <- log sum exp v_c, without overflow; -infinity if all are */
-static void add_up(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count, double *out) {
+static void add_up(const hark_positional *positional, const value_blocks *blocks, const distance_run *run, int32_t part, int32_t copy,
+                   double *out) {
   const hark_positional_kind kind = positional->parts[part].kind;
+  const int count = run->count;
   double sums[BLOCK] = {0};
   for (int i = 0; i < count; i++) out[i] = -INFINITY;
-  operands at = first_operand(positional, part, copy);
+  operands at = first_operand(positional, run->side, part, copy);
   do {
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
     for (int i = 0; i < count; i++) out[i] = hark_larger(values[i], out[i]);
   } while (next_operand(positional, kind, &at));
-  at = first_operand(positional, part, copy);
+  at = first_operand(positional, run->side, part, copy);
   do {
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
     for (int i = 0; i < count; i++) sums[i] += out[i] == -INFINITY ? 0 : exp(values[i] - out[i]);
@@ -81,58 +111,60 @@ static void add_up(const hark_positional *positional, const value_blocks *blocks
 }
 
 /* v <- sum of v_c */
-static void multiply(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count, double *out) {
+static void multiply(const hark_positional *positional, const value_blocks *blocks, const distance_run *run, int32_t part, int32_t copy,
+                     double *out) {
+  const int count = run->count;
   memset(out, 0, (size_t)count * sizeof *out);
-  operands at = first_operand(positional, part, copy);
+  operands at = first_operand(positional, run->side, part, copy);
   do {
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
     for (int i = 0; i < count; i++) out[i] += values[i];
   } while (next_operand(positional, HARK_PART_PRODUCT, &at));
 }
 
-static void forward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const double *distances,
-                    int count) {
+static void forward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const distance_run *run) {
+  if (!exists(positional, 0, run->side)) memset(block_of(blocks, blocks->values, 0, 0), 0, (size_t)run->count * sizeof(double));
   for (int32_t part = positional->part_count - 1; part >= 0; part--) {
     const hark_positional_part *of = &positional->parts[part];
-    for (int32_t copy = 0; copy < of->components; copy++) {
+    for (int32_t copy = 0; copy < of->components && exists(positional, part, run->side); copy++) {
       double *out = block_of(blocks, blocks->values, part, copy), values[HARK_LEAF_VALUES];
       if (of->kind == HARK_PART_LEAF) {
-        of->leaf->log_value(hark_part_gather(of, natural, copy, values), of->constant, distances, count, out);
-      } else if (of->kind == HARK_PART_PRODUCT) {
-        multiply(positional, blocks, part, copy, count, out);
+        of->leaf->log_value(hark_part_gather(of, natural, copy, values), of->constant, run->distances, run->count, out);
+      } else if (passes_on(of->kind)) {
+        multiply(positional, blocks, run, part, copy, out);
       } else {
-        add_up(positional, blocks, part, copy, count, out);
+        add_up(positional, blocks, run, part, copy, out);
       }
     }
   }
 }
 
 /* a_c <- a for products, a exp(v_c - v) for sums and banks */
-static void hand_down(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count) {
+static void hand_down(const hark_positional *positional, const value_blocks *blocks, const distance_run *run, int32_t part, int32_t copy) {
   const hark_positional_kind kind = positional->parts[part].kind;
   const double *value = block_of(blocks, blocks->values, part, copy), *adjoint = block_of(blocks, blocks->adjoints, part, copy);
-  operands at = first_operand(positional, part, copy);
+  operands at = first_operand(positional, run->side, part, copy);
   do {
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
     double *out = block_of(blocks, blocks->adjoints, at.part, at.copy);
-    for (int i = 0; i < count; i++)
-      out[i] = value[i] == -INFINITY ? 0 : kind == HARK_PART_PRODUCT ? adjoint[i] : adjoint[i] * exp(values[i] - value[i]);
+    for (int i = 0; i < run->count; i++)
+      out[i] = value[i] == -INFINITY ? 0 : passes_on(kind) ? adjoint[i] : adjoint[i] * exp(values[i] - value[i]);
   } while (next_operand(positional, kind, &at));
 }
 
 /* gradient[of the leaf's values] += sum over the block of a d v */
 static void collect(const hark_positional_part *part, const value_blocks *blocks, int32_t index, int32_t copy, const double *natural,
-                    const double *distances, int count, double *gradient) {
+                    const distance_run *run, double *gradient) {
   double values[HARK_LEAF_VALUES], sums[HARK_LEAF_VALUES] = {0};
   const double *of_value = sums, *weights = block_of(blocks, blocks->adjoints, index, copy);
   if (part->leaf->gradient == NULL) return;
   const double *const own_values = hark_part_gather(part, natural, copy, values);
   if (part->leaf->parameter_count == 1) { /* any number of values, one after another: added where they are needed */
     double *to = gradient + part->parameter_first + (ptrdiff_t)copy * hark_part_own_values(part, 0);
-    part->leaf->gradient(own_values, part->constant, distances, weights, count, to);
+    part->leaf->gradient(own_values, part->constant, run->distances, weights, run->count, to);
     return;
   }
-  part->leaf->gradient(own_values, part->constant, distances, weights, count, sums);
+  part->leaf->gradient(own_values, part->constant, run->distances, weights, run->count, sums);
   for (int p = 0; p < part->leaf->parameter_count; p++) {
     const int32_t own = hark_part_own_values(part, p);
     double *to = gradient + hark_part_first(part, p) + (ptrdiff_t)copy * own;
@@ -140,16 +172,16 @@ static void collect(const hark_positional_part *part, const value_blocks *blocks
   }
 }
 
-static void backward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const double *distances,
-                     const double *weights, int count, double *gradient) {
-  memcpy(block_of(blocks, blocks->adjoints, 0, 0), weights, (size_t)count * sizeof *weights);
+static void backward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const distance_run *run,
+                     const double *weights, double *gradient) {
+  memcpy(block_of(blocks, blocks->adjoints, 0, 0), weights, (size_t)run->count * sizeof *weights);
   for (int32_t part = 0; part < positional->part_count; part++) {
     const hark_positional_part *of = &positional->parts[part];
-    for (int32_t copy = 0; copy < of->components; copy++) {
+    for (int32_t copy = 0; copy < of->components && exists(positional, part, run->side); copy++) {
       if (of->kind == HARK_PART_LEAF)
-        collect(of, blocks, part, copy, natural, distances, count, gradient);
+        collect(of, blocks, part, copy, natural, run, gradient);
       else
-        hand_down(positional, blocks, part, copy, count);
+        hand_down(positional, blocks, run, part, copy);
     }
   }
 }
@@ -157,20 +189,22 @@ static void backward(const hark_positional *positional, const value_blocks *bloc
 void hark_positional_log_block(const hark_positional *positional, const double *natural, const double *distances, int64_t count,
                                double *log_values, void *memory) {
   const value_blocks blocks = open_blocks(positional, memory);
-  for (int64_t start = 0; start < count; start += BLOCK) {
-    const int part = (int)hark_min(BLOCK, count - start);
-    forward(positional, &blocks, natural, distances + start, part);
-    memcpy(log_values + start, block_of(&blocks, blocks.values, 0, 0), (size_t)part * sizeof *log_values);
+  distance_run run;
+  for (int64_t start = 0; start < count; start += run.count) {
+    take_run(distances + start, count - start, &run);
+    forward(positional, &blocks, natural, &run);
+    memcpy(log_values + start, block_of(&blocks, blocks.values, 0, 0), (size_t)run.count * sizeof *log_values);
   }
 }
 
 void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,
                                     const double *weights, int64_t count, double *gradient, void *memory) {
   const value_blocks blocks = open_blocks(positional, memory);
-  for (int64_t start = 0; start < count; start += BLOCK) {
-    const int part = (int)hark_min(BLOCK, count - start);
-    forward(positional, &blocks, natural, distances + start, part);
-    backward(positional, &blocks, natural, distances + start, weights + start, part, gradient);
+  distance_run run;
+  for (int64_t start = 0; start < count; start += run.count) {
+    take_run(distances + start, count - start, &run);
+    forward(positional, &blocks, natural, &run);
+    backward(positional, &blocks, natural, &run, weights + start, gradient);
   }
 }
 
@@ -183,10 +217,11 @@ typedef struct evaluation_memory {
 
 static hark_status begin(hark_context *context, const hark_positional *positional, const double *parameters, const double *distances,
                          int64_t count, evaluation_memory *out) {
+  const double least = positional->directed ? -HARK_POSITIONAL_LARGEST_DISTANCE : 0;
   for (int64_t i = 0; i < count; i++) {
-    if (!(distances[i] >= 0 && distances[i] <= HARK_POSITIONAL_LARGEST_DISTANCE))
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: distance %" PRId64 " is %s, expected a number from 0 to 2^53", i,
-                       HARK_PRINTED(distances[i]));
+    if (!(distances[i] >= least && distances[i] <= HARK_POSITIONAL_LARGEST_DISTANCE))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: distance %" PRId64 " is %s, expected a number from %s to 2^53",
+                       i, HARK_PRINTED(distances[i]), least < 0 ? "-2^53" : "0");
   }
   const size_t natural = hark_align_up((size_t)positional->parameter_count * sizeof(double));
   out->bytes = natural + hark_positional_scratch_bytes(positional);
@@ -233,12 +268,12 @@ hark_status hark_positional_gradient(hark_context *context, const hark_positiona
 /* If the part has a term with that index, *found becomes its part and copy. Returns the number of terms of the part. */
 static int64_t find_term(const hark_positional *positional, int32_t part, int32_t copy, int64_t index, operands *found) {
   const hark_positional_part *of = &positional->parts[part];
-  if (of->kind != HARK_PART_SUM && of->kind != HARK_PART_BANK) {
+  if (of->kind != HARK_PART_SUM && of->kind != HARK_PART_BANK && of->kind != HARK_PART_DIRECTION) {
     if (index == 0) *found = (operands){.part = part, .copy = copy};
     return 1;
   }
   int64_t count = 0;
-  operands at = first_operand(positional, part, copy);
+  operands at = first_operand(positional, HARK_SIDE_LEFT | HARK_SIDE_RIGHT, part, copy);
   do {
     count += find_term(positional, at.part, at.copy, index - count, found);
   } while (next_operand(positional, of->kind, &at));
@@ -255,15 +290,18 @@ hark_status hark_positional_term_log(hark_context *context, const hark_positiona
   evaluation_memory evaluation;
   operands found = {0};
   const int64_t terms = find_term(positional, 0, 0, term, &found);
+  const double absent = terms > 1 ? -INFINITY : 0; /* a term of a sum, or all of G */
   if (term < 0 || term >= terms)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: term %" PRId64 ", expected 0 to %" PRId64, term, terms - 1);
   HARK_TRY(check_values(context, distances, count, log_values));
   HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
   const value_blocks blocks = open_blocks(positional, evaluation.scratch);
-  for (int64_t start = 0; start < count; start += BLOCK) {
-    const int part = (int)hark_min(BLOCK, count - start);
-    forward(positional, &blocks, evaluation.natural, distances + start, part);
-    memcpy(log_values + start, block_of(&blocks, blocks.values, found.part, found.copy), (size_t)part * sizeof *log_values);
+  distance_run run;
+  for (int64_t start = 0; start < count; start += run.count) {
+    take_run(distances + start, count - start, &run);
+    forward(positional, &blocks, evaluation.natural, &run);
+    const double *const values = block_of(&blocks, blocks.values, found.part, found.copy);
+    for (int i = 0; i < run.count; i++) log_values[start + i] = exists(positional, found.part, run.side) ? values[i] : absent;
   }
   hark_release(context, evaluation.memory, evaluation.bytes);
   return HARK_OK;

@@ -7,6 +7,10 @@
  * A part inside banks exists in `components` copies, the product of the sizes of the banks around it; copy c of a part inside a bank of M
  * belongs to copy c / M of the bank. Parameter p of a leaf has its values at parameter_first + offset(p) * components; the values of
  * component c are contiguous, from c * count(p) on.
+ *
+ * A part inside left(...) exists only for keys up to the query, one inside right(...) only for keys after it. On a side where none of its
+ * operands exists, a sum, product or bank does not exist either. A part that does not exist is left out of the sum or product around it;
+ * where nothing exists, G is 1.
  */
 #ifndef HARK_POSITIONAL_EXPRESSION_H
 #define HARK_POSITIONAL_EXPRESSION_H
@@ -16,7 +20,16 @@
 #include "core/core.h"
 #include "positional/leaf.h"
 
-typedef enum hark_positional_kind { HARK_PART_LEAF, HARK_PART_SUM, HARK_PART_PRODUCT, HARK_PART_BANK } hark_positional_kind;
+typedef enum hark_positional_kind {
+  HARK_PART_LEAF,
+  HARK_PART_SUM,
+  HARK_PART_PRODUCT,
+  HARK_PART_BANK,
+  HARK_PART_DIRECTION /* left(...) or right(...) */
+} hark_positional_kind;
+
+/* Where a key is. The query itself is on the left. */
+enum { HARK_SIDE_LEFT = 1, HARK_SIDE_RIGHT = 2 };
 
 typedef struct hark_positional_part {
   hark_positional_kind kind;
@@ -24,6 +37,7 @@ typedef struct hark_positional_part {
   int32_t size;       /* number of parts of its subtree, including itself: the next sibling is part + size */
   int32_t components; /* copies of this part */
   int32_t bank;       /* BANK: number of components that it sums */
+  uint8_t sides;      /* the sides on which this part exists; on the other ones it is left out of sums and products */
   /* LEAF */
   int32_t parameter_first;
   uint8_t fixed;                    /* bit p: parameter p is not learned, and keeps the values of the text */
@@ -37,6 +51,7 @@ struct hark_positional {
   int32_t part_count;
   int32_t parameter_count;
   int32_t value_count; /* total copies of all parts */
+  bool directed;       /* it contains left(...) or right(...) */
   hark_positional_part *parts;
   double *given; /* [parameter_count] natural values in the text; NaN: not given */
 };
@@ -100,7 +115,8 @@ hark_value_range hark_transform_range(hark_transform transform);
 /* Bytes of scratch, 64-byte aligned, for one worker of hark_positional_log_block and hark_positional_gradient_block. */
 size_t hark_positional_scratch_bytes(const hark_positional *positional);
 
-/* Like the public functions, with natural values; distances are not checked. Adds to gradient, by logarithms of natural values. */
+/* Like the public functions, with natural values; distances are not checked. They are signed: where they are below 0 the key is after the
+ * query, also for expressions without a direction. Adds to gradient, by logarithms of natural values. */
 void hark_positional_log_block(const hark_positional *positional, const double *natural, const double *distances, int64_t count,
                                double *log_values, void *scratch);
 void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,

@@ -80,7 +80,9 @@ typedef struct hark_leaf {
   bool (*definite)(const double *values, double constant);
   int parameter_count;
   hark_leaf_parameter parameters[HARK_LEAF_PARAMETERS];
-  int32_t size_limit;   /* > 0: written name[K], K from 1 to size_limit, and K is the constant of the functions below */
+  int32_t size_limit;   /* > 0: written name[K], K up to size_limit, and K is the constant of the functions below */
+  int32_t size_least;   /* the least K; 0 counts as 1 */
+  int32_t size_default; /* K of the name without [K]; 0: [K] must be written */
   const char *constant; /* name of a whole number >= 0 that must be given and is not learned; NULL: none */
   /* out[i] <- log of the kernel at distance[i] >= 0; -infinity if it is 0 */
   void (*log_value)(const double *values, double constant, const double *distance, int count, double *out);

@@ -19,7 +19,7 @@ hark_positional_kernel hark_positional_kernel_at(int index) {
   for (int p = 0; p < leaf->parameter_count; p++) {
     kernel.parameters[p] = leaf->parameters[p].name;
     kernel.other_names[p] = leaf->parameters[p].other_name;
-    kernel.values[p] = leaf->parameters[p].sized ? 0 : leaf->parameters[p].count > 0 ? leaf->parameters[p].count : 1;
+    kernel.values[p] = leaf->parameters[p].sized ? leaf->size_default : leaf->parameters[p].count > 0 ? leaf->parameters[p].count : 1;
   }
   return kernel;
 }

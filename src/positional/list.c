@@ -16,6 +16,18 @@ int64_t hark_positional_list_length(const char *text) {
   return count;
 }
 
+/* Words are letters, digits and underscores; no kernel and no parameter has the name of a direction. */
+int hark_positional_list_direction(const char *text, const char *word) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  const size_t length = strlen(word);
+  for (const char *at = text != NULL ? text : ""; *at != '\0';) {
+    const size_t found = strspn(at, letters);
+    if (found == length && memcmp(at, word, length) == 0) return (int)(at - text) + 1;
+    at += found > 0 ? found : 1;
+  }
+  return 0;
+}
+
 static hark_status read_items(hark_context *context, const char *text, hark_positional_list *out) {
   static const char separators[] = {HARK_POSITIONAL_SEPARATOR, '\0'};
   size_t begin = 0;
@@ -23,6 +35,7 @@ static hark_status read_items(hark_context *context, const char *text, hark_posi
     const size_t end = begin + strcspn(text + begin, separators);
     HARK_TRY(hark_positional_create_between(context, text, begin, end, &out->items[i]));
     out->columns = hark_max(out->columns, hark_positional_parameter_count(out->items[i]));
+    out->directed = out->directed || hark_positional_is_directed(out->items[i], NULL);
     begin = end + 1;
   }
   return HARK_OK;

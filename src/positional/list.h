@@ -7,12 +7,16 @@
 typedef struct hark_positional_list {
   int64_t count;           /* 0: the text is empty */
   int64_t columns;         /* the largest number of parameters of an expression */
+  bool directed;           /* an expression has a direction */
   hark_positional **items; /* [count] */
   size_t bytes;
 } hark_positional_list;
 
 /* The number of expressions of a text, without reading them: 0 for "" and NULL. */
 int64_t hark_positional_list_length(const char *text);
+
+/* The column of the first left(...) or right(...) of a text, by that word, without reading the expressions; 0: there is none. */
+int hark_positional_list_direction(const char *text, const char *word);
 
 /* Reads a text ("" or NULL: none). To be closed after a failure too. Errors: those of hark_positional_create(), with columns of the whole
  * text, and HARK_INVALID_ARGUMENT for too many expressions. */

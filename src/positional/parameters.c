@@ -330,10 +330,16 @@ static bool component_is_definite(const hark_positional *positional, const hark_
   return false;
 }
 
-/* Sums and products of positive definite kernels are positive definite (the second is Schur's theorem). */
+/* Sums and products of positive definite kernels are positive definite (the second is Schur's theorem). Those with a direction are not
+ * symmetric. */
 bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason) {
   for (int32_t at = 0; at < positional->part_count; at++) {
     const hark_positional_part *part = &positional->parts[at];
+    if (part->kind == HARK_PART_DIRECTION) {
+      if (reason != NULL) *reason = "without left(...) and right(...)";
+      if (column != NULL) *column = part->column;
+      return false;
+    }
     for (int32_t component = 0; part->kind == HARK_PART_LEAF && component < part->components; component++) {
       if (component_is_definite(positional, part, component, parameters, reason)) continue;
       if (column != NULL) *column = part->column;
@@ -341,6 +347,16 @@ bool hark_positional_is_definite(const hark_positional *positional, const double
     }
   }
   return true;
+}
+
+bool hark_positional_is_directed(const hark_positional *positional, int *right) {
+  int column = 0;
+  for (int32_t at = 0; at < positional->part_count && column == 0; at++) {
+    const hark_positional_part *part = &positional->parts[at];
+    if (part->kind == HARK_PART_DIRECTION && part->sides == HARK_SIDE_RIGHT) column = part->column;
+  }
+  if (right != NULL) *right = column;
+  return positional->directed;
 }
 
 double hark_positional_canonical_tau(double tau) {

@@ -2,7 +2,7 @@
  *
  *   expression = product { "+" product }
  *   product    = factor { "*" factor }
- *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf | number
+ *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | ("left" | "right") "(" expression ")" | leaf | number
  *   leaf       = name [ "[" whole "]" ] [ "(" [ argument { "," argument } ] ")" ]      the number in brackets only for leaves that have one
  *   argument   = [ parameter "=" ] value          the name is optional if the leaf has only one parameter
  *   value      = "@" letter | ( number | "[" number { "," number } "]" ) [ "!" ] [ "@" letter ]
@@ -10,7 +10,7 @@
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
  * (times the values of one component); a single number is the value of all. "!" fixes them. Parameters with one letter have the same
  * values, which may be given at the first one; a letter that occurs once is refused. A number as a factor is a fixed constant. Nested sums
- * and nested products are joined: a+(b+c) is a+b+c.
+ * and nested products are joined: a+(b+c) is a+b+c. left(...) and right(...) are not inside each other.
  *
  * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
  * used ones into a separate block.
@@ -37,6 +37,7 @@ typedef struct parser_state {
   const char *text;
   int32_t length, at;
   int depth, kernels;
+  int32_t direction;               /* the place of the left(...) or right(...) that is being read; -1: none */
   int32_t part_limit, given_limit; /* capacity of the memory */
   int32_t letter_at[LETTERS];      /* where a letter was read first */
   int32_t letter_count[LETTERS];
@@ -364,7 +365,7 @@ static hark_status find_leaf(parser_state *parser, int32_t length, const hark_le
   const char *near = hark_nearest_word(word, count, leaf_name, leaves);
   if (near != NULL) return COMPLAIN(parser, parser->at, "no kernel is called \"%s\"; %s is", word, near);
   for (int i = 0; i < count && used < sizeof list; i++) used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", leaves[i]->name);
-  return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sor bank[M](...)", word, list);
+  return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sbank[M](...), left(...) or right(...)", word, list);
 }
 
 /* A part for a leaf, with numbers that are not given. `size`: K of a leaf that is written name[K]. */
@@ -411,11 +412,12 @@ static hark_status read_leaf(parser_state *parser, int32_t components) {
   hark_positional_part part;
   HARK_TRY(find_leaf(parser, length, &leaf));
   parser->at += length;
-  int64_t size = 0;
-  if (leaf->size_limit > 0 && !take(parser, '[')) return COMPLAIN(parser, place, "%s needs its size: %s[64]", leaf->name, leaf->name);
-  if (leaf->size_limit > 0) {
-    HARK_TRY(read_whole(parser, "the size", 1, leaf->size_limit, &size));
+  int64_t size = leaf->size_default;
+  if (leaf->size_limit > 0 && take(parser, '[')) {
+    HARK_TRY(read_whole(parser, "the size", hark_max(1, leaf->size_least), leaf->size_limit, &size));
     HARK_TRY(need(parser, ']', "']'"));
+  } else if (leaf->size_limit > 0 && size == 0) {
+    return COMPLAIN(parser, place, "%s needs its size: %s[64]", leaf->name, leaf->name);
   }
   HARK_TRY(open_leaf(parser, place, components, leaf, size, &part));
   bool has_constant = leaf->constant == NULL;
@@ -457,18 +459,44 @@ static hark_status read_bank(parser_state *parser, int32_t place, int32_t compon
   return need(parser, ')', "'+', '*' or ')'");
 }
 
+/* The direction that a word names, 0 for other words. */
+static uint8_t direction_of(const parser_state *parser, int32_t length) {
+  if (word_is(parser, length, "left")) return HARK_SIDE_LEFT;
+  return word_is(parser, length, "right") ? HARK_SIDE_RIGHT : 0;
+}
+
+/* "(" expression ")", after the word left or right. */
+static hark_status read_direction(parser_state *parser, int32_t place, uint8_t side, int32_t components) {
+  const hark_positional_part part = {.kind = HARK_PART_DIRECTION, .components = components, .sides = side};
+  if (parser->direction >= 0)
+    return COMPLAIN(parser, place, "%s(...) inside of the %s(...) at column %d, expected only one direction",
+                    side == HARK_SIDE_LEFT ? "left" : "right", parser->text[parser->direction] == 'l' ? "left" : "right",
+                    column_of(parser->direction));
+  HARK_TRY(need(parser, '(', "'('"));
+  const int32_t index = parser->tree->part_count;
+  HARK_TRY(insert_part(parser, index, place, &part));
+  parser->direction = place;
+  HARK_TRY(read_expression(parser, components));
+  parser->direction = -1;
+  parser->tree->parts[index].size = parser->tree->part_count - index;
+  return need(parser, ')', "'+', '*' or ')'");
+}
+
 static hark_status read_factor(parser_state *parser, int32_t components) {
   skip_blanks(parser);
   const int32_t place = parser->at, length = word_length(parser);
   const bool bank = length > 0 && word_is(parser, length, "bank");
-  if (length > 0 && !bank) return read_leaf(parser, components);
+  const uint8_t side = length > 0 ? direction_of(parser, length) : 0;
+  if (length > 0 && !bank && side == 0) return read_leaf(parser, components);
   const char first = place < parser->length ? parser->text[place] : '\0';
   if (is_digit(first) || first == '.') return read_factor_number(parser, components);
-  if (!bank && !take(parser, '(')) return expected(parser, "a kernel, a positive number, bank[M](...) or '('");
+  if (length == 0 && !take(parser, '(')) return expected(parser, "a kernel, a positive number, bank[M](...) or '('");
   HARK_TRY(enter(parser, place));
+  parser->at += length;
   if (bank) {
-    parser->at += length;
     HARK_TRY(read_bank(parser, place, components));
+  } else if (side != 0) {
+    HARK_TRY(read_direction(parser, place, side, components));
   } else {
     HARK_TRY(read_expression(parser, components));
     HARK_TRY(need(parser, ')', "'+', '*' or ')'"));
@@ -515,6 +543,21 @@ static hark_status read_expression(parser_state *parser, int32_t components) {
   return read_chain(parser, read_product, '+', HARK_PART_SUM, components);
 }
 
+/* Sets the sides of all parts: those of the direction around them, and for parts with directions inside, the sides of these together. */
+static void set_sides(hark_positional *tree) {
+  for (int32_t i = 0; i < tree->part_count; i++) {
+    hark_positional_part *const part = &tree->parts[i];
+    for (int32_t j = i + 1; part->kind == HARK_PART_DIRECTION && j < i + part->size; j++) tree->parts[j].sides = part->sides;
+    if (part->sides == 0 && part->kind == HARK_PART_LEAF) part->sides = HARK_SIDE_LEFT | HARK_SIDE_RIGHT;
+    tree->directed = tree->directed || part->kind == HARK_PART_DIRECTION;
+  }
+  for (int32_t i = tree->part_count - 1; i >= 0; i--) { /* operands follow their part */
+    hark_positional_part *const part = &tree->parts[i];
+    for (int32_t j = i + 1; part->kind != HARK_PART_DIRECTION && j < i + part->size; j += tree->parts[j].size)
+      part->sides = (uint8_t)(part->sides | tree->parts[j].sides);
+  }
+}
+
 /* Counts the copies of all parts. */
 static hark_status count_values(parser_state *parser) {
   hark_positional *tree = parser->tree;
@@ -551,6 +594,7 @@ static hark_status parse(hark_context *context, text_range range, void *memory, 
                          .at = (int32_t)range.begin,
                          .length = (int32_t)range.end,
                          .part_limit = parts,
+                         .direction = -1,
                          .given_limit = (int32_t)((bytes - head_bytes(parts)) / sizeof(double)),
                          .tree = tree};
   HARK_TRY(read_expression(&parser, 1));
@@ -560,6 +604,7 @@ static hark_status parse(hark_context *context, text_range range, void *memory, 
   if (parser.at < parser.length) return expected(&parser, "'+', '*' or the end");
   HARK_TRY(check_letters(&parser));
   HARK_TRY(count_values(&parser));
+  set_sides(tree);
   *out = tree;
   return HARK_OK;
 }

@@ -73,7 +73,7 @@ static void put_leaf(printer_state *printer, const hark_positional_part *part) {
     return;
   }
   put(printer, part->leaf->name);
-  if (part->leaf->size_limit > 0) {
+  if (part->leaf->size_limit > 0 && part->constant != part->leaf->size_default) {
     put(printer, "[");
     put_number(printer, part->constant);
     put(printer, "]");
@@ -100,6 +100,12 @@ static void put_part(printer_state *printer, int32_t index) {
     char size[32];
     (void)snprintf(size, sizeof size, "bank[%d](", (int)part->bank);
     put(printer, size);
+    put_part(printer, index + 1);
+    put(printer, ")");
+    return;
+  }
+  if (part->kind == HARK_PART_DIRECTION) {
+    put(printer, part->sides == HARK_SIDE_LEFT ? "left(" : "right(");
     put_part(printer, index + 1);
     put(printer, ")");
     return;

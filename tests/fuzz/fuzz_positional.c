@@ -35,9 +35,10 @@ static void check_printed(hark_context *context, const hark_positional *kernel, 
 }
 
 static void check_values(hark_context *context, const hark_positional *kernel, const double *parameters, double *gradient) {
-  static const double distances[DISTANCES] = {0, 0.5, 1, 2, 15, 16, 127, 1e6, HARK_POSITIONAL_LARGEST_DISTANCE};
+  double distances[DISTANCES] = {0, 0.5, 1, 2, 15, 16, 127, 1e6, HARK_POSITIONAL_LARGEST_DISTANCE};
   static const double weights[DISTANCES] = {1, -1, 1, 1, 1, 1, 1, 1, 1};
   double values[DISTANCES];
+  for (int i = 1; i < DISTANCES && hark_positional_is_directed(kernel, NULL); i += 2) distances[i] = -distances[i];
   const int64_t count = hark_positional_parameter_count(kernel);
   FUZZ_CHECK(hark_positional_log(context, kernel, parameters, distances, DISTANCES, values) == HARK_OK, "%s",
              hark_context_message(context));

@@ -9,7 +9,7 @@
 #include "io/number.h"
 #include "support/cmocka_all.h"
 
-enum { LEAF, SUM, PRODUCT, BANK };
+enum { LEAF, SUM, PRODUCT, BANK, LEFT, RIGHT };
 
 /* The first distance of T5's buckets 16 to 31: ceil(16 * 8^(k / 16)). */
 static const int t5_starts[] = {16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
@@ -75,7 +75,7 @@ typedef struct kernel_maker {
   test_kernel *kernel;
   hark_random_stream stream;
   uint64_t drawn;
-  bool definite;
+  bool definite, directed; /* directed: left(...) and right(...) are made */
 } kernel_maker;
 
 static double draw(kernel_maker *maker) {
@@ -201,8 +201,18 @@ static int pick_leaf(kernel_maker *maker, int components) {
 
 /* Parentheses stand around a sum in a product, and elsewhere at random. */
 static int make(kernel_maker *maker, int depth, int components, bool in_product) {
-  const double choice = depth == 0 ? 0 : draw(maker);
   test_kernel_node *nodes = maker->kernel->nodes;
+  if (maker->directed && draw(maker) < 0.4) {
+    const int node = add(maker, draw(maker) < 0.5 ? LEFT : RIGHT, components);
+    put(maker, nodes[node].kind == LEFT ? "left" : "right");
+    put(maker, "(");
+    maker->directed = false;
+    nodes[node].children[nodes[node].child_count++] = make(maker, depth, components, false);
+    maker->directed = true;
+    put(maker, ")");
+    return node;
+  }
+  const double choice = depth == 0 ? 0 : draw(maker);
   if (choice < 0.25) return make_leaf(maker, pick_leaf(maker, components), components);
   if (choice < 0.45) {
     const int node = add(maker, BANK, components), size = 1 + draw_below(maker, 3);
@@ -235,6 +245,12 @@ void test_kernel_random(test_kernel *kernel, uint64_t number, int depth, bool de
   (void)make(&maker, depth, 1, false);
 }
 
+void test_kernel_directed(test_kernel *kernel, uint64_t number, int depth) {
+  kernel_maker maker = start(kernel, number, false);
+  maker.directed = true;
+  (void)make(&maker, depth, 1, false);
+}
+
 void test_kernel_single(test_kernel *kernel, int leaf, int bank, uint64_t number) {
   kernel_maker maker = start(kernel, number, false);
   if (bank == 0) {
@@ -252,6 +268,16 @@ void test_kernel_single(test_kernel *kernel, int leaf, int bank, uint64_t number
 /* --- value
  * ----------------------------------------------------------------------------------------------------------------------------- */
 
+/* Whether the part is used at a distance: left(...) from 0 on, right(...) below 0, and the others if one of their parts is. */
+static bool is_used(const test_kernel *kernel, int index, long double distance) {
+  const test_kernel_node *node = &kernel->nodes[index];
+  if (node->kind == LEFT) return distance >= 0;
+  if (node->kind == RIGHT) return distance < 0;
+  bool used = node->kind == LEAF;
+  for (int i = 0; i < node->child_count; i++) used = used || is_used(kernel, node->children[i], distance);
+  return used;
+}
+
 static long double value_of(const test_kernel *kernel, int index, int copy, long double distance) {
   const test_kernel_node *node = &kernel->nodes[index];
   if (node->kind == LEAF) {
@@ -263,15 +289,18 @@ static long double value_of(const test_kernel *kernel, int index, int copy, long
       for (int i = 0; i < own; i++) values[used++] = kernel->values[first + copy * own + i];
       first += own * node->components;
     }
-    return test_kernel_definition(what.name, values, node->constant, distance);
+    return test_kernel_definition(what.name, values, node->constant, fabsl(distance));
   }
   long double result = node->kind == PRODUCT ? 1 : 0;
   for (int i = 0; i < node->child_count; i++) {
+    if (!is_used(kernel, node->children[i], distance)) continue;
     if (node->kind == PRODUCT) result *= value_of(kernel, node->children[i], copy, distance);
-    if (node->kind == SUM) result += value_of(kernel, node->children[i], copy, distance);
+    if (node->kind != PRODUCT && node->kind != BANK) result += value_of(kernel, node->children[i], copy, distance);
   }
   for (int k = 0; k < node->bank; k++) result += value_of(kernel, node->children[0], copy * node->bank + k, distance);
   return result;
 }
 
-long double test_kernel_value(const test_kernel *kernel, long double distance) { return value_of(kernel, 0, 0, distance); }
+long double test_kernel_value(const test_kernel *kernel, long double distance) {
+  return is_used(kernel, 0, distance) ? value_of(kernel, 0, 0, distance) : 1;
+}

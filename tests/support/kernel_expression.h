@@ -12,7 +12,7 @@
 #define TEST_KERNEL_TEXT 262144
 
 typedef struct test_kernel_node {
-  int kind;       /* leaf, sum, product, bank */
+  int kind;       /* leaf, sum, product, bank, left, right */
   int leaf;       /* number of the library's kernel */
   int bank;       /* components that a bank adds up */
   int components; /* copies of this node */
@@ -39,10 +39,13 @@ long double test_kernel_definition(const char *name, const double *values, int c
 /* Makes random expression number `number` of at most this depth. `definite`: of positive definite kernels only. */
 void test_kernel_random(test_kernel *kernel, uint64_t number, int depth, bool definite);
 
+/* The same with left(...) and right(...), at random; there may be none. */
+void test_kernel_directed(test_kernel *kernel, uint64_t number, int depth);
+
 /* Makes the kernel of that number alone, or in a bank of `bank` > 0, with random values. */
 void test_kernel_single(test_kernel *kernel, int leaf, int bank, uint64_t number);
 
-/* G(distance). */
+/* G(distance); below 0 the key is after the query. */
 long double test_kernel_value(const test_kernel *kernel, long double distance);
 
 #endif
