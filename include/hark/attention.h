@@ -106,6 +106,9 @@ typedef struct hark_attention_desc {
   /* N, rows of the table `contextual` that calls carry: positions that are counted by content (docs/mathematics/contextual-positions.md);
    * 2 to 2^20, 0: none. Causal, dense or window, kernel exp, softmax. */
   int64_t contextual_positions;
+  /* 0, or 1 with has_log_kernel: the table has a separate number for each direction, log G(n - i). Not causal, no CME. In 64 bits, like
+   * product_type. */
+  int64_t directed_kernel;
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -156,7 +159,7 @@ HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attentio
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
-/* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T]) for every call that the plan allows with this query_offset,
+/* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T], with directed_kernel [H or 1, 2 T - 1]) for every call that the plan allows with this query_offset,
  * or with the default one: up to the farthest key of a query, with CME also of a key; with HIERARCHICAL up to what its cells reach, Nr 2^M,
  * which is more than there are between rows. Longer tables do the same. Returns how long a table has to be, whether the
  * plan's has_log_kernel is set or not. 0 for an offset beyond 2^40, which calls refuse. */
@@ -240,7 +243,8 @@ typedef struct hark_attention_args {
   hark_tensor mask;           /* U8, zero masks; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
   hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
   /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance between rows that occurs, or better
-   * hark_attention_plan_distances(); -infinity masks */
+   * hark_attention_plan_distances(); -infinity masks. With directed_kernel [H or 1, 2 T - 1]: entry T - 1 + d for d = position of the query
+   * less that of the key, from -(T - 1) to T - 1; d < 0: the key is after the query */
   hark_tensor log_kernel;
   /* [B, H, Lk] in any strides: finite gate logits f. Adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130); t runs over the
    * sequence's keys, so that a query beyond the last key is gated as if it stood on it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "backend/kernel_table.h"
 #include "core/structs.h"
 
 /* The requirements of a tensor argument. An extent of -1 means 1 or the full extent (broadcast). */
@@ -219,6 +220,11 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
   if (desc->has_log_kernel) {
     const int64_t table = args->log_kernel.rank == 2 ? args->log_kernel.shape[1] : 0;
     HARK_TRY(check_table(context, "log_kernel", &args->log_kernel, desc->type, desc->heads, table, &checked->log_kernel));
+    if (desc->directed_kernel != 0 && table % 2 == 0)
+      return hark_fail(context, HARK_SHAPE_MISMATCH,
+                       "attention: log_kernel has %" PRId64
+                       " columns with directed_kernel, expected an odd number: 2 T - 1, for T distances in each direction",
+                       table);
   }
   if (present(&args->forget) && !desc->has_forget) return refuse_extra(context, "forget", "has_forget");
   if (desc->has_forget) {
@@ -315,11 +321,12 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
                      " positions from a key with normalisation cme and log_kernel, expected fewer than query_length + "
                      "key_length = %" PRId64,
                      farthest, desc->query_length + desc->key_length);
-  if (desc->has_log_kernel && args->log_kernel.shape[1] <= farthest)
+  const int64_t distances = desc->has_log_kernel ? hark_kernel_distances(desc, args->log_kernel.shape[1]) : 0;
+  if (desc->has_log_kernel && distances <= farthest)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "attention: log_kernel has %" PRId64 " distances, expected at least %" PRId64 ": a query and a key are %" PRId64
+                     "attention: log_kernel has %" PRId64 " distances%s, expected at least %" PRId64 ": a query and a key are %" PRId64
                      " positions apart",
-                     args->log_kernel.shape[1], farthest + 1, farthest);
+                     distances, desc->directed_kernel != 0 ? " in each direction" : "", farthest + 1, farthest);
   return HARK_OK;
 }
 

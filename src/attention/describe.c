@@ -259,6 +259,22 @@ static hark_status check_contextual(hark_context *context, const hark_attention_
   return HARK_OK;
 }
 
+/* A table with a number for each direction: for keys on both sides of a query, and kernels that need not be symmetric. */
+static hark_status check_direction(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->directed_kernel == 0) return HARK_OK;
+  if (desc->directed_kernel != 1)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: directed_kernel is %" PRId64 ", expected 0 or 1", desc->directed_kernel);
+  if (!desc->has_log_kernel)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: directed_kernel is 1 without has_log_kernel, expected 0: there is no table");
+  if (desc->causal)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: directed_kernel is 1 with causal, expected 0: a query sees no key after it");
+  if (desc->normalisation == HARK_NORMALISATION_CME)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: directed_kernel is 1 with normalisation cme, expected 0: a kernel with a direction is not symmetric");
+  return HARK_OK;
+}
+
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved) {
   hark_attention_desc desc = hark_attention_desc_default();
   HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
@@ -271,6 +287,7 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
   HARK_TRY(hark_attention_resolve_ridge(context, &desc));
   HARK_TRY(check_dropout(context, &desc));
   HARK_TRY(check_contextual(context, &desc));
+  HARK_TRY(check_direction(context, &desc));
   if (desc.has_forget && !desc.causal)
     return hark_fail(context, HARK_UNSUPPORTED,
                      "attention: has_forget without causal: gates are summed from a key up to a later query, expected causal");

@@ -224,7 +224,7 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
   if (desc->dropout > 0) append_number(&buffer, ", dropout ", desc->dropout);
   if (desc->has_mask) append(&buffer, ", mask");
   if (desc->has_bias) append(&buffer, ", attention bias");
-  if (desc->has_log_kernel) append(&buffer, ", log kernel");
+  if (desc->has_log_kernel) append(&buffer, desc->directed_kernel != 0 ? ", directed log kernel" : ", log kernel");
   if (desc->has_forget) append(&buffer, ", forget gate");
   if (desc->contextual_positions > 0) append(&buffer, ", %" PRId64 " contextual positions", desc->contextual_positions);
   if (desc->has_segments) append(&buffer, ", segments");

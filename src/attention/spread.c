@@ -6,6 +6,7 @@
 
 #include "attention/layer.h"
 #include "attention/spread_rows.h"
+#include "backend/kernel_table.h"
 #include "core/cancel.h"
 #include "core/floating_point.h"
 
@@ -97,9 +98,10 @@ static hark_status check_batch(hark_context *context, const hark_attention_plan 
     return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %" PRId64 " rows are spread, expected at most the plan's %" PRId64,
                      spread->total, hark_min(plan->desc.longest, plan->desc.query_length));
   const int64_t farthest = hark_attention_farthest(&plan->desc, spread->total, spread->total, 0);
-  if (plan->desc.has_log_kernel && args->log_kernel.shape[1] <= farthest)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: log_kernel has %" PRId64 " distances, expected at least %" PRId64,
-                     args->log_kernel.shape[1], farthest + 1);
+  const int64_t distances = plan->desc.has_log_kernel ? hark_kernel_distances(&plan->desc, args->log_kernel.shape[1]) : 0;
+  if (plan->desc.has_log_kernel && distances <= farthest)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: log_kernel has %" PRId64 " distances, expected at least %" PRId64, distances,
+                     farthest + 1);
   return HARK_OK;
 }
 

@@ -30,7 +30,7 @@ int64_t hark_hierarchy_kernel_doubles(const hark_hierarchy *h, bool exact) {
 
 /* log G of a distance. */
 static double table_at(const hark_hierarchy_kernel *kernel, const hark_tensor *log_kernel, int64_t row, int64_t x) {
-  const int64_t at = row * log_kernel->stride[0] + x;
+  const int64_t at = row * log_kernel->stride[0] + x * log_kernel->stride[1];
   if (x >= kernel->distances) return -INFINITY;
   return log_kernel->type == HARK_F64 ? ((const double *)log_kernel->data)[at] : (double)((const float *)log_kernel->data)[at];
 }

@@ -3,6 +3,9 @@
  *     coarse queries   mean[l][t] = log of the mean of G(|n - i|) over rows n of a cell and keys i of a cell t tokens of level l away
  *     exact            mean[l][x] = log of the mean of G over a cell of 2^l keys, the farthest of which is x away from the query
  *
+ * All pairs of two cells that meet have the same direction, except within a cell and its neighbours on level 0, where cells are rows. So a
+ * table with directions has such means for each of them. Distance 0 is in no mean above level 0.
+ *
  * The means leave out distances beyond the table of log G; a mean of nothing is -infinity. All numbers are doubles with separate exponents
  * or logarithms, so that a kernel may decay arbitrarily fast. No mean depends on the number of levels: the means of a longer hierarchy
  * begin with those of a shorter one. Cost: O(length), exact O(length log length).
@@ -30,7 +33,7 @@ static inline int64_t hark_hierarchy_kernel_width(const hark_hierarchy *h, bool 
 int64_t hark_hierarchy_kernel_doubles(const hark_hierarchy *h, bool exact);
 int64_t hark_hierarchy_kernel_means(const hark_hierarchy *h, bool exact);
 
-/* From row `row` of a tensor [H or 1, T]. `memory`: hark_hierarchy_kernel_doubles(), 8-byte aligned. */
+/* From row `row` of a tensor [H or 1, T], for one direction of a table with two (kernel_table.h). `memory`: hark_hierarchy_kernel_doubles(), 8-byte aligned. */
 hark_hierarchy_kernel hark_hierarchy_kernel_make(const hark_hierarchy *h, bool exact, const hark_tensor *log_kernel, int64_t row,
                                                  double *memory);
 

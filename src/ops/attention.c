@@ -325,6 +325,17 @@ static const hark_attention_desc rbf_desc = DESC(.batch = 1, .heads = 2, .query_
                                                  .kernel = HARK_KERNEL_RBF, .sigma = 1.5, .has_bias = true);
 static const hark_attention_desc window_desc = DESC(.batch = 1, .heads = 2, .query_length = 21, .key_length = 21, .head_dim = 8,
                                                     .structure = HARK_STRUCTURE_WINDOW, .window = 4, .has_log_kernel = true);
+static const hark_attention_desc directed_desc = DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 70, .key_length = 67,
+                                                      .head_dim = 8, .has_log_kernel = true, .directed_kernel = 1);
+static const hark_attention_desc directed_window_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 21, .key_length = 21, .head_dim = 8, .structure = HARK_STRUCTURE_WINDOW, .window = 4,
+         .has_log_kernel = true, .directed_kernel = 1);
+static const hark_attention_desc directed_tree_desc =
+    DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 45, .key_length = 45, .head_dim = 8, .has_log_kernel = true,
+         .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4, .has_hierarchical_bias = true, .directed_kernel = 1);
+static const hark_attention_desc directed_exact_desc =
+    DESC(.batch = 1, .heads = 2, .query_length = 33, .key_length = 33, .head_dim = 4, .has_log_kernel = true,
+         .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4, .coarse_query = HARK_COARSE_QUERY_EXACT, .directed_kernel = 1);
 static const hark_attention_desc forget_desc =
     DESC(.batch = 2, .heads = 2, .query_length = 13, .key_length = 13, .head_dim = 4, .causal = true, .has_forget = true, .dropout = 0.25);
 static const hark_attention_desc contextual_desc = DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 33, .key_length = 33,
@@ -358,6 +369,8 @@ static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.de
                                        hierarchical = {.desc = &hierarchical_desc}, first = {.desc = &first_desc},
                                        exact = {.desc = &exact_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
                                        linear = {.desc = &linear_desc}, contextual = {.desc = &contextual_desc},
+                                       directed = {.desc = &directed_desc}, directed_window = {.desc = &directed_window_desc},
+                                       directed_tree = {.desc = &directed_tree_desc}, directed_exact = {.desc = &directed_exact_desc},
                                        masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids},
                                        ragged_rows = {.desc = &ragged_desc, .keys_of_a_query = 5};
 
@@ -375,6 +388,12 @@ static const hark_sample samples[] = {
     {"causal_three_tiles", &longer, {ROW(130, 128), ROW(130, 128), ROW(130, 128)}},
     {"rbf_bias_by_key", &rbf, {ROW(9, 8), ROW(11, 8), ROW(11, 8), {HARK_F32, 4, {1, 2, 1, 11}, -1, 1}}},
     {"window_log_kernel", &window, {ROW(21, 16), ROW(21, 16), ROW(21, 16), ABSENT, {HARK_F32, 2, {1, 21}, -1, 0}}},
+    {"directed_kernel", &directed, {ROWS(70, 32), ROWS(67, 16), ROWS(67, 16), ABSENT, {HARK_F32, 2, {4, 139}, -1, 0}}},
+    {"window_directed_kernel", &directed_window, {ROWS(21, 16), ROWS(21, 16), ROWS(21, 16), ABSENT, {HARK_F32, 2, {1, 11}, -1, 0}}},
+    {"hierarchical_directed_kernel",
+     &directed_tree,
+     {ROWS(45, 32), ROWS(45, 16), ROWS(45, 16), ABSENT, {HARK_F32, 2, {4, 127}, -1, 0}, ABSENT, ABSENT, {HARK_F32, 2, {1, 15}, -1, 1}}},
+    {"hierarchical_exact_directed_kernel", &directed_exact, {ROW(33, 8), ROW(33, 8), ROW(33, 8), ABSENT, {HARK_F32, 2, {2, 127}, -1, 0}}},
     {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 13, 2}, -1, 4}}},
     {"contextual_positions",
      &contextual,

@@ -1,5 +1,7 @@
 /* positional.c - the table of a positional kernel: y[k, i] = log G(i / stretch; parameters[k]).
  *
+ * With distances -T the table has both directions: y[k, i] = log G((i - (T - 1)) / stretch; parameters[k]), i < 2 T - 1.
+ *
  * parameters [K, P], y [K, T]. src/positional evaluates kernels. The operator cuts the table into pieces of a row, whose bounds depend on T
  * alone, and adds their gradients in a fixed order. Cost: T evaluations of every component of every kernel, for each row; the backward
  * evaluates again and needs P doubles for each piece. Mathematics: docs/mathematics/positional.md.
@@ -75,6 +77,10 @@ static table_layout lay_out(hark_context *context, const row_expressions *expres
   return at;
 }
 
+static int64_t columns_of(const hark_positional_attributes *attributes) {
+  return attributes->distances < 0 ? -2 * attributes->distances - 1 : attributes->distances;
+}
+
 static hark_status infer(hark_context *context, const void *given, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[INPUT_COUNT] = {{"parameters", HARK_F32, 2, 2}};
   HARK_TRY(hark_check_inputs(context, &hark_op_positional, rules, given, inputs, input_count));
@@ -88,12 +94,13 @@ static hark_status infer(hark_context *context, const void *given, const hark_te
   if (parameters->shape[1] != columns)
     return hark_fail(context, HARK_SHAPE_MISMATCH, "positional: parameters have %s, expected [K, %" PRId64 "]",
                      hark_shape_text(parameters, text, sizeof text), columns);
-  if (attributes->distances < 1 || (double)attributes->distances > HARK_POSITIONAL_LARGEST_DISTANCE)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: distances is %" PRId64 ", expected 1 to 2^53", attributes->distances);
+  if (attributes->distances == 0 || fabs((double)attributes->distances) > HARK_POSITIONAL_LARGEST_DISTANCE)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "positional: distances is %" PRId64 ", expected 1 to 2^53, or -1 to -2^53 for both directions", attributes->distances);
   if (attributes->stretch != 0 && !(attributes->stretch >= 1 && isfinite(attributes->stretch)))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: stretch is %s, expected 1 or more, or 0 for 1",
                      HARK_PRINTED(attributes->stretch));
-  const int64_t shape[] = {parameters->shape[0], attributes->distances};
+  const int64_t shape[] = {parameters->shape[0], columns_of(attributes)};
   HARK_TRY(hark_tensor_describe(context, parameters->type, 2, shape, &out->outputs[0]));
   out->forward_workspace = (size_t)lay_out(context, &expressions, shape[0], shape[1], false).end * sizeof(double);
   out->backward_workspace = (size_t)lay_out(context, &expressions, shape[0], shape[1], true).end * sizeof(double);
@@ -104,6 +111,7 @@ static hark_status infer(hark_context *context, const void *given, const hark_te
 typedef struct table_work {
   const row_expressions *expressions;
   table_layout at;
+  int64_t first; /* the distance of the first column, with its sign */
   double *memory, stretch;
   hark_numbers table; /* the output, or its gradient */
 } table_work;
@@ -115,6 +123,7 @@ static hark_status prepare(hark_context *context, const hark_call *call, const r
   const hark_positional_attributes *attributes = call->attributes;
   *out = (table_work){.expressions = expressions,
                       .at = lay_out(context, expressions, table->shape[0], table->shape[1], backward),
+                      .first = attributes->distances < 0 ? attributes->distances + 1 : 0,
                       .memory = call->workspace,
                       .stretch = attributes->stretch != 0 ? attributes->stretch : 1,
                       .table = hark_numbers_of(table)};
@@ -147,7 +156,7 @@ static bool next_block(const table_work *work, int64_t piece, distance_block *bl
   const int64_t start = piece % work->at.row_pieces * work->at.piece, end = hark_min(start + work->at.piece, work->at.distances);
   block->first = block->count == 0 ? start : block->first + block->count;
   block->count = hark_min(BLOCK, end - block->first);
-  for (int64_t i = 0; i < block->count; i++) block->distances[i] = (double)(block->first + i) / work->stretch;
+  for (int64_t i = 0; i < block->count; i++) block->distances[i] = (double)(work->first + block->first + i) / work->stretch;
   return block->count > 0;
 }
 
@@ -216,14 +225,14 @@ static hark_status backward(hark_context *context, const hark_call *call) {
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)input_count;
   const double values =
-      (double)hark_tensor_count(&inputs[INPUT_PARAMETERS]) * (double)((const hark_positional_attributes *)attributes)->distances;
+      (double)hark_tensor_count(&inputs[INPUT_PARAMETERS]) * (double)columns_of((const hark_positional_attributes *)attributes);
   return (is_backward ? 2 : 1) * VALUE_OPERATIONS * values;
 }
 
 /* A gradient sums over distances; at distance i, the angle of a periodic kernel has a rounding error of i eps. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)inputs, (void)input_count;
-  return ((const hark_positional_attributes *)attributes)->distances;
+  return columns_of((const hark_positional_attributes *)attributes);
 }
 
 static const hark_positional_attributes bank = {.text = "bank[3](decay*periodic)", .distances = 21},
@@ -234,6 +243,9 @@ static const hark_positional_attributes bank = {.text = "bank[3](decay*periodic)
                                         network = {.text = "mlp[3]*sandwich", .distances = 19},
                                         mixtures = {.text = "bank[2](xpos)+spectral*bump", .distances = 15},
                                         lags = {.text = "lagged_periodic+table[4]", .distances = 11},
+                                        directions = {.text = "left(decay)*right(bank[2](rbf)+t5[4])+0.5", .distances = -9},
+                                        both_sides = {.text = "matern32*alibi", .distances = -170, .stretch = 1.5},
+                                        one_side = {.text = "left(decay)*right(rbf)", .distances = 12},
                                         single = {.text = "decay", .distances = 1}, pieces = {.text = "alibi+constant", .distances = 700};
 
 #define PARAMETERS(rows, count)                                                                                                            \
@@ -250,6 +262,9 @@ static const hark_sample samples[] = {
     {"network_with_signed_weights", &network, PARAMETERS(2, 9)},
     {"mixtures_and_lags", &mixtures, PARAMETERS(2, 12)},
     {"lags_and_a_table", &lags, PARAMETERS(1, 7)},
+    {"two_directions", &directions, PARAMETERS(3, 11)},
+    {"both_sides_of_one_kernel", &both_sides, PARAMETERS(2, 3)},
+    {"one_side_of_two", &one_side, PARAMETERS(2, 4)},
     {"one_distance", &single, PARAMETERS(1, 2)},
     {"several_pieces", &pieces, PARAMETERS(3, 2)},
 };

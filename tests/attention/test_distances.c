@@ -21,11 +21,15 @@ static int64_t distances_of(hark_context *context, const hark_attention_desc *de
 static void set_table(attention_problem *p, int64_t distances, int64_t known) {
   attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
   free(table->data);
-  table->shape[1] = distances;
-  table->count = table->shape[0] * distances;
+  const int64_t columns = p->is.directed ? 2 * distances - 1 : distances, middle = p->is.directed ? distances - 1 : 0;
+  table->shape[1] = columns;
+  table->count = table->shape[0] * columns;
   table->data = malloc((size_t)table->count * sizeof(double));
   assert_non_null(table->data);
-  for (int64_t i = 0; i < table->count; i++) table->data[i] = i % distances < known ? (double)(float)(-2 - 2 * sin((double)i)) : 50;
+  for (int64_t i = 0; i < table->count; i++) {
+    const int64_t distance = i % columns - middle;
+    table->data[i] = llabs((long long)distance) < known ? (double)(float)(-2 - 2 * sin((double)distance)) : 50;
+  }
 }
 
 /* A table of as many distances has all that is read: what is stored after them is not. */
@@ -61,6 +65,12 @@ static void test_enough(void **state) {
                                       "dense:H2,L17,S19,D4,shared,ragged,causal",
                                       "window:H2,L29,D4,W3,shared",
                                       "window:H2,L9,S11,D4,W30,shared,offset=5",
+                                      "dense:H2,L9,S11,D4,shared,directed",
+                                      "dense:H2,L9,S11,D4,shared,directed,offset=-20",
+                                      "dense:B2,H2,L17,D4,shared,directed,segments",
+                                      "window:H2,L29,D4,W3,shared,directed",
+                                      "hierarchical:H2,L101,D4,N4,shared,directed",
+                                      "hierarchical:H2,L101,D4,N4,shared,exact,directed",
                                       "hierarchical:H2,L101,D4,N4,shared,causal",
                                       "hierarchical:H2,L101,D4,N4,shared",
                                       "hierarchical:H2,L101,D4,N4,shared,exact",

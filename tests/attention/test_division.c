@@ -149,6 +149,7 @@ static void test_threads(void **state) {
                                       "dense:H2,L200,D9,causal,kernel",
                                       "dense:H1,L300,D8,V5,bias=15,kernel",
                                       "dense:H2,L200,D8,causal,forget,shared",
+                                      "dense:H2,L200,D9,kernel,directed",
                                       "dense:H3,L200,S190,D8,ragged,bias,mask",
                                       "window:H2,L200,D8,W20,dropout=0.2,accumulate",
                                       "dense:H4,K1,L100,D8,bias=7",

@@ -369,13 +369,15 @@ static void test_bias_above_diagonal(void **state) {
 /* A table's distances beyond the window, and beyond what the lengths reach. */
 static void poison_far_distances(attention_problem *p, double poison) {
   attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
+  const int64_t middle = p->is.directed ? table->shape[1] / 2 : 0;
   for (int64_t i = 0; i < table->count; i++)
-    if (i % table->shape[1] > p->is.window) table->data[i] = poison;
+    if (llabs((long long)(i % table->shape[1] - middle)) > p->is.window) table->data[i] = poison;
 }
 
 static void test_far_distances(void **state) {
   (void)state;
-  static const char *const cases[] = {"window:B2,H2,L70,D8,W10,kernel", "window:B2,H2,L130,D8,W33,shared,causal"};
+  static const char *const cases[] = {"window:B2,H2,L70,D8,W10,kernel", "window:B2,H2,L130,D8,W33,shared,causal",
+                                      "window:B2,H2,L130,D8,W33,kernel,directed"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_far_distances);
 }
 

@@ -129,6 +129,7 @@ static void test_threads(void **state) {
       "hierarchical:B1,H4,K2,L1290,D8,N8,dropout=0.2",
       "hierarchical:B1,H4,K1,L1034,D8,N8,causal,rbf,dropout=0.2",
       "hierarchical:B2,H4,K2,L300,D8,N8,kernel,hbias",
+      "hierarchical:B2,H4,K2,L300,D8,N8,kernel,directed,hbias",
       "hierarchical:B3,H4,K2,L300,D8,N8,shared,hshared,causal,lengths,dropout=0.2",
       "hierarchical:H2,K1,L300,D8,N4,ragged,kernel,hbias,accumulate",
       "hierarchical:B2,H2,L700,D20,V7,N8,segments,accumulate",

@@ -9,6 +9,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,7 +167,7 @@ static void kernel_gradient_sums_to_zero(const attention_machine *machine, const
 static void test_kernel_gradient(void **state) {
   (void)state;
   ON_ALL(kernel_gradient_sums_to_zero, "dense:B2,H2,L65,S70,D7,kernel", "dense:B2,H2,L40,D8,shared",
-         "dense:H2,L70,D8,kernel,causal,dropout=0.3", "window:H2,L70,D8,W9,kernel");
+         "dense:H2,L70,D8,kernel,causal,dropout=0.3", "window:H2,L70,D8,W9,kernel", "dense:B2,H2,L65,S70,D7,kernel,directed");
 }
 
 /* The bias's gradient is dS itself, so the gate's can be had from it: df[t] = (1 - sigmoid(f_t)) sum over i < t <= n of dS[n,i]. The gate
@@ -264,6 +265,47 @@ static void test_window(void **state) {
   (void)state;
   ON_ALL(window_is_masked_dense, "window:B2,H2,L70,D8,W9", "window:H2,L130,D8,W33,causal,kernel,forget", "window:H2,L40,S150,D8,W20,causal",
          "window:H4,K2,L150,D8,W0,rbf,bias");
+}
+
+/* A directed table with equal numbers on both sides is the table of their distances: the same bits, and in its gradient both sides together
+ * are the gradient by distance. Gradients by cells are sums of many more numbers, and are only near. */
+static void equal_sides_are_a_table_by_distance(const attention_machine *machine, const char *text) {
+  char directed[ATTENTION_CASE_BYTES];
+  attention_problem by_distance, both;
+  attention_results one, two;
+  attention_expected e;
+  (void)snprintf(directed, sizeof directed, "%s,directed", text);
+  attention_problem_make(text, &by_distance);
+  attention_problem_make(directed, &both);
+  const attention_numbers *from = &by_distance.array[ARRAY_LOG_KERNEL];
+  attention_numbers *to = &both.array[ARRAY_LOG_KERNEL];
+  const int64_t distances = from->shape[1], columns = to->shape[1];
+  assert_int_equal(columns, 2 * distances - 1);
+  for (int64_t i = 0; i < to->count; i++)
+    to->data[i] = from->data[i / columns * distances + llabs((long long)(i % columns - (distances - 1)))];
+  attention_run_on(machine, &by_distance, &one);
+  attention_run_on(machine, &both, &two);
+  attention_expected_make(&by_distance, &e);
+  static const attention_array same[] = {ARRAY_OUT, ARRAY_LSE, ARRAY_DQUERY, ARRAY_DKEY, ARRAY_DVALUE};
+  for (size_t k = 0; k < sizeof same / sizeof *same; k++) attention_same_bits("equal sides of a table", text, same[k], &one, &two);
+  for (int64_t i = 0; i < one.count[ARRAY_DLOG_KERNEL]; i++) {
+    const double *row = two.data[ARRAY_DLOG_KERNEL] + i / distances * columns + distances - 1;
+    const int64_t x = i % distances;
+    const double after = x == 0 ? 0 : row[-x], rounding = machine->storing_roundoff * (fabs(row[x]) + fabs(after));
+    attention_assert_near("both sides of dlog_kernel", text, machine, i, one.data[ARRAY_DLOG_KERNEL][i], row[x] + after,
+                          2 * attention_tolerance(machine, &e, ARRAY_DLOG_KERNEL, i) + rounding);
+  }
+  attention_expected_free(&e);
+  attention_results_free(&one);
+  attention_results_free(&two);
+  attention_problem_free(&by_distance);
+  attention_problem_free(&both);
+}
+
+static void test_equal_sides(void **state) {
+  (void)state;
+  ON_ALL(equal_sides_are_a_table_by_distance, "dense:B2,H2,L65,S130,D7,kernel", "dense:H2,L70,D8,shared,hiding,dropout=0.2",
+         "window:H2,L70,D8,W9,kernel", "hierarchical:B2,H2,L77,D8,N4,kernel,hbias", "hierarchical:H2,L77,D8,N4,shared,exact");
 }
 
 /* Dropout: the normaliser keeps all weights, so log_sum_exp has the bits it has without; another stream drops other weights; the mean of
@@ -383,11 +425,17 @@ static void test_scale(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_linear_in_values),
-      cmocka_unit_test(test_permutation),     cmocka_unit_test(test_kernel_gradient),
-      cmocka_unit_test(test_forget_gradient), cmocka_unit_test(test_forget_gradient_of_long_texts),
-      cmocka_unit_test(test_window),          cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_common_bias),     cmocka_unit_test(test_lowest_bias),
+      cmocka_unit_test(test_rows_sum_to_one),
+      cmocka_unit_test(test_linear_in_values),
+      cmocka_unit_test(test_permutation),
+      cmocka_unit_test(test_kernel_gradient),
+      cmocka_unit_test(test_equal_sides),
+      cmocka_unit_test(test_forget_gradient),
+      cmocka_unit_test(test_forget_gradient_of_long_texts),
+      cmocka_unit_test(test_window),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_common_bias),
+      cmocka_unit_test(test_lowest_bias),
       cmocka_unit_test(test_scale),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,10 @@ CHANGE(dropout_nan, desc->dropout = NAN)
 CHANGE(dropout_long, desc->dropout = 0.1; desc->key_length = ((int64_t)1 << 23) + 1)
 CHANGE(dropout_many_heads, desc->dropout = 0.1; desc->batch = (int64_t)1 << 19)
 CHANGE(forget_without_causal, desc->has_forget = true)
+CHANGE(directed_2, desc->has_log_kernel = true; desc->directed_kernel = 2)
+CHANGE(directed_without_table, desc->directed_kernel = 1)
+CHANGE(directed_causal, desc->has_log_kernel = desc->causal = true; desc->directed_kernel = 1)
+CHANGE(directed_cme, desc->has_log_kernel = true; desc->directed_kernel = 1; desc->normalisation = HARK_NORMALISATION_CME; desc->ridge = 1)
 
 static void hierarchical(hark_attention_desc *desc) {
   desc->structure = HARK_STRUCTURE_HIERARCHICAL;
@@ -130,6 +134,10 @@ static const desc_case desc_cases[] = {
     {"rbf_sigma_tiny", rbf_sigma_tiny, HARK_INVALID_ARGUMENT, "sigma is 1e-200"},
     {"window_with_dense", window_with_dense, HARK_UNSUPPORTED, "window is 3|dense"},
     {"window_negative", window_negative, HARK_INVALID_ARGUMENT, "window is -1"},
+    {"directed_2", directed_2, HARK_INVALID_ARGUMENT, "directed_kernel is 2|expected 0 or 1"},
+    {"directed_without_table", directed_without_table, HARK_INVALID_ARGUMENT, "directed_kernel is 1 without has_log_kernel"},
+    {"directed_causal", directed_causal, HARK_UNSUPPORTED, "directed_kernel is 1 with causal|no key after it"},
+    {"directed_cme", directed_cme, HARK_UNSUPPORTED, "directed_kernel is 1 with normalisation cme|not symmetric"},
     {"dropout_1", dropout_1, HARK_INVALID_ARGUMENT, "dropout is 1|[0, 1)"},
     {"dropout_negative", dropout_negative, HARK_INVALID_ARGUMENT, "dropout is -0.1"},
     {"dropout_nan", dropout_nan, HARK_INVALID_ARGUMENT, "dropout is nan"},
@@ -430,6 +438,43 @@ static void test_arguments(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Tables with directions have an odd number of columns, and as many distances on each side as occur. */
+static void test_directed_table(void **state) {
+  (void)state;
+  static const struct {
+    int64_t columns;
+    const char *words; /* NULL: accepted */
+  } cases[] = {{2 * KEYS - 1, NULL},
+               {2 * KEYS + 1, NULL},
+               {2 * KEYS, "log_kernel has 14 columns with directed_kernel|expected an odd number"},
+               {2 * KEYS - 3, "log_kernel has 6 distances in each direction|at least 7"},
+               {1, "log_kernel has 1 distances in each direction"}};
+  static call c;
+  hark_context *context = open_context(1);
+  open_call(&c, context); /* its tensors serve; its plan does not */
+  hark_attention_plan_destroy(context, &c.plan);
+  free(c.workspace);
+  c.desc = good_desc();
+  c.desc.has_log_kernel = true;
+  c.desc.directed_kernel = 1;
+  assert_int_equal(hark_attention_plan_create(context, &c.desc, &c.plan), HARK_OK);
+  c.workspace = aligned_alloc(64, hark_attention_plan_sizes(c.plan).backward_workspace);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hark_attention_args args = {.struct_size = sizeof args, .workspace = c.workspace};
+    args.query = tensor(&c, 0, 4, BATCH, HEADS, QUERIES, DIM);
+    args.key = tensor(&c, 1, 4, BATCH, c.desc.key_heads, KEYS, DIM);
+    args.value = tensor(&c, 2, 4, BATCH, c.desc.key_heads, KEYS, c.desc.value_dim);
+    args.out = tensor(&c, 3, 4, BATCH, HEADS, QUERIES, c.desc.value_dim);
+    args.log_kernel = tensor(&c, 6, 2, 1, cases[i].columns, 1, 1);
+    const hark_status status = hark_attention_forward(context, c.plan, &args);
+    if (status != (cases[i].words == NULL ? HARK_OK : HARK_SHAPE_MISMATCH))
+      fail_msg("%d columns: %s '%s'", (int)cases[i].columns, hark_status_name(status), hark_context_message(context));
+    if (cases[i].words != NULL) assert_message(context, "directed table", cases[i].words);
+  }
+  close_call(&c);
+  hark_context_destroy(&context);
+}
+
 /* A call of hierarchical attention: its tables and masks, and lengths that do not fit one hierarchy. */
 static void test_hierarchical_arguments(void **state) {
   (void)state;
@@ -657,10 +702,15 @@ static void test_nothing_to_do(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_descriptors),       cmocka_unit_test(test_defaults),
-      cmocka_unit_test(test_arguments),         cmocka_unit_test(test_hierarchical_arguments),
-      cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
-      cmocka_unit_test(test_out_of_memory),     cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_descriptors),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_directed_table),
+      cmocka_unit_test(test_hierarchical_arguments),
+      cmocka_unit_test(test_foreign_arguments),
+      cmocka_unit_test(test_placed_plan),
+      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_nothing_to_do),
       cmocka_unit_test(test_too_much_scratch),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

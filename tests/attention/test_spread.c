@@ -332,6 +332,7 @@ static void test_long(void **state) {
       "hierarchical:B1,H2,K1,L16390,D4,N2,rbf,accumulate",
       "hierarchical:B1,H1,L19999,D16,N16,causal,dropout=0.2,large",
       "hierarchical:B2,H2,L13000,D4,N16,kernel,hbias",
+      "hierarchical:B2,H2,L3000,D4,N16,kernel,directed,hbias",
       "hierarchical:B1,H2,L9999,D4,N8,causal,shared,hshared,hiding",
       "hierarchical:B1,H2,L12300,D4,N16,rbf,large",
       "hierarchical:B2,H2,L9001,D4,N8,causal,rbf,large,hbias",

@@ -137,6 +137,7 @@ static void test_large_terms(void **state) {
                                       "dense:H2,K1,L70,D8,causal,bias=3,kernel",
                                       "dense:H2,L3,S140,D8,kernel",
                                       "dense:H2,L130,D8,kernel",
+                                      "dense:H2,L130,D8,kernel,directed",
                                       "dense:B2,H2,L60,D8,bias,mask,forget,causal,threads=2",
                                       "dense:H2,L70,D8,bias,dropout=0.25",
                                       "dense:H2,L70,D8,rbf,bias,kernel",

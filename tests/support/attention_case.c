@@ -79,6 +79,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"mask", &c.mask, &c.mask_bits, NULL},
                              {"kernel", &c.kernel, NULL, NULL},
                              {"shared", &c.shared, NULL, NULL},
+                             {"directed", &c.directed, NULL, NULL},
                              {"forget", &c.forget, NULL, NULL},
                              {"dropout", NULL, NULL, &c.dropout},
                              {"offset", &c.has_offset, &c.offset, NULL},
@@ -246,7 +247,7 @@ void attention_problem_make(const char *text, attention_problem *out) {
   if (c->kernel || c->shared) {
     int64_t reach = (c->queries > c->keys ? c->queries : c->keys) + (c->offset < 0 ? -c->offset : c->offset);
     if (c->is_hierarchical) reach += reach / 3 * (c->seed % 3); /* as many distances as occur, and more */
-    shape4(&a[ARRAY_LOG_KERNEL], 2, c->shared ? 1 : c->heads, reach, 1, 1);
+    shape4(&a[ARRAY_LOG_KERNEL], 2, c->shared ? 1 : c->heads, c->directed ? 2 * reach - 1 : reach, 1, 1);
     fill(&a[ARRAY_LOG_KERNEL], c, 5, -3, 0);
     if (c->hiding) hide_some(&a[ARRAY_LOG_KERNEL]);
   }

@@ -5,7 +5,7 @@
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"),
  * C contextual positions (a table per head; with `cshared` one for all heads),
  * then words: causal, rbf, stick (stick-breaking), bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for
- * all heads), forget, dropout=P, offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned,
+ * all heads), directed (the table has a number for each direction), forget, dropout=P, offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned,
  * accumulate, large (logits of 1e4), bf16 (products in f32 runs may be in bf16), hiding (some entries of bias or table are -infinity),
  * roomy[=rows] (a plan for larger sizes, longer by that many rows), expanded (broadcast dimensions of bias, mask and a shared table have
  * their full extent and stride 0), threads=N, seed=N.
@@ -24,7 +24,7 @@ typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
   bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy,
       expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half,
-      contextual_shared;
+      contextual_shared, directed;
   int64_t bias_bits, mask_bits, offset, layout, room, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];
@@ -58,6 +58,13 @@ typedef enum attention_array {
 } attention_array;
 
 extern const char *const attention_array_names[ARRAY_COUNT];
+
+/* The table of log G [H or 1, T], or [H or 1, 2 T - 1] of a case that is directed, has log G of a difference of positions, query less key,
+ * in this column. */
+static inline int64_t attention_kernel_column(const attention_case *is, int64_t columns, int64_t difference) {
+  if (is->directed) return (columns - 1) / 2 + difference;
+  return difference < 0 ? -difference : difference;
+}
 
 /* Row-major doubles; count 0: absent. */
 typedef struct attention_numbers {

@@ -60,7 +60,8 @@ static void make_entry(const attention_problem *p, head_matrices *m, int64_t b, 
   const attention_numbers *a = p->array;
   double terms = 0, sizes = 0;
   if (c->bias) terms += a[ARRAY_BIAS].data[attention_index(a[ARRAY_BIAS].shape, b, h, n, i)];
-  if (c->kernel || c->shared) terms += a[ARRAY_LOG_KERNEL].data[(c->shared ? 0 : h) * a[ARRAY_LOG_KERNEL].shape[1] + m->distance[at]];
+  m->column[at] = attention_kernel_column(c, a[ARRAY_LOG_KERNEL].shape[1], difference);
+  if (c->kernel || c->shared) terms += a[ARRAY_LOG_KERNEL].data[(c->shared ? 0 : h) * a[ARRAY_LOG_KERNEL].shape[1] + m->column[at]];
   if (terms == -INFINITY) return;
   sizes += fabs(terms) + (c->bias && (c->kernel || c->shared) ? 4 : 0); /* the two may cancel: they are at most 2 and 3 large */
   if (c->forget) {
@@ -294,7 +295,7 @@ static void term_gradients(const attention_problem *p, attention_expected *e, co
         attention_add_result(e, ARRAY_DBIAS, attention_index(e->array[ARRAY_DBIAS].shape, b, h, n, i), g,
                              m->gradient_error[at] + terms * (double)m->columns * fabs(g));
       if (c->kernel || c->shared)
-        attention_add_result(e, ARRAY_DLOG_KERNEL, (c->shared ? 0 : h) * e->array[ARRAY_DLOG_KERNEL].shape[1] + m->distance[at], g, bound);
+        attention_add_result(e, ARRAY_DLOG_KERNEL, (c->shared ? 0 : h) * e->array[ARRAY_DLOG_KERNEL].shape[1] + m->column[at], g, bound);
       if (!c->forget) continue;
       const attention_place query = attention_query_place(p, b, n), key = attention_key_place(p, b, i);
       for (int64_t t = 0; t < key.keys; t++) {
@@ -338,8 +339,9 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
                                &m.product, &m.product_error, &m.through, &m.through_error, &m.position,    &m.position_error};
   for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) *matrices[i] = numbers(entries);
   m.distance = calloc((size_t)(entries > 0 ? entries : 1), sizeof *m.distance);
+  m.column = calloc((size_t)(entries > 0 ? entries : 1), sizeof *m.column);
   double *out_error = numbers(c->value_dim);
-  if (m.distance == NULL) exit(EXIT_FAILURE);
+  if (m.distance == NULL || m.column == NULL) exit(EXIT_FAILURE);
   for (int64_t b = 0; b < c->batch; b++)
     for (int64_t h = 0; h < c->heads; h++) {
       for (int64_t n = 0; n < c->queries; n++) {
@@ -360,6 +362,7 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
     }
   for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) free(*matrices[i]);
   free(m.distance);
+  free(m.column);
   free(out_error);
 }
 

@@ -46,7 +46,7 @@ typedef struct head {
   double *gradient[2][MOST_LEVELS]; /* by q~ and k~, [cells][d] */
   double *gradient_size[2][MOST_LEVELS];
   double *mean[MOST_LEVELS], *dmean[MOST_LEVELS], *dmean_size[MOST_LEVELS]; /* of the kernel, by distance */
-  int64_t distances;
+  int64_t distances, columns;                                               /* of the table: of a directed one in each direction, and all */
   double largest_lse;
   term *terms;
   int32_t *block; /* [2 rows + 2]: the block that a cell is in */
@@ -94,59 +94,70 @@ static void make_cells(head *t, int side, int level, const double *rows, bool fi
   }
 }
 
-/* Pairs of cells at[0] rows and at[1] keys: the distances between a query row and the keys of a cell, or between all rows of two cells. */
-typedef void pair_visit(head *t, void *data, int64_t distance);
-static void visit_distances(head *t, int level, int64_t at, pair_visit *visit, void *data) {
+static int64_t column_of(const head *t, int side, int64_t distance) {
+  return attention_kernel_column(&t->p->is, t->columns, side == 0 ? distance : -distance);
+}
+
+/* Pairs of cells at[0] rows and at[1] keys: the distances between a query row and the keys of a cell, or between all rows of two cells, as
+ * columns of the table. `side` 1: the keys are after the query. */
+typedef void pair_visit(head *t, void *data, int64_t column);
+static void visit_distances(head *t, int level, int64_t at, int side, pair_visit *visit, void *data) {
   const int64_t size = (int64_t)1 << level;
   for (int64_t i = 0; i < size; i++) {
     if (exact(t)) { /* at: distance of the farthest key */
-      if (at - i >= 0 && at - i < t->distances) visit(t, data, at - i);
+      if (at - i >= 0 && at - i < t->distances) visit(t, data, column_of(t, side, at - i));
       continue;
     }
     for (int64_t n = 0; n < size; n++) { /* at: distance of the cells */
       const int64_t distance = llabs((long long)(at * size + n - i));
-      if (distance < t->distances) visit(t, data, distance);
+      if (distance < t->distances) visit(t, data, column_of(t, side, distance));
     }
   }
 }
 
-static const double *log_kernel(const head *t) { return t->p->array[ARRAY_LOG_KERNEL].data + (t->p->is.shared ? 0 : t->h) * t->distances; }
+static const double *log_kernel(const head *t) { return t->p->array[ARRAY_LOG_KERNEL].data + (t->p->is.shared ? 0 : t->h) * t->columns; }
 
 typedef struct mean_sums {
   double sum, count, gradient, gradient_size;
 } mean_sums;
 
-static void add_to_mean(head *t, void *data, int64_t distance) {
+static void add_to_mean(head *t, void *data, int64_t column) {
   mean_sums *sums = data;
-  sums->sum += exp(log_kernel(t)[distance]);
+  sums->sum += exp(log_kernel(t)[column]);
   sums->count++;
 }
 
 /* d log(mean) / d log G(x) = G(x) / sum of G for every time that x occurs. */
-static void add_kernel_gradient(head *t, void *data, int64_t distance) {
+static void add_kernel_gradient(head *t, void *data, int64_t column) {
   const mean_sums *sums = data;
-  const double share = exp(log_kernel(t)[distance]) / sums->sum;
-  const int64_t to = (t->p->is.shared ? 0 : t->h) * t->distances + distance;
+  const double share = exp(log_kernel(t)[column]) / sums->sum;
+  const int64_t to = (t->p->is.shared ? 0 : t->h) * t->columns + column;
   t->e->array[ARRAY_DLOG_KERNEL].data[to] += share * sums->gradient;
   t->e->bound[ARRAY_DLOG_KERNEL][to] += share * sums->gradient_size;
 }
 
+/* Of one side. */
 static int64_t mean_count(const head *t, int level) { return exact(t) ? t->p->is.block << (level + 2) : t->cells[level]; }
 
+/* A directed table has means for keys up to the query, and after them those for keys after it. */
 static int64_t mean_index(const head *t, int level, int64_t n, int64_t a, int64_t b) {
-  if (!exact(t)) return llabs((long long)(a - b));
-  return b < a ? n - (b << level) : ((b + 1) << level) - 1 - n;
+  const int64_t first = t->p->is.directed && b > a ? mean_count(t, level) : 0;
+  if (!exact(t)) return first + llabs((long long)(a - b));
+  return first + (b < a ? n - (b << level) : ((b + 1) << level) - 1 - n);
 }
 
 static void make_means(head *t) {
-  t->distances = t->p->array[ARRAY_LOG_KERNEL].shape[1];
+  const int sides = t->p->is.directed ? 2 : 1;
+  t->columns = t->p->array[ARRAY_LOG_KERNEL].shape[1];
+  t->distances = sides == 2 ? (t->columns + 1) / 2 : t->columns;
   for (int level = 0; level < t->levels; level++) {
-    t->mean[level] = numbers(mean_count(t, level));
-    t->dmean[level] = numbers(mean_count(t, level));
-    t->dmean_size[level] = numbers(mean_count(t, level));
-    for (int64_t at = 0; at < mean_count(t, level); at++) {
+    const int64_t count = mean_count(t, level);
+    t->mean[level] = numbers(sides * count);
+    t->dmean[level] = numbers(sides * count);
+    t->dmean_size[level] = numbers(sides * count);
+    for (int64_t at = 0; at < sides * count; at++) {
       mean_sums sums = {0};
-      visit_distances(t, level, at, add_to_mean, &sums);
+      visit_distances(t, level, at % count, (int)(at / count), add_to_mean, &sums);
       t->mean[level][at] = log(sums.sum / sums.count);
     }
   }
@@ -351,11 +362,13 @@ static void hand_down(head *t) {
     }
   if (!c->kernel && !c->shared) return;
   for (int level = 0; level < t->levels; level++)
-    for (int64_t at = 0; at < mean_count(t, level); at++) {
+    for (int64_t at = 0; at < (c->directed ? 2 : 1) * mean_count(t, level); at++) {
+      const int64_t place = at % mean_count(t, level);
+      const int side = (int)(at / mean_count(t, level));
       if (t->dmean_size[level][at] == 0) continue;
       mean_sums sums = {.gradient = t->dmean[level][at], .gradient_size = t->dmean_size[level][at]};
-      visit_distances(t, level, at, add_to_mean, &sums);
-      visit_distances(t, level, at, add_kernel_gradient, &sums);
+      visit_distances(t, level, place, side, add_to_mean, &sums);
+      visit_distances(t, level, place, side, add_kernel_gradient, &sums);
     }
 }
 

@@ -14,7 +14,7 @@ typedef struct head_matrices {
   double *product, *product_error; /* scale q.k */
   double *through, *through_error; /* the gradient of scale q.k, or of -|q - k|^2 / (2 sigma^2): dS, and what comes by other paths */
   double *position, *position_error;
-  int64_t *distance;
+  int64_t *distance, *column; /* column: in the table of log G */
 } head_matrices;
 
 /* Adds to a result and its bound. */

@@ -207,6 +207,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   desc.has_mask = c->mask || c->query_mask;
   desc.has_segments = c->segments;
   desc.has_log_kernel = c->kernel || c->shared;
+  desc.directed_kernel = c->directed;
   desc.has_forget = c->forget;
   desc.contextual_positions = c->positions;
   return desc;

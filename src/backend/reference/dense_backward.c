@@ -194,13 +194,15 @@ static void row_of_bias(void *data, int64_t index, int worker) {
   if (gradient->stride[3] == 0) store(gradient, to, total, true);
 }
 
-/* One distance of dlog_kernel, for one head or for all heads that share the table: s = ... + log G(|p - i|). */
-static void distance_of_kernel(void *data, int64_t index, int worker) {
+/* One entry of dlog_kernel, for one head or for all heads that share the table: s = ... + log G(|p - i|), or log G(p - i). */
+static void entry_of_kernel(void *data, int64_t index, int worker) {
   (void)worker;
   const backward_task *task = data;
   const hark_attention_call *run = task->run;
   const hark_tensor *gradient = &run->args->dlog_kernel;
-  const int64_t distances = gradient->shape[1], table = index / distances, distance = index % distances;
+  const int64_t columns = gradient->shape[1], table = index / columns, column = index % columns;
+  const bool directed = run->plan->desc.directed_kernel != 0;
+  const int64_t distance = directed ? column - columns / 2 : column; /* with its sign if directed */
   double sum = 0;
   for (int64_t s = 0; s < run->sequence_count; s++)
     for (int64_t h = 0; h < run->plan->desc.heads; h++) {
@@ -210,10 +212,10 @@ static void distance_of_kernel(void *data, int64_t index, int worker) {
         const int64_t position = row + at.sequence->offset;
         double weight, dlogit;
         if (entry(task, &at, row, position - distance, &weight, &dlogit)) sum += dlogit;
-        if (distance > 0 && entry(task, &at, row, position + distance, &weight, &dlogit)) sum += dlogit;
+        if (!directed && distance > 0 && entry(task, &at, row, position + distance, &weight, &dlogit)) sum += dlogit;
       }
     }
-  store(gradient, table * gradient->stride[0] + distance, sum, true);
+  store(gradient, table * gradient->stride[0] + column, sum, true);
 }
 
 hark_status hark_dense_backward(hark_context *context, const hark_attention_call *run) {
@@ -231,7 +233,7 @@ hark_status hark_dense_backward(hark_context *context, const hark_attention_call
   }
   if (args->dlog_kernel.type != HARK_NONE) {
     const int64_t tables = args->dlog_kernel.stride[0] == 0 ? 1 : args->dlog_kernel.shape[0];
-    hark_parallel_for(context, tables * args->dlog_kernel.shape[1], distance_of_kernel, &task);
+    hark_parallel_for(context, tables * args->dlog_kernel.shape[1], entry_of_kernel, &task);
   }
   return HARK_OK;
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "backend/kernel_table.h"
+
 dense_head hark_dense_head(const hark_attention_call *run, const double *gates, int64_t sequence, int64_t head) {
   const hark_attention_desc *desc = &run->plan->desc;
   dense_head at = {.desc = desc,
@@ -79,8 +81,8 @@ bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double 
   if (args->attention_bias.type != HARK_NONE)
     terms += dense_get(&args->attention_bias, dense_entry_index(at, &args->attention_bias, row, column));
   if (args->log_kernel.type != HARK_NONE) {
-    const int64_t distance = position > column ? position - column : column - position;
-    terms += dense_get(&args->log_kernel, at->head * args->log_kernel.stride[0] + distance);
+    const int64_t entry = hark_kernel_column(at->desc, args->log_kernel.shape[1], position - column);
+    terms += dense_get(&args->log_kernel, at->head * args->log_kernel.stride[0] + entry);
   }
   if (terms == -INFINITY) return false; /* before the key is read, which may hold anything */
   if (at->gates != NULL) terms += at->gates[hark_min(position, at->sequence->key_count - 1)] - at->gates[column];

@@ -35,7 +35,7 @@ hark_status hark_tree_doubles(hark_context *context, const hark_attention_desc *
   HARK_TRY(hark_size_multiply(context, (size_t)token_doubles(desc, backward), (size_t)hark_hierarchy_most_tokens(desc->key_length), out));
   if (desc->has_log_kernel) {
     const int64_t doubles = hark_hierarchy_kernel_doubles(&h, exact) + (backward ? hark_hierarchy_kernel_means(&h, exact) : 0);
-    kernel = (size_t)doubles;
+    kernel = (size_t)(hark_kernel_sides(desc) * doubles);
   }
   return hark_size_add(context, *out, kernel, out);
 }
@@ -69,8 +69,8 @@ tree hark_tree_place(const hark_attention_call *run, bool backward, double *memo
   }
   if (desc->has_log_kernel) {
     const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
-    t.kernel_memory = take(&memory, hark_hierarchy_kernel_doubles(&h, t.exact));
-    if (backward) t.dkernel = take(&memory, hark_hierarchy_kernel_means(&h, t.exact));
+    t.kernel_memory = take(&memory, hark_kernel_sides(desc) * hark_hierarchy_kernel_doubles(&h, t.exact));
+    if (backward) t.dkernel = take(&memory, hark_kernel_sides(desc) * hark_hierarchy_kernel_means(&h, t.exact));
   }
   return t;
 }
@@ -154,7 +154,11 @@ void hark_tree_queries(tree *t, const hark_attention_call *run, int64_t head) {
       memcpy(t->query + (t->first[level] + a) * d, t->query + from * d, (size_t)d * sizeof(double));
     }
   }
-  if (desc->has_log_kernel) t->kernel = hark_hierarchy_kernel_make(&t->hierarchy, t->exact, &run->args->log_kernel, head, t->kernel_memory);
+  for (int side = 0; desc->has_log_kernel && side < hark_kernel_sides(desc); side++) {
+    const hark_tensor table = hark_kernel_side(desc, &run->args->log_kernel, side);
+    double *memory = t->kernel_memory + side * hark_hierarchy_kernel_doubles(&t->hierarchy, t->exact);
+    t->kernel[side] = hark_hierarchy_kernel_make(&t->hierarchy, t->exact, &table, head, memory);
+  }
 }
 
 static double similarity(const tree *t, int64_t query, int64_t key) {
@@ -171,9 +175,9 @@ static double similarity(const tree *t, int64_t query, int64_t key) {
 
 /* Index of the kernel's term: distance of the tokens, or of the query from the farthest key of the cell. */
 static int64_t kernel_index(const tree *t, int level, int64_t row, int64_t token, int64_t key) {
-  if (!t->exact) return hark_hierarchy_kernel_index(&t->kernel, level, token > key ? token - key : key - token);
+  if (!t->exact) return hark_hierarchy_kernel_index(&t->kernel[0], level, token > key ? token - key : key - token);
   const int64_t farthest = key < token ? row - (key << level) : ((key + 1) << level) - 1 - row;
-  return hark_hierarchy_kernel_index(&t->kernel, level, farthest);
+  return hark_hierarchy_kernel_index(&t->kernel[0], level, farthest);
 }
 
 void hark_tree_entries(tree *t, int level, int64_t row, tree_visit *visit, void *data) {
@@ -193,7 +197,8 @@ void hark_tree_entries(tree *t, int level, int64_t row, tree_visit *visit, void 
       }
       if (t->at.desc->has_log_kernel) {
         entry.kernel = kernel_index(t, level, row, token, key);
-        terms += t->kernel.mean[entry.kernel];
+        entry.side = t->at.desc->directed_kernel != 0 && key > token;
+        terms += t->kernel[entry.side].mean[entry.kernel];
       }
       if (terms == -INFINITY) continue;
       entry.logit = similarity(t, entry.query, entry.key) + terms;
@@ -307,7 +312,8 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   HARK_TRY(hark_tree_doubles(context, desc, true, &doubles));
   HARK_TRY(hark_size_multiply(context, doubles, (size_t)workers * sizeof(double), &out->backward_workspace));
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
-  const int64_t tables = (desc->has_hierarchical_bias ? 4 * h.block - 1 : 0) + (desc->has_log_kernel ? hark_hierarchy_reach(&h) : 0);
+  const int64_t tables =
+      (desc->has_hierarchical_bias ? 4 * h.block - 1 : 0) + (desc->has_log_kernel ? hark_kernel_sides(desc) * hark_hierarchy_reach(&h) : 0);
   HARK_TRY(hark_size_multiply(context, (size_t)tables * sizeof(double), (size_t)desc->heads, &doubles));
   return hark_size_add(context, out->backward_workspace, doubles, &out->backward_workspace);
 }

@@ -6,6 +6,7 @@
 #define HARK_BACKEND_REFERENCE_HIERARCHICAL_H
 
 #include "backend/hierarchy_kernel.h"
+#include "backend/kernel_table.h"
 #include "backend/reference/dense_entry.h"
 
 /* All data of a task, in its worker's scratch memory. */
@@ -22,7 +23,7 @@ typedef struct tree {
   double *dmixed, *mean_gradient;           /* of a row: its rows' weighted dout [dv] and D */
   double *dquery, *dkey, *dvalue, *dkernel; /* [tokens][d], [tokens][d], [tokens][dv], gradients of the kernel's means */
   double *kernel_memory;
-  hark_hierarchy_kernel kernel; /* with log_kernel */
+  hark_hierarchy_kernel kernel[2]; /* with log_kernel; [1]: for keys after the query, with directed_kernel */
 } tree;
 
 /* Doubles of a worker's tree. */
@@ -42,6 +43,7 @@ typedef struct tree_entry {
   int level;
   int64_t row, query, key; /* query and key: indices of the tokens in the arrays */
   int64_t bias, kernel;    /* indices in the tables */
+  int side;                /* of the kernel */
   double logit, factor;    /* factor: of dropout */
 } tree_entry;
 

@@ -24,7 +24,7 @@ typedef struct backward_task {
   size_t per_worker;
   int64_t sequences; /* in one task */
   double *dbias;     /* [H][4 Nr - 1], or NULL: not requested */
-  double *dkernel;   /* [H][reach] */
+  double *dkernel;   /* [H][sides][reach] */
   int64_t reach;
 } backward_task;
 
@@ -105,7 +105,7 @@ static void entry_gradients(tree *t, void *data, const tree_entry *entry) {
     t->dkey[entry->key * d + c] += desc->scale * dlogit * (q[c] - (rbf ? k[c] : 0));
   }
   if (dbias != NULL) dbias[entry->bias] += dlogit;
-  if (t->dkernel != NULL) t->dkernel[entry->kernel] += dlogit;
+  if (t->dkernel != NULL) t->dkernel[entry->side * hark_hierarchy_kernel_means(&t->hierarchy, t->exact) + entry->kernel] += dlogit;
 }
 
 /* Adds gradients of the tokens of a level to those of the level below: fractions for means, all for sums. */
@@ -142,14 +142,15 @@ static void store_rows(const tree *t, const hark_tensor *gradient, bool keys, co
 
 static void backward_of_head(const backward_task *task, tree *t, int64_t head) {
   const hark_attention_desc *desc = t->at.desc;
-  const int64_t tokens = t->first[t->hierarchy.levels];
+  const int64_t tokens = t->first[t->hierarchy.levels], means = hark_hierarchy_kernel_means(&t->hierarchy, t->exact);
+  const int sides = hark_kernel_sides(desc);
   hark_tree_queries(t, task->run, head);
   hark_tree_forward(t);
   begin_rows(t);
   for (int level = 1; level < t->hierarchy.levels && !t->exact; level++)
     for (int64_t row = 0; row < hark_hierarchy_tokens(&t->hierarchy, level); row++) gather_row(t, level, row);
   memset(t->dquery, 0, (size_t)(tokens * desc->head_dim) * sizeof(double));
-  if (t->dkernel != NULL) memset(t->dkernel, 0, (size_t)hark_hierarchy_kernel_means(&t->hierarchy, t->exact) * sizeof(double));
+  if (t->dkernel != NULL) memset(t->dkernel, 0, (size_t)(sides * means) * sizeof(double));
   double *dbias = task->dbias == NULL ? NULL : task->dbias + head * (4 * t->hierarchy.block - 1);
   for (int level = t->hierarchy.levels - 1; level >= 0; level--) {
     const int64_t rows = hark_hierarchy_tokens(&t->hierarchy, t->exact ? 0 : level);
@@ -161,7 +162,8 @@ static void backward_of_head(const backward_task *task, tree *t, int64_t head) {
     if (desc->coarse_query == HARK_COARSE_QUERY_FIRST) hand_to_first(t, level);
   }
   store_rows(t, &task->run->args->dquery, false, t->dquery, desc->head_dim, task->run->args->accumulate & HARK_ACCUMULATE_QUERY);
-  if (task->dkernel != NULL) hark_hierarchy_kernel_gradient(&t->kernel, t->dkernel, task->dkernel + head * task->reach);
+  for (int side = 0; task->dkernel != NULL && side < sides; side++)
+    hark_hierarchy_kernel_gradient(&t->kernel[side], t->dkernel + side * means, task->dkernel + (head * sides + side) * task->reach);
 }
 
 static void backward_of_key_head(const backward_task *task, tree *t, int64_t sequence, int64_t key_head) {
@@ -194,7 +196,7 @@ static void add_tables(const hark_attention_call *run, const hark_tensor *gradie
   const int64_t heads = run->plan->desc.heads, sharing = gradient->stride[0] == 0 ? heads : 1;
   for (int64_t head = 0; head < heads; head += sharing)
     for (int64_t i = 0; i < count; i++) {
-      const int64_t to = head * gradient->stride[0] + i;
+      const int64_t to = head * gradient->stride[0] + i * gradient->stride[1];
       double sum = 0;
       for (int64_t h = head; h < head + sharing; h++) sum += tables[h * width + i];
       dense_put(gradient, to, dense_get(gradient, to) + sum);
@@ -205,6 +207,7 @@ hark_status hark_hierarchical_backward(hark_context *context, const hark_attenti
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   const int64_t width = 4 * desc->hierarchy_block - 1;
+  const int sides = hark_kernel_sides(desc);
   const hark_hierarchy longest = hark_hierarchy_make(desc, desc->key_length);
   backward_task task = {.run = run, .sequences = 1, .reach = hark_hierarchy_reach(&longest)};
   HARK_TRY(hark_tree_doubles(context, desc, true, &task.per_worker));
@@ -216,12 +219,15 @@ hark_status hark_hierarchical_backward(hark_context *context, const hark_attenti
   }
   if (args->dlog_kernel.type != HARK_NONE) {
     task.dkernel = tables;
-    memset(task.dkernel, 0, (size_t)(desc->heads * task.reach) * sizeof(double));
+    memset(task.dkernel, 0, (size_t)(desc->heads * sides * task.reach) * sizeof(double));
   }
   /* The tables of a head are summed over all sequences by one task. */
   if (task.dbias != NULL || task.dkernel != NULL) task.sequences = run->sequence_count;
   hark_parallel_for(context, run->sequence_count / task.sequences * desc->key_heads, backward_task_run, &task);
   if (task.dbias != NULL) add_tables(run, &args->dhierarchical_bias, task.dbias, width, width);
-  if (task.dkernel != NULL) add_tables(run, &args->dlog_kernel, task.dkernel, task.reach, hark_min(task.reach, args->dlog_kernel.shape[1]));
+  for (int side = 0; task.dkernel != NULL && side < sides; side++) {
+    const hark_tensor gradient = hark_kernel_side(desc, &args->dlog_kernel, side);
+    add_tables(run, &gradient, task.dkernel + side * task.reach, sides * task.reach, hark_min(task.reach, gradient.shape[1]));
+  }
   return HARK_OK;
 }

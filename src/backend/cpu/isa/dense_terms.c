@@ -2,6 +2,8 @@
  *
  *     S[n,i] += log G[h, |p - i|],  p = n + offset          dlog G[h, t] = sum over entries with |p - i| = t of dS[n,i]
  *
+ * With directed_kernel both are of the difference p - i, with its sign.
+ *
  * A tile is [keys][lanes]; logits are in units of log 2. Terms are added first; then entries hidden by causality and the window are set to
  * -infinity, so that the contents of a hidden entry do not matter. Cost: a few operations per logit.
  */
@@ -87,22 +89,34 @@ static bool log_kernel_used(const hark_attention_desc *desc, const hark_attentio
   return desc->has_log_kernel && (args == NULL || args->log_kernel.data != NULL);
 }
 
-/* log G of the tile's distances, in units of log 2. */
-static void log_kernel_start(hark_dense_tile *tile, void *memory) {
-  const hark_tensor *table = &tile->call->args->log_kernel;
-  const float *row = (const float *)table->data + (table->shape[0] > 1 ? tile->head * table->stride[0] : 0);
-  const int64_t stride = table->stride[1], last = table->shape[1] - 1, lowest = tile->shift - (tile->keys - 1);
-  const int count = (int)hark_ceil_div(tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES, HARK_LANES) * HARK_LANES;
-  const int right = (int)hark_min(hark_max(-lowest, 0), count);                /* from here on the key is not after the query */
-  const int beyond = (int)hark_min(hark_max(last + 1 - lowest, right), count); /* beyond the table: lanes without a query */
-  float values[HARK_TILE_DIAGONALS];
-  (void)memory;
+/* log G of the differences from `lowest` on. Beyond the table are lanes without a query, which have its last entry. */
+static void read_distances(const hark_tensor *table, const float *row, int64_t lowest, int count, float *values) {
+  const int64_t stride = table->stride[1], last = table->shape[1] - 1;
+  const int right = (int)hark_min(hark_max(-lowest, 0), count); /* from here on the key is not after the query */
+  const int beyond = (int)hark_min(hark_max(last + 1 - lowest, right), count);
   for (int i = 0; i < right; i++) values[i] = row[hark_min(-(lowest + i), last) * stride];
   if (stride == 1 && right < beyond)
     memcpy(values + right, row + lowest + right, (size_t)(beyond - right) * sizeof *values);
   else
     for (int i = right; i < beyond; i++) values[i] = row[(lowest + i) * stride];
   for (int i = beyond; i < count; i++) values[i] = row[last * stride];
+}
+
+/* The same of a table with directions. */
+static void read_differences(const hark_tensor *table, const float *row, int64_t lowest, int count, float *values) {
+  const int64_t last = table->shape[1] - 1, first = last / 2 + lowest;
+  for (int i = 0; i < count; i++) values[i] = row[hark_max(0, hark_min(first + i, last)) * table->stride[1]];
+}
+
+/* log G of the tile's distances, in units of log 2. */
+static void log_kernel_start(hark_dense_tile *tile, void *memory) {
+  const hark_tensor *table = &tile->call->args->log_kernel;
+  const float *row = (const float *)table->data + (table->shape[0] > 1 ? tile->head * table->stride[0] : 0);
+  const int64_t lowest = tile->shift - (tile->keys - 1);
+  const int count = (int)hark_ceil_div(tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES, HARK_LANES) * HARK_LANES;
+  float values[HARK_TILE_DIAGONALS];
+  (void)memory;
+  (tile->call->desc->directed_kernel != 0 ? read_differences : read_distances)(table, row, lowest, count, values);
   const vf hidden = vf_set(-INFINITY), unit = vf_set(hark_dense_unit(tile)), least = vf_set(hark_dense_least_term(tile));
   for (int i = 0; i < count; i += HARK_LANES) {
     const vf value = vf_load(values + i);
@@ -182,7 +196,18 @@ static int64_t log_kernel_finish_count(const hark_dense_call *call) {
   return (log_kernel_is_shared(gradient) ? 1 : gradient->shape[0]) * hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK);
 }
 
-/* S += log G[|p - i|]: dlog G[t] = sum over both diagonals at distance t, sequences, ranges, and heads that share the row. */
+/* sums[t - begin] += the sums over both diagonals at distance t, or, if directed, over the one of column t, for columns begin .. end. `part`
+ * has `count` diagonals, the first at the difference `lowest`. */
+static void add_diagonals(const double *part, int64_t count, int64_t lowest, bool directed, int64_t middle, int64_t begin, int64_t end,
+                          double *sums) {
+  for (int64_t t = begin; t < end; t++) {
+    const int64_t right = (directed ? t - middle : t) - lowest, left = -t - lowest;
+    if (right >= 0 && right < count) sums[t - begin] += part[right];
+    if (!directed && t > 0 && left >= 0 && left < count) sums[t - begin] += part[left];
+  }
+}
+
+/* S += log G[|p - i|]: dlog G[t] = sum over the diagonals of entry t, sequences, ranges, and heads that share the row. */
 static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_tensor *gradient = &call->args->dlog_kernel;
   const int64_t blocks = hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK), row = index / blocks;
@@ -197,11 +222,7 @@ static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t
         const double *part = diagonal_sums(call, memory, sequence, head, chunk);
         const int64_t count = sequence->query_count + sequence->key_count - 1, lowest = sequence->offset - (sequence->key_count - 1);
         if (sequence->query_count == 0 || sequence->key_count == 0) continue;
-        for (int64_t t = begin; t < end; t++) {
-          const int64_t right = t - lowest, left = -t - lowest;
-          if (right >= 0 && right < count) sums[t - begin] += part[right];
-          if (t > 0 && left >= 0 && left < count) sums[t - begin] += part[left];
-        }
+        add_diagonals(part, count, lowest, call->desc->directed_kernel != 0, gradient->shape[1] / 2, begin, end, sums);
       }
   float *out = (float *)gradient->data + row * gradient->stride[0];
   for (int64_t t = begin; t < end; t++) {

@@ -2,6 +2,8 @@
  *
  *     S[a,b] += bias[h, b - a + 2 Nr - 1] + mean[h, l, |a - b|]          d bias[h, x], d mean[h, l, t]: sums of dS over their diagonals
  *
+ * With directed_kernel there are two means, one for each sign of a - b (kernel_table.h).
+ *
  * The means (backend/hierarchy_kernel.h) are computed once per call for every row of the table. Gradients are gathered by head, level and
  * signed distance, in float64 and in slots. A slot is for a run of sequences, in their order, so that as many tasks as slots and key heads
  * can run at the same time. The number of slots depends on the descriptor's sizes alone, and they are summed in their order: the bits do
@@ -11,6 +13,7 @@
  */
 #include <float.h>
 
+#include "backend/kernel_table.h"
 #include "hierarchical_tile.h"
 
 #define HARK_FAR_TERM 256.0f                 /* in units of log 2: its rounding changes a weight by 2^-16 */
@@ -49,7 +52,7 @@ hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, cons
     HARK_TRY(hark_size_multiply(context, *bytes, (size_t)head_sums(&h) * sizeof(double), bytes));
   }
   if (!desc->has_log_kernel) return HARK_OK;
-  HARK_TRY(add_doubles(context, (size_t)hark_hierarchy_kernel_means(&h, false), heads, bytes));
+  HARK_TRY(add_doubles(context, (size_t)(hark_kernel_sides(desc) * hark_hierarchy_kernel_means(&h, false)), heads, bytes));
   return add_doubles(context, work_doubles(&h, backward), (size_t)hark_min(workers, desc->heads), bytes);
 }
 
@@ -58,9 +61,11 @@ hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, cons
 /* Number of different rows of a table. */
 static int64_t rows_of_table(const hark_tensor *table, int64_t heads) { return table->stride[0] == 0 ? 1 : heads; }
 
-static double *means_of(const hark_hierarchical_call *call, int64_t head) {
+/* The means for keys up to the row (side 0), or after it (1). Without directed_kernel both are the same. */
+static double *means_of(const hark_hierarchical_call *call, int64_t head, int side) {
   const int64_t row = call->args->log_kernel.stride[0] == 0 ? 0 : head;
-  return call->tables.means + row * hark_hierarchy_kernel_means(&call->tables.longest, false);
+  const int sides = hark_kernel_sides(call->desc);
+  return call->tables.means + (row * sides + (sides == 1 ? 0 : side)) * hark_hierarchy_kernel_means(&call->tables.longest, false);
 }
 
 static double *work_of(const hark_hierarchical_call *call, int64_t task, int64_t tasks, int worker) {
@@ -69,11 +74,13 @@ static double *work_of(const hark_hierarchical_call *call, int64_t task, int64_t
 
 static void means_task(void *data, int64_t row, int worker) {
   const hark_hierarchical_call *call = data;
-  const hark_tensor *table = &call->args->log_kernel;
   const hark_hierarchy *h = &call->tables.longest;
-  const hark_hierarchy_kernel kernel =
-      hark_hierarchy_kernel_make(h, false, table, row, work_of(call, row, rows_of_table(table, call->desc->heads), worker));
-  memcpy(means_of(call, row), kernel.mean, (size_t)hark_hierarchy_kernel_means(h, false) * sizeof(double));
+  double *memory = work_of(call, row, rows_of_table(&call->args->log_kernel, call->desc->heads), worker);
+  for (int side = 0; side < hark_kernel_sides(call->desc); side++) {
+    const hark_tensor table = hark_kernel_side(call->desc, &call->args->log_kernel, side);
+    const hark_hierarchy_kernel kernel = hark_hierarchy_kernel_make(h, false, &table, row, memory);
+    memcpy(means_of(call, row, side), kernel.mean, (size_t)hark_hierarchy_kernel_means(h, false) * sizeof(double));
+  }
 }
 
 void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool gradients, double *memory) {
@@ -87,7 +94,7 @@ void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool 
   if (!desc->has_log_kernel) return;
   const int64_t rows = rows_of_table(&call->args->log_kernel, desc->heads);
   tables->means = memory;
-  tables->work = memory + rows * hark_hierarchy_kernel_means(&tables->longest, false);
+  tables->work = memory + rows * hark_kernel_sides(desc) * hark_hierarchy_kernel_means(&tables->longest, false);
   tables->work_doubles = work_doubles(&tables->longest, call->backward);
   hark_parallel_for(call->context, rows, means_task, call);
 }
@@ -117,7 +124,8 @@ void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot) {
   const hark_hierarchical_call *call = tree->call;
   const hark_tensor *bias = &call->args->hierarchical_bias;
   const int64_t block = tree->hierarchy.block, reach = 2 * block - 1;
-  const double *means = call->desc->has_log_kernel ? means_of(call, tree->head) : NULL;
+  const bool has_kernel = call->desc->has_log_kernel;
+  const double *const means[] = {has_kernel ? means_of(call, tree->head, 0) : NULL, has_kernel ? means_of(call, tree->head, 1) : NULL};
   const float *biases = call->desc->has_hierarchical_bias ? (const float *)bias->data + tree->head * bias->stride[0] : NULL;
   tree->hides = tree->far_terms = false;
   for (int level = 0; level < tree->hierarchy.levels; level++) {
@@ -128,7 +136,7 @@ void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot) {
     for (int64_t difference = -reach; difference <= reach; difference++) {
       double sum = 0;
       if (biases != NULL) sum += (double)biases[reach - difference];
-      if (means != NULL) sum += means[level * 2 * block + (difference < 0 ? -difference : difference)];
+      if (has_kernel) sum += means[difference < 0][level * 2 * block + (difference < 0 ? -difference : difference)];
       const float term = term_of(sum);
       terms[hark_term_at(block, difference)] = term;
       set_fine_term(fine + 2 * hark_term_at(block, difference), sum);
@@ -161,37 +169,46 @@ static void give_bias(const hark_hierarchical_call *call) {
     }
 }
 
-/* dmean += the slots' sums for a head, by distance. */
-static void add_mean_gradients(const hark_hierarchical_call *call, int64_t head, double *dmean) {
+/* dmean += the slots' sums for a head, by distance; with directed_kernel those of one side. */
+static void add_mean_gradients(const hark_hierarchical_call *call, int64_t head, int side, double *dmean) {
   const int64_t block = call->tables.longest.block, middle = 2 * block - 1;
+  const bool directed = call->desc->directed_kernel != 0;
   for (int64_t slot = 0; slot < call->tables.slots; slot++)
     for (int level = 0; level < call->tables.longest.levels; level++) {
       const double *sums = sums_of(call, slot, head, level) + middle;
-      dmean[level * 2 * block] += sums[0];
-      for (int64_t t = 1; t < 2 * block; t++) dmean[level * 2 * block + t] += sums[t] + sums[-t];
+      if (side == 0) dmean[level * 2 * block] += sums[0];
+      for (int64_t t = 1; t < 2 * block; t++)
+        dmean[level * 2 * block + t] += !directed ? sums[t] + sums[-t] : side == 0 ? sums[t] : sums[-t];
     }
 }
 
-/* A row of the gradient by log G, summed over the heads that share it; heads that also share a row of the table are combined first. */
-static void kernel_task(void *data, int64_t row, int worker) {
-  const hark_hierarchical_call *call = data;
-  const hark_tensor *table = &call->args->log_kernel, *gradient = &call->args->dlog_kernel;
+/* A row of the gradient by log G for one side, summed over the heads that share it; heads that also share a row of the table are combined
+ * first. */
+static void give_side(const hark_hierarchical_call *call, int64_t row, int side, double *memory) {
+  const hark_tensor table = hark_kernel_side(call->desc, &call->args->log_kernel, side);
+  const hark_tensor gradient = hark_kernel_side(call->desc, &call->args->dlog_kernel, side);
   const hark_hierarchy *h = &call->tables.longest;
-  const int64_t heads = call->desc->heads, sharing = sharing_of(gradient, heads), means = hark_hierarchy_kernel_means(h, false);
-  const int64_t distances = hark_min(gradient->shape[1], hark_hierarchy_reach(h));
-  double *memory = work_of(call, row, heads / sharing, worker), *dmean = memory + hark_hierarchy_kernel_doubles(h, false);
-  double *sums = dmean + means;
+  const int64_t sharing = sharing_of(&gradient, call->desc->heads), means = hark_hierarchy_kernel_means(h, false);
+  const int64_t distances = hark_min(gradient.shape[1], hark_hierarchy_reach(h));
+  double *dmean = memory + hark_hierarchy_kernel_doubles(h, false), *sums = dmean + means;
   memset(sums, 0, (size_t)distances * sizeof *sums);
   memset(dmean, 0, (size_t)means * sizeof *dmean);
   for (int64_t head = row * sharing; head < (row + 1) * sharing; head++) {
-    add_mean_gradients(call, head, dmean);
-    if (table->stride[0] == 0 && head + 1 < (row + 1) * sharing) continue;
-    const hark_hierarchy_kernel kernel = hark_hierarchy_kernel_make(h, false, table, head, memory);
+    add_mean_gradients(call, head, side, dmean);
+    if (table.stride[0] == 0 && head + 1 < (row + 1) * sharing) continue;
+    const hark_hierarchy_kernel kernel = hark_hierarchy_kernel_make(h, false, &table, head, memory);
     hark_hierarchy_kernel_gradient(&kernel, dmean, sums);
     memset(dmean, 0, (size_t)means * sizeof *dmean);
   }
-  float *to = (float *)gradient->data + row * sharing * gradient->stride[0];
-  for (int64_t x = 0; x < distances; x++) to[x] += (float)sums[x];
+  float *to = (float *)gradient.data + row * sharing * gradient.stride[0];
+  for (int64_t x = 0; x < distances; x++) to[x * gradient.stride[1]] += (float)sums[x];
+}
+
+static void kernel_task(void *data, int64_t row, int worker) {
+  const hark_hierarchical_call *call = data;
+  const int64_t tasks = call->desc->heads / sharing_of(&call->args->dlog_kernel, call->desc->heads);
+  double *memory = work_of(call, row, tasks, worker);
+  for (int side = 0; side < hark_kernel_sides(call->desc); side++) give_side(call, row, side, memory);
 }
 
 void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call) {
