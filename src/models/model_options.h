@@ -115,8 +115,8 @@ typedef enum hark_stored {
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model represents positions", NULL, \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
-    "kernel of the token distance, such as bank[8](decay*periodic); it multiplies the similarity; several kernels, such as "               \
-    "decay|rbf|t5|alibi, are for the heads or layers in turn; an empty text: no kernel",                                                   \
+    "kernel of the token distance, such as bank[8](decay*periodic), or in encoders left(decay)*right(rbf); it multiplies the "             \
+    "similarity; several kernels, such as decay|rbf|t5|alibi, are for the heads or layers in turn; an empty text: no kernel",              \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \

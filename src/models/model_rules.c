@@ -286,6 +286,16 @@ static bool kernels_of_heads(const hark_network_config *config, char *message) {
                             expected, of_what[config->positional_scope]);
 }
 
+/* A token of a decoder sees no token after it. */
+static bool right_of_causal(const hark_network_config *config, char *message) {
+  const int column = hark_positional_list_direction(config->positional, "right");
+  return column > 0 && hark_architecture_of(config->architecture)->causal &&
+         hark_rule_violated(message,
+                            "model.positional has right(...) at column %d, and in model.architecture %s no token sees the tokens after it: "
+                            "it would have no effect",
+                            column, hark_architecture_of(config->architecture)->name);
+}
+
 /* ---- the list ---- */
 
 static const hark_model_rule rules[] = {
@@ -325,6 +335,7 @@ static const hark_model_rule rules[] = {
     {"model.parts model.architecture", parts_of_encoder},
     {"model.head_width model.parts", head_of_pairs},
     {"model.positional model.positional_scope model.heads", kernels_of_heads},
+    {"model.positional model.architecture", right_of_causal},
 };
 const hark_rule_list hark_rules_of_all = {rules, (int)(sizeof rules / sizeof *rules)};
 

@@ -204,6 +204,15 @@ static bool one_positional(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "model.positional has several expressions, expected one with model.architecture ahca");
 }
 
+static bool no_direction(const hark_network_config *config, char *message) {
+  const int left = hark_positional_list_direction(config->positional, "left");
+  const int right = hark_positional_list_direction(config->positional, "right");
+  return has_positional(config) && (left > 0 || right > 0) &&
+         hark_rule_violated(message,
+                            "model.positional has %s(...) at column %d, expected a kernel without a direction with model.architecture ahca",
+                            left > 0 ? "left" : "right", left > 0 ? left : right);
+}
+
 static bool positional_of_model(const hark_network_config *config, char *message) {
   return has_positional(config) && config->positional_scope != HARK_SCOPE_MODEL &&
          hark_rule_violated(message, "model.positional_scope is layer or head, expected model with model.architecture ahca");
@@ -268,6 +277,7 @@ static const hark_model_rule rules[] = {
     {"model.positional " AHCA "secondary_pool " AHCA "selected", positional_of_places},
     {"model.positional_scope" IN_AHCA, positional_of_model},
     {"model.positional" IN_AHCA, one_positional},
+    {"model.positional" IN_AHCA, no_direction},
     {"model.positions" IN_AHCA, positions_of_slots},
     {ATTENTION "unbiased" IN_AHCA, biases},
     {ATTENTION "normalisation" IN_AHCA, softmax_normalisation},

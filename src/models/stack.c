@@ -66,6 +66,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
       .normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->attention.normalisation, layer),
       .ridge = config->attention.ridge * pow((double)config->context, config->attention.ridge_power),
       .positional = hark_positional_source_given(&network->positional_source),
+      .directed = !network->architecture->causal && hark_positional_source_directed(&network->positional_source),
       .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
@@ -384,7 +385,8 @@ static hark_status shared_table(const hark_network *network, const hark_forward 
   int64_t distances = 0;
   for (int64_t layer = 0; layer < network->config.layers; layer++)
     distances = hark_max(distances, hark_self_attention_distances(&network->blocks[layer].attention.spec, length_of(forward, tokens)));
-  return hark_positional_apply(forward, &network->positional, distances, table);
+  const bool directed = network->blocks[0].attention.spec.directed; /* those of all layers are */
+  return hark_positional_apply(forward, &network->positional, directed ? -distances : distances, table);
 }
 
 hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,

@@ -34,6 +34,9 @@ static inline int64_t hark_positional_rows(hark_positional_scope scope, int64_t 
   return scope == HARK_SCOPE_HEAD || (scope == HARK_SCOPE_MODEL && expressions > 1) ? heads : 1;
 }
 
+/* Whether a table needs both directions, where keys after the query are seen. */
+static inline bool hark_positional_source_directed(const hark_positional_source *source) { return source->list.directed; }
+
 static inline bool hark_positional_source_given(const hark_positional_source *source) { return source->list.count > 0; }
 
 /* The expression of a row of a layer; P of a layer. */
@@ -57,7 +60,8 @@ HARK_MUST_CHECK hark_status hark_positional_declare(hark_context *context, hark_
                                                     const hark_positional_source *source, int64_t layer, const char *prefix,
                                                     hark_positional_layer *out);
 
-/* table [K, distances] <- log G at 0 .. distances - 1 */
+/* table [K, distances] <- log G at 0 .. distances - 1, of keys up to the query where the kernel has a direction; with distances -T both
+ * directions, [K, 2 T - 1] (kernel_table.h). */
 HARK_MUST_CHECK hark_status hark_positional_apply(const hark_forward *forward, const hark_positional_layer *layer, int64_t distances,
                                                   hark_value *table);
 

@@ -178,6 +178,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   desc.causal = spec->causal;
   desc.has_forget = spec->choice.forget_gate;
   desc.has_log_kernel = spec->positional;
+  desc.directed_kernel = spec->directed;
   desc.contextual_positions = spec->choice.contextual_positions;
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
@@ -247,6 +248,11 @@ static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t
                                     .partition = spec->choice.partition,
                                     .causal = spec->causal};
   return hark_hierarchy_make(&desc, length);
+}
+
+int64_t hark_self_attention_table(const hark_self_attention_spec *spec, int64_t length) {
+  const int64_t distances = hark_self_attention_distances(spec, length);
+  return spec->directed ? -distances : distances;
 }
 
 /* Layers with their own windows use a table for all distances between tokens, since it may be the model's. */
@@ -465,8 +471,7 @@ static hark_status make_tables(const hark_forward *forward, const hark_self_atte
   if (out->own_kernel && forward->log_kernels != NULL)
     return hark_tape_leaf(forward->tape, &forward->log_kernels[layer->layer], NULL, &out->log_kernel);
   const int64_t length = forward->packing != NULL ? forward->packing->longest : forward->first_position + rows;
-  if (out->own_kernel)
-    return hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &out->log_kernel);
+  if (out->own_kernel) return hark_positional_apply(forward, &layer->positional, hark_self_attention_table(spec, length), &out->log_kernel);
   return HARK_OK;
 }
 

@@ -33,6 +33,7 @@ typedef struct hark_self_attention_spec {
   const hark_positional_source *positional_source; /* where the layer has its own parameters; NULL: every pass is given the table */
   bool bias, output_bias;                          /* of queries, keys and values; of the output */
   bool positional;                                 /* a table of log G multiplies the similarity */
+  bool directed;                                   /* the table has both directions; not causal */
 } hark_self_attention_spec;
 
 typedef struct hark_self_attention {
@@ -103,6 +104,9 @@ int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, 
 /* Number of distances that a table of log G needs for `length` tokens; larger than the distances between tokens where cells extend
  * farther. */
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length);
+
+/* The same as an argument of hark_positional_apply(): below 0 for a table with both directions. */
+int64_t hark_self_attention_table(const hark_self_attention_spec *spec, int64_t length);
 /* With caches of `capacity` tokens: whether attention uses means of such a table instead, and the attributes for computing them. */
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
 

@@ -100,20 +100,21 @@ static void test_positional_gradient(void **state) {
 
 #define FAR 4096 /* distances: more than any hierarchy here has */
 
-/* log G of an expression, for one head, at the distances 0 .. FAR - 1. */
+/* log G of an expression, for one head, at the distances 0 .. FAR - 1; of a directed case from -(FAR - 1) to FAR - 1. */
 static void give_table(attention_problem *p, const char *text) {
   attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
   hark_positional *kernel = NULL;
-  double parameters[8], distances[FAR];
+  double parameters[8], distances[2 * FAR];
+  const int64_t first = p->is.directed ? 1 - FAR : 0, columns = FAR - first;
   const hark_positional_start start = {.struct_size = sizeof start};
-  for (int64_t i = 0; i < FAR; i++) distances[i] = (double)i;
+  for (int64_t i = 0; i < columns; i++) distances[i] = (double)(first + i);
   free(table->data);
-  *table = (attention_numbers){.rank = 2, .shape = {1, FAR}, .count = FAR, .data = malloc(FAR * sizeof(double))};
+  *table = (attention_numbers){.rank = 2, .shape = {1, columns}, .count = columns, .data = malloc((size_t)columns * sizeof(double))};
   assert_non_null(table->data);
   p->is.shared = true;
   assert_int_equal(hark_positional_create(attend_context, text, &kernel), HARK_OK);
   assert_int_equal(hark_positional_initial(attend_context, kernel, &start, parameters), HARK_OK);
-  assert_int_equal(hark_positional_log(attend_context, kernel, parameters, distances, FAR, table->data), HARK_OK);
+  assert_int_equal(hark_positional_log(attend_context, kernel, parameters, distances, columns, table->data), HARK_OK);
   hark_positional_destroy(attend_context, &kernel);
 }
 
@@ -220,12 +221,69 @@ static void test_positional_offsets(void **state) {
   }
 }
 
+/* Expressions with a direction have a table of both sides; in causal attention left(e) has the bits of e, and right(e) is refused. */
+static void test_directions(void **state) {
+  (void)state;
+  static const char expression[] = "left(decay(sigma2=1,l=9))*right(rbf(sigma2=0.5,l=4))";
+  static const struct {
+    const char *text, *words;
+  } cases[] = {{"dense:H1,L9,S11,D4,directed", ""},
+               {"dense:H1,L9,S11,D4,directed,offset=5", "--query-offset 5"},
+               {"window:H1,L29,D4,W5,directed", "--structure window --window 5"},
+               {"hierarchical:H1,L60,D4,N4,directed", "--structure hierarchical --hierarchy-block 4"},
+               {"hierarchical:H1,L60,D4,N4,directed,exact", "--structure hierarchical --hierarchy-block 4 --coarse-query exact"}};
+  char words[512], output[ATTEND_OUTPUT_BYTES];
+  attention_problem p;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    attention_expected e;
+    hark_safetensors *file;
+    attention_problem_make(cases[i].text, &p);
+    attend_write_problem(HARK_F64, &p);
+    snprintf(words, sizeof words, "--backend reference %s --positional '%s'", cases[i].words, expression);
+    if (attend(words, output) != 0) fail_msg("'%s' %s: %s", cases[i].text, words, output);
+    give_table(&p, expression);
+    attention_expected_make(&p, &e);
+    assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+    hark_tensor out = attend_load(file, "out", HARK_F64), gradient = attend_load(file, "dpositional", HARK_F64);
+    assert_int_equal(gradient.shape[1], 4);
+    for (int64_t k = 0; k < e.array[ARRAY_OUT].count; k++)
+      if (!(fabs(attend_number(&out, k) - e.array[ARRAY_OUT].data[k]) < 1e-12))
+        fail_msg("'%s': out[%" PRId64 "] is %.17g, expected %.17g", cases[i].text, k, attend_number(&out, k), e.array[ARRAY_OUT].data[k]);
+    hark_tensor_destroy(attend_context, &out);
+    hark_tensor_destroy(attend_context, &gradient);
+    hark_safetensors_close(attend_context, &file);
+    attention_expected_free(&e);
+    attention_problem_free(&p);
+  }
+  attention_problem_make("dense:H1,L9,D4,causal", &p);
+  attend_write_problem(HARK_F64, &p);
+  double first[9 * 4] = {0};
+  for (int k = 0; k < 2; k++) {
+    hark_safetensors *file;
+    snprintf(words, sizeof words, "--backend reference --causal --positional '%s'", k == 0 ? "decay(l=9)" : "left(decay(l=9))");
+    if (attend(words, output) != 0) fail_msg("%s: %s", words, output);
+    assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+    hark_tensor out = attend_load(file, "out", HARK_F64);
+    for (int64_t i = 0; i < 9 * 4; i++) {
+      if (k == 0) first[i] = attend_number(&out, i);
+      assert_true(first[i] == attend_number(&out, i));
+    }
+    hark_tensor_destroy(attend_context, &out);
+    hark_safetensors_close(attend_context, &file);
+  }
+  assert_int_equal(attend("--causal --positional 'decay*right(rbf)'", output), 2);
+  assert_non_null(strstr(output, "column 7: right(...) has no effect with --causal"));
+  assert_int_equal(attend("--directed-kernel", output), 2);
+  assert_non_null(strstr(output, "--directed-kernel needs tensor log_kernel"));
+  assert_int_equal(attend("--normalisation cme --ridge 1 --positional 'left(decay)'", output), 2);
+  assert_non_null(strstr(output, "column 1: a kernel with a direction is not positive definite"));
+  attention_problem_free(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_positional),
-      cmocka_unit_test(test_positional_gradient),
-      cmocka_unit_test(test_positional_hierarchy),
-      cmocka_unit_test(test_positional_offsets),
+      cmocka_unit_test(test_directions),           cmocka_unit_test(test_positional),         cmocka_unit_test(test_positional_gradient),
+      cmocka_unit_test(test_positional_hierarchy), cmocka_unit_test(test_positional_offsets),
   };
   return cmocka_run_group_tests(tests, attend_open, attend_close);
 }

@@ -89,6 +89,25 @@ static void people_can_read_it(void **state) {
   json_decref(object);
 }
 
+/* With a direction, rows are for both sides. */
+static void tables_have_both_directions(void **state) {
+  (void)state;
+  static const double expected[] = {-2, -1, 0, -0.25, -0.5}; /* keys 2 and 1 after the query, the query itself, keys before it */
+  json_t *object = parsed("positional 'left(decay(l=4))*right(alibi(m=1))' --distances 3 --json");
+  assert_true(json_is_true(json_object_get(object, "directed")));
+  assert_true(json_is_false(json_object_get(object, "positive_definite")));
+  assert_int_equal(json_array_size(json_object_get(object, "log_g")), 5);
+  for (size_t i = 0; i < 5; i++) {
+    assert_true(member(object, "distances", i) == (double)i - 2);
+    assert_true(fabs(member(object, "log_g", i) - expected[i]) < 1e-14);
+  }
+  json_decref(object);
+  assert_int_equal(hark("positional 'left(decay)*right(t5[16])' --context 4"), 0);
+  assert_non_null(strstr(output, "below 0 the key is after the query"));
+  assert_non_null(strstr(output, "\n        -8  "));
+  assert_non_null(strstr(output, "no: the kernel at column 1 is not (positive definite: without left(...) and right(...))"));
+}
+
 /* The file, or gnuplot's script where gnuplot is missing, contains the titles of the panels. */
 static void expect_titles(const char *folder, const char *name, const char *words, const char *const *titles, int count) {
   char command[2 * TEST_PATH_BYTES], script[TEST_PATH_BYTES];
@@ -104,12 +123,14 @@ static void expect_titles(const char *folder, const char *name, const char *word
 static void figures_have_all_kernels(void **state) {
   (void)state;
   static const char *const titles[] = {"decay(l=10)*bump"}, *const heads[] = {"head 0", "head 4"};
+  static const char *const sides[] = {"left(decay(l=9))*right(rbf)", "position of the key less that of the query"};
   const char *names[64];
   char folder[TEST_PATH_BYTES];
   test_folder_make(folder);
   for (int i = 0; i < hark_positional_kernel_count(); i++) names[i] = hark_positional_kernel_at(i).name;
   expect_titles(folder, "all.svg", "--context 30 --heads 2", names, hark_positional_kernel_count());
   expect_titles(folder, "one.svg", "'decay(l=10)*bump' --context 1", titles, 1);
+  expect_titles(folder, "sides.svg", "'left(decay(l=9))*right(rbf)' --context 30", sides, 2);
   expect_titles(folder, "heads.svg", "'bank[3](rbf)' --context 5000 --heads 5", heads, 2);
   test_folder_remove(folder);
 }
@@ -122,6 +143,8 @@ static void mistakes_are_usage(void **state) {
       {"positional decay --head 1", "expected one below --heads 1"},
       {"positional 'decay+t5' --require-definite", "column 7: this kernel is not positive definite"},
       {"train --positional 'bank[2](decay(l=[1,2,3]))' --data x", "column 17: l has a list of 3, expected 2"},
+      {"train --positional 'left(decay)*right(rbf)' --data x", "right(...) at column 13, and in model.architecture decoder no token sees"},
+      {"positional 'left(right(decay))'", "column 6: right(...) inside of the left(...) at column 1"},
       {"train --positional decay --positional-scope heads --data x", "head"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const int code = hark(cases[i][0]);
@@ -169,6 +192,7 @@ static void learned_kernels_are_shown(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tables_are_those_of_the_kernel),
+      cmocka_unit_test(tables_have_both_directions),
       cmocka_unit_test(initial_values_follow_context_and_head),
       cmocka_unit_test(people_can_read_it),
       cmocka_unit_test(figures_have_all_kernels),

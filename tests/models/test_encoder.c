@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "models/encoder.h"
+#include "positional/list.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -43,6 +44,13 @@ static const variant variants[] = {
       .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log", .positional_scope = HARK_SCOPE_LAYER,
       .pooling = HARK_POOLING_MEAN, .recompute = true}},
     {"kernel_shared_recompute", {BASE(2), .positional = "bank[2](decay*periodic)", .recompute = true}},
+    {"directed_kernel_recompute", {BASE(2), .positional = "left(decay)*right(bank[2](rbf))", .recompute = true}},
+    {"directed_kernel_hierarchical_of_layers",
+     {BASE(1), .parts = 2, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
+      .positional = "left(decay)+right(t5[4])|kerple_log", .positional_scope = HARK_SCOPE_LAYER, .pooling = HARK_POOLING_MEAN}},
+    {"directed_kernel_window_of_heads",
+     {BASE(2), .positional = "left(decay)|matern32", .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .attention.window = 3,
+      .positional_stretch = 1.5, .pooling = HARK_POOLING_MEAN}},
     {"learned_rates_recompute",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_HEAD, .recompute = true,
       .activation = HARK_ACTIVATION_GATED_SILU, .norm = HARK_NORM_RMS}},
@@ -247,6 +255,29 @@ static void gradients_agree_with_differences(void **state) {
   }
 }
 
+/* With right(window(0)) the first row sees itself alone, and with left(window(0)) also the keys after it. */
+static void directions_are_those_of_the_tokens(void **state) {
+  (void)state;
+  static const struct {
+    const char *expression;
+    bool sees;
+  } cases[] = {{"right(window(0))", false}, {"left(window(0))", true}, {"left(decay)*right(window(0))", false}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    hark_network_config config = {BASE(2), .pooling = HARK_POOLING_FIRST, .positional = cases[c].expression};
+    hark_context *context = test_reference_open();
+    double before[CLASSES], after[CLASSES];
+    packed p;
+    open_network(&p, context, &config, HARK_F64);
+    pack(&p, 1, 1);
+    logits_of(&p, before);
+    for (int64_t i = 1; i < p.tokens; i++) p.inputs[i] = (p.inputs[i] + 1) % VOCABULARY;
+    logits_of(&p, after);
+    assert_int_equal(memcmp(before, after, sizeof before) != 0, cases[c].sees);
+    close_network(&p);
+    test_setup_close(context);
+  }
+}
+
 /* ---- examples and their batch ---- */
 
 /* On other backends products choose their order of summation by the number of rows: some dozen roundings of numbers of order 1 through two
@@ -391,6 +422,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
     hark_context *context = test_reference_open();
     hark_network_config config = variants[v].config;
     config.architecture = HARK_ARCHITECTURE_DECODER;
+    if (hark_positional_list_direction(config.positional, "right") > 0) config.positional = "left(decay)"; /* the other is refused */
     config.parts = config.head_width = 0;
     config.pooling = HARK_POOLING_CLASS;
     config.dropout = config.embedding_dropout = config.attention.dropout = 0; /* words of dropout are those of rows */
@@ -522,10 +554,10 @@ static void initial_weights_have_their_deviations(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_agree_with_differences),      cmocka_unit_test(an_example_does_not_know_its_batch),
-      cmocka_unit_test(pooling_and_heads_are_as_defined),      cmocka_unit_test(towers_share_their_weights),
-      cmocka_unit_test(a_decoder_reads_packed_sequences),      cmocka_unit_test(what_an_encoder_cannot_be_is_refused),
-      cmocka_unit_test(initial_weights_have_their_deviations),
+      cmocka_unit_test(gradients_agree_with_differences),     cmocka_unit_test(directions_are_those_of_the_tokens),
+      cmocka_unit_test(an_example_does_not_know_its_batch),   cmocka_unit_test(pooling_and_heads_are_as_defined),
+      cmocka_unit_test(towers_share_their_weights),           cmocka_unit_test(a_decoder_reads_packed_sequences),
+      cmocka_unit_test(what_an_encoder_cannot_be_is_refused), cmocka_unit_test(initial_weights_have_their_deviations),
   };
   return cmocka_run_group_tests_name("encoder", tests, NULL, NULL);
 }

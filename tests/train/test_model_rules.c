@@ -162,6 +162,9 @@ static const struct {
     {{OF_LATENT, {"model.dropout", "0.5"}},
      "model.architecture latent has no dropout, expected 0 for model.dropout, model.embedding_dropout and model.attention.dropout"},
     {{OF_LATENT, {"model.positions", "rotary"}}, "model.architecture latent reads exchangeable tokens, expected model.positions none"},
+    {{{"model.positional", "decay*right(rbf)"}},
+     "model.positional has right(...) at column 7, and in model.architecture decoder no token sees the tokens after it: it would have no "
+     "effect"},
     {{OF_LATENT, {"model.positional", "decay"}}, "model.architecture latent reads exchangeable tokens, expected no model.positional"},
     {{OF_LATENT, {ATTENTION("structure"), "window"}},
      "model.architecture latent attends densely by softmax, expected model.attention.structure dense"},
@@ -219,6 +222,8 @@ static const struct {
      "expected average or max"},
     {{OF_AHCA, {"model.positional", "decay"}, {"model.positional_scope", "layer"}},
      "model.positional_scope is layer or head, expected model with model.architecture ahca"},
+    {{OF_AHCA, {"model.positional", "decay*right(rbf)"}},
+     "model.positional has right(...) at column 7, expected a kernel without a direction with model.architecture ahca"},
     {{OF_AHCA, {"model.heads", "2"}, {"model.positional", "decay|rbf"}},
      "model.positional has several expressions, expected one with model.architecture ahca"},
     {{OF_AHCA, {"model.positions", "sinusoidal"}},

@@ -68,6 +68,8 @@ static const hark_option options[] = {
      "kernel of the token distance, such as decay(l=12)*periodic (hark positional explains them); given once "
      "for all heads, or once per head",
      NULL},
+    {"directed-kernel", "directed-kernel", HARK_OPTION_BOOL, AT(directed_kernel), "false", NULL, NULL, NULL,
+     "tensor log_kernel has a number for each direction of the distance", "causal false"},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
      NULL},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "seed of dropout", "dropout >0"},
@@ -141,6 +143,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.has_mask = t->mask.type != HARK_NONE || t->query_mask.type != HARK_NONE;
   desc.has_segments = t->segments != NULL;
   desc.has_log_kernel = t->log_kernel.type != HARK_NONE || v->positional.count > 0;
+  desc.directed_kernel = v->directed_kernel || hark_attend_positional_directed(v);
   desc.has_forget = t->forget.type != HARK_NONE;
   desc.contextual_positions = t->contextual.type != HARK_NONE ? t->contextual.shape[1] : 0;
   desc.forward_only = t->dout.type == HARK_NONE;
@@ -300,9 +303,11 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   void *saved = NULL, *workspace = NULL;
   const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
   const bool cells = distances > 2 * hark_attention_plan_desc(plan)->hierarchy_block; /* Nr 2^M: with one level there are none */
-  if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL && cells)
+  const int64_t columns = t->log_kernel.type != HARK_NONE ? t->log_kernel.shape[1] : 0,
+                have = desc.directed_kernel ? (columns + 1) / 2 : columns;
+  if (columns > 0 && have < distances && v->structure == HARK_ATTEND_HIERARCHICAL && cells)
     hark_command_warn(call, "log_kernel has %" PRId64 " distances and the cells need %" PRId64 ": their means leave out the missing ones",
-                      t->log_kernel.shape[1], distances);
+                      have, distances);
   hark_status status = hark_attend_positional_table(context, v, plan, t);
   if (status == HARK_OK)
     status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
@@ -323,6 +328,8 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
 static hark_status attend(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
   hark_attend_rotary rotary = {0};
   HARK_TRY(hark_attend_needs_check(call->context, v, t));
+  if (v->directed_kernel && t->log_kernel.type == HARK_NONE)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--directed-kernel needs tensor log_kernel, expected [H or 1, 2 T - 1]");
   hark_status status = hark_attend_rotary_open(call->context, v, t, &rotary);
   const double magnitude = hark_rotary_magnitude(&rotary.spec);
   if (magnitude != 1) t->logit_factor = magnitude * magnitude;
@@ -359,6 +366,9 @@ const hark_command hark_command_attend = {
         "  contextual [H or 1,N,d] (the table of contextual positions; needs --causal)\n"
         "  rotary_rates [pairs] (radians per token, instead of the rates of BASE)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
+        "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]: column distances - 1 + d, where d is the position of the "
+        "query\n"
+        "less that of the key.\n"
         "Differences with --structure hierarchical:\n"
         "  log_kernel has as many distances as the cells of the hierarchy reach: NR times a power of 2, at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"

@@ -15,7 +15,7 @@ enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME, HARK_ATTEND_STICK_BREAKING };
 typedef struct hark_attend_values {
   const char *input, *output, *backend;
   int structure, kernel, normalisation, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
-  bool causal, has_query_offset, unit;
+  bool causal, has_query_offset, unit, directed_kernel;
   double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound;
   int64_t window, hierarchy_block, query_offset, rotary_context, seed, threads;
   hark_string_list positional;

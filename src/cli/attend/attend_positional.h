@@ -7,6 +7,9 @@
 /* Reads every --positional only to report mistakes. */
 hark_status hark_attend_positional_check(hark_invocation *call);
 
+/* Whether the tables have both directions: an expression has a direction, and keys after the query are seen. */
+bool hark_attend_positional_directed(const hark_attend_values *values);
+
 /* tensors->log_kernel <- log G of the expressions, one for all heads or one for each, with the parameters in the expressions or else
  * initial ones, at the distances that the plan needs. */
 hark_status hark_attend_positional_table(hark_context *context, const hark_attend_values *values, const hark_attention_plan *plan,

@@ -48,6 +48,9 @@ void hark_kernels_free_text(hark_context *context, hark_kernels_text *text);
 
 /* Whether the layers have positional kernels of the distance of tokens. */
 bool hark_kernels_given(const hark_network *network);
+/* HARK_UNSUPPORTED for kernels with a direction in a model that is not causal. */
+HARK_MUST_CHECK hark_status hark_kernels_check_direction(hark_context *context, const char *path, const hark_network *network,
+                                                         const char *what);
 /* out[rows, distances] <- log G of the rows of a layer, which are its heads or one for all. */
 HARK_MUST_CHECK hark_status hark_kernels_table(hark_context *context, const hark_network *network, int64_t layer, int64_t distances,
                                                float *out);

@@ -145,6 +145,7 @@ static hark_status export_model(hark_invocation *call, const hark_model *model, 
                      .expression = config->positional};
   if (!hark_kernels_given(network))
     return hark_fail(call->context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
+  HARK_TRY(hark_kernels_check_direction(call->context, path, network, "hark kernels export"));
   hark_status status = fill(&t, network);
   if (status == HARK_OK) status = write_tables(&t, values->output);
   hark_release(call->context, t.numbers, t.numbers != NULL ? t.bytes : 0);

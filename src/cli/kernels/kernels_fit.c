@@ -109,6 +109,7 @@ static hark_status fit_kernel(kernels_fit *f, hark_fitted_kernel *kernel) {
 static hark_status check_model(hark_context *context, const char *path, const hark_network *network) {
   if (!hark_kernels_given(network))
     return hark_fail(context, HARK_UNSUPPORTED, "%s: this model has no positional kernels of the distance of tokens", path);
+  HARK_TRY(hark_kernels_check_direction(context, path, network, "a fit"));
   if (!hark_layer_choice_is(&network->config.attention.normalisation, HARK_NORMALISATION_SOFTMAX))
     return hark_fail(context, HARK_UNSUPPORTED, "%s: expected layers with model.attention.normalisation softmax alone", path);
   return HARK_OK;

@@ -41,6 +41,13 @@ bool hark_kernels_given(const hark_network *network) {
   return network->blocks != NULL && hark_positional_source_given(&network->positional_source);
 }
 
+hark_status hark_kernels_check_direction(hark_context *context, const char *path, const hark_network *network, const char *what) {
+  if (!network->blocks[0].attention.spec.directed) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED,
+                   "%s: the kernels of this model have a direction, left(...) or right(...), and %s is for kernels of the distance alone",
+                   path, what);
+}
+
 hark_status hark_kernels_table(hark_context *context, const hark_network *network, int64_t layer, int64_t distances, float *out) {
   hark_tape *tape = NULL;
   hark_value value = 0;

@@ -41,6 +41,7 @@ typedef struct drawing {
   hark_description description; /* zeros where the file has none */
   double farthest;
   int64_t points; /* of a kernel's curve */
+  int side;       /* of the panel: 1: keys after the query */
   int count;
   panel panels[PANELS];
   hark_picture picture;
@@ -48,6 +49,13 @@ typedef struct drawing {
   hark_positional_curve_visitor *each;
   void *user;
 } drawing;
+
+/* Panels of a kernel: with a direction one for the keys up to the query, and one for those after it if the model is not known to be causal. */
+static int sides_of(const drawing *d, const hark_learned_kernel *kernel) {
+  const hark_network_config *config = &d->description.config;
+  if (kernel->expression == NULL || !hark_positional_is_directed(kernel->expression, NULL)) return 1;
+  return config->width > 0 && hark_architecture_of(config->architecture)->causal ? 1 : 2;
+}
 
 /* "layer 0", "layer 3, head 1", "model" */
 static void name_owner(const hark_learned_kernel *kernel, char *out, size_t bytes) {
@@ -74,7 +82,7 @@ static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *ke
   const double stretch = d->description.config.positional_stretch != 0 ? d->description.config.positional_stretch : 1;
   for (int64_t i = 0; i < d->points; i++) {
     distances[i] = round(d->farthest * (double)i / (double)(d->points - 1));
-    stretched[i] = distances[i] / stretch;
+    stretched[i] = (d->side == 1 ? -distances[i] : distances[i]) / stretch;
   }
   if (term < 0)
     HARK_TRY(hark_positional_log(d->context, kernel->expression, kernel->parameters, stretched, d->points, values));
@@ -186,16 +194,23 @@ static hark_status give_curves(const drawing *d, const hark_learned_kernel *kern
   return status;
 }
 
-static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
-  drawing *d = user;
+static hark_status add_panel_of(drawing *d, const hark_learned_kernel *kernel, const char *side) {
   if (d->count == PANELS) return hark_fail(d->context, HARK_BAD_CONFIGURATION, "more than %d positional kernels and rates to draw", PANELS);
   panel *to = &d->panels[d->count];
-  name_owner(kernel, to->title, sizeof to->title);
+  name_owner(kernel, to->title, sizeof to->title - strlen(side));
+  (void)strcat(to->title, side);
   to->rates = kernel->expression == NULL;
   if (d->series != NULL) return keep_first(d, kernel, to->title, &d->series[d->count++]);
   d->count++;
   if (d->each != NULL) return give_curves(d, kernel, to);
   return add_curves(d, kernel, to);
+}
+
+static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
+  drawing *d = user;
+  const int sides = sides_of(d, kernel);
+  for (d->side = 0; d->side < sides; d->side++) HARK_TRY(add_panel_of(d, kernel, sides == 1 ? "" : d->side == 0 ? ", left" : ", right"));
+  return HARK_OK;
 }
 
 /* Kernels first. */
@@ -260,9 +275,8 @@ static void print_panel(hark_picture *picture, const panel *p) {
 
 /* Panels have to be counted before the picture gets its size. */
 static hark_status count_panel(void *user, const hark_learned_kernel *kernel) {
-  int *count = user;
-  (void)kernel;
-  (*count)++;
+  drawing *d = user;
+  d->count += sides_of(d, kernel);
   return HARK_OK;
 }
 
@@ -317,8 +331,9 @@ static hark_status read_description(const char *path, const hark_safetensors *fi
 static hark_status choose_points(drawing *d, const char *path, const hark_safetensors *file, int64_t distances, int *panels) {
   const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
   d->farthest = (double)(distances > 0 ? distances : context);
-  *panels = 0;
-  HARK_TRY(visit(d, path, file, count_panel, panels));
+  HARK_TRY(visit(d, path, file, count_panel, d));
+  *panels = d->count;
+  d->count = 0;
   d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), *panels > MANY ? POINTS_OF_MANY : POINTS);
   return HARK_OK;
 }

@@ -23,7 +23,9 @@ static const hark_option options[] = {
      "heads with separate parameters, over which initial values are spread", NULL},
     {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown", NULL},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, NULL,
-     "show log G at this number of distances, from 0; 0: at the powers of 2 up to twice the context", NULL},
+     "show log G at this number of distances, from 0, of an expression with a direction to both sides; 0: at the powers of 2 up to twice "
+     "the context",
+     NULL},
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
      "refuse a kernel that is not positive definite", NULL},
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
@@ -39,6 +41,7 @@ static const hark_option_table table = {options, (int)(sizeof options / sizeof *
 typedef struct shown_kernel {
   hark_positional *expression;
   int64_t count, rows;
+  bool directed; /* rows for keys after the query, from the farthest on, are before those for the query itself and the keys before it */
   double *memory, *parameters, *natural, *distances, *values;
   size_t bytes;
   bool definite;
@@ -61,7 +64,9 @@ static int64_t row_count(const positional_values *v) {
 static hark_status open_kernel(hark_context *context, const positional_values *v, const char *text, shown_kernel *out) {
   HARK_TRY(hark_positional_create(context, text, &out->expression));
   out->count = hark_positional_parameter_count(out->expression);
-  out->rows = row_count(v);
+  out->directed = hark_positional_is_directed(out->expression, NULL);
+  const int64_t side = row_count(v), before = out->directed ? side - 1 : 0;
+  out->rows = before + side;
   void *memory = NULL;
   const size_t bytes = 2 * (size_t)(out->count + out->rows) * sizeof(double);
   HARK_TRY(hark_allocate(context, bytes, &memory));
@@ -70,7 +75,7 @@ static hark_status open_kernel(hark_context *context, const positional_values *v
   out->natural = out->parameters + out->count;
   out->distances = out->natural + out->count;
   out->values = out->distances + out->rows;
-  for (int64_t i = 0; i < out->rows; i++) out->distances[i] = distance_at(v, i);
+  for (int64_t i = 0; i < out->rows; i++) out->distances[i] = i < before ? -distance_at(v, before - i) : distance_at(v, i - before);
   const hark_positional_start start = {.struct_size = sizeof start, .length = v->length, .heads = v->heads, .head = v->head};
   HARK_TRY(hark_positional_initial(context, out->expression, &start, out->parameters));
   HARK_TRY(hark_positional_natural(context, out->expression, out->parameters, out->natural));
@@ -114,6 +119,8 @@ static void print_text(const shown_kernel *kernel, hark_text *text) {
   else
     hark_text_append(text, "positive definite  no: the kernel at column %d is not (positive definite: %s)\n", kernel->column,
                      kernel->reason);
+  if (kernel->directed)
+    hark_text_append(text, "distance: position of the query less that of the key; below 0 the key is after the query\n");
   hark_text_append(text, "%10s  %-24s G\n", "distance", "log G");
   for (int64_t i = 0; i < kernel->rows; i++) {
     char number[HARK_NUMBER_BYTES];
@@ -135,7 +142,8 @@ static void print_json(const shown_kernel *kernel, hark_text *text) {
     append_list(text, true, kernel->natural + named.first, named.count);
     hark_text_append(text, "], \"learned\": %s}", hark_positional_is_learned(kernel->expression, named.first) ? "true" : "false");
   }
-  hark_text_append(text, "], \"positive_definite\": %s, \"distances\": [", kernel->definite ? "true" : "false");
+  hark_text_append(text, "], \"positive_definite\": %s, \"directed\": %s, \"distances\": [", kernel->definite ? "true" : "false",
+                   kernel->directed ? "true" : "false");
   append_list(text, true, kernel->distances, kernel->rows);
   hark_text_append(text, "], \"log_g\": [");
   append_list(text, true, kernel->values, kernel->rows);
@@ -163,7 +171,8 @@ static void print_kernels(hark_text *text) {
   }
   hark_text_append(text,
                    "joined by + and *, in parentheses, and as bank[M](...), a sum of M copies with separate values; l=12! is not "
-                   "learned, l=@a is one value wherever it is; a number is a constant factor\n");
+                   "learned, l=@a is one value wherever it is; a number is a constant factor; left(...) is for keys up to the query, "
+                   "right(...) for keys after it, and on the other side both are left out\n");
 }
 
 static void print_kernels_json(hark_text *text) {
@@ -231,6 +240,7 @@ const hark_command hark_command_positional = {
         "Without EXPR, lists the kernels that an expression can contain. Grammar: docs/mathematics/positional.md.\n"
         "  hark positional 'bank[8](decay*periodic)' --context 256\n"
         "  hark positional 'decay(sigma2=2,l=12)*periodic(period_length=30)+constant(0.1)' --distances 64 --json\n"
+        "  hark positional 'left(decay)*right(rbf)' --figure directions.svg\n"
         "  hark positional --context 64 --heads 3 --figure kernels.svg\n",
     .argument_minimum = 0,
     .argument_maximum = 1,

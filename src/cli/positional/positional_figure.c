@@ -1,4 +1,5 @@
-/* positional_figure.c - see positional_figure.h. G is divided by its largest value, which attention weights do not depend on. */
+/* positional_figure.c - see positional_figure.h. G is divided by its largest value, which attention weights do not depend on. With a
+ * direction, the horizontal axis is the position of the key less that of the query, so that keys before the query are on the left. */
 #include "cli/positional/positional_figure.h"
 
 #include <inttypes.h>
@@ -8,6 +9,7 @@
 
 #include "cli/gnuplot.h"
 #include "positional/leaf_text.h"
+#include "positional/list.h"
 
 #define COLUMNS 4 /* of panels */
 #define PANEL_WIDTH 330
@@ -23,7 +25,8 @@ typedef struct drawing {
   hark_context *context;
   hark_picture *picture;
   const hark_positional_figure *figure;
-  int64_t points;
+  bool directed;
+  int64_t farthest, points;                        /* distances 0 .. farthest, or farthest .. -farthest if directed */
   double *distances, *values, *pairs, *parameters; /* [points], [points], [2 points], [HARK_POSITIONAL_PARAMETERS] */
 } drawing;
 
@@ -35,7 +38,7 @@ static hark_status add_curve(const drawing *d, const hark_positional *expression
   HARK_TRY(hark_positional_log(d->context, expression, d->parameters, d->distances, d->points, d->values));
   for (int64_t i = 0; i < d->points; i++) most = fmax(most, d->values[i]);
   for (int64_t i = 0; i < d->points; i++) {
-    d->pairs[2 * i] = d->distances[i];
+    d->pairs[2 * i] = d->directed ? -d->distances[i] : d->distances[i];
     d->pairs[2 * i + 1] = exp(d->values[i] - most);
   }
   (void)snprintf(label, sizeof label, "head %" PRId64, head);
@@ -85,14 +88,15 @@ static hark_status draw_all(const drawing *d) {
 }
 
 static hark_status draw_one(const drawing *d) {
-  hark_text_append(&d->picture->script, "set xlabel 'distance (tokens)'\nset ylabel 'G / largest G'\nset yrange [0:1.05]\n");
+  hark_text_append(&d->picture->script, "set xlabel '%s'\nset ylabel 'G / largest G'\nset yrange [0:1.05]\n",
+                   d->directed ? "position of the key less that of the query (tokens)" : "distance (tokens)");
   HARK_TRY(add_curves(d, d->figure->text));
   append_panel(d->picture, 0, d->figure->text, d->figure->heads > 1);
   return HARK_OK;
 }
 
 static hark_status draw(const drawing *d) {
-  hark_text_append(&d->picture->script, "set xrange [0:%" PRId64 "]\n", d->points - 1);
+  hark_text_append(&d->picture->script, "set xrange [%" PRId64 ":%" PRId64 "]\n", d->directed ? -d->farthest : 0, d->farthest);
   return d->figure->text != NULL ? draw_one(d) : draw_all(d);
 }
 
@@ -101,16 +105,24 @@ hark_status hark_positional_draw(hark_invocation *call, const hark_positional_fi
   const bool png = ending != NULL && strcmp(ending, ".png") == 0;
   const int rows = (hark_positional_kernel_count() + COLUMNS - 1) / COLUMNS;
   const int width = figure->text != NULL ? WIDTH : COLUMNS * PANEL_WIDTH, height = figure->text != NULL ? HEIGHT : rows * PANEL_HEIGHT;
-  const int64_t points = hark_min(hark_max(figure->length, 2), MOST_POINTS);
+  const bool directed =
+      hark_positional_list_direction(figure->text, "left") > 0 || hark_positional_list_direction(figure->text, "right") > 0;
+  const int64_t farthest = hark_min(hark_max(figure->length, 2), MOST_POINTS) - 1, points = directed ? 2 * farthest + 1 : farthest + 1;
   const size_t bytes = (size_t)(4 * points + HARK_POSITIONAL_PARAMETERS) * sizeof(double);
   hark_picture picture;
   void *memory = NULL;
   HARK_TRY(hark_allocate(call->context, bytes, &memory));
-  drawing d = {.context = call->context, .picture = &picture, .figure = figure, .points = points, .distances = memory};
+  drawing d = {.context = call->context,
+               .picture = &picture,
+               .figure = figure,
+               .directed = directed,
+               .farthest = farthest,
+               .points = points,
+               .distances = memory};
   d.values = d.distances + points;
   d.pairs = d.values + points;
   d.parameters = d.pairs + 2 * points;
-  for (int64_t i = 0; i < points; i++) d.distances[i] = (double)i;
+  for (int64_t i = 0; i < points; i++) d.distances[i] = (double)(directed ? farthest - i : i);
   hark_status status = hark_picture_begin(call->context, figure->path, png, width, height, &picture);
   if (status == HARK_OK) {
     picture.optional = true; /* the numbers are the main result */
