@@ -159,10 +159,10 @@ HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attentio
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
-/* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T], with directed_kernel [H or 1, 2 T - 1]) for every call that the plan allows with this query_offset,
- * or with the default one: up to the farthest key of a query, with CME also of a key; with HIERARCHICAL up to what its cells reach, Nr 2^M,
- * which is more than there are between rows. Longer tables do the same. Returns how long a table has to be, whether the
- * plan's has_log_kernel is set or not. 0 for an offset beyond 2^40, which calls refuse. */
+/* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T], with directed_kernel [H or 1, 2 T - 1]) for every call that
+ * the plan allows with this query_offset, or with the default one: up to the farthest key of a query, with CME also of a key; with
+ * HIERARCHICAL up to what its cells reach, Nr 2^M, which is more than there are between rows. Longer tables do the same. Returns how long
+ * a table has to be, whether the plan's has_log_kernel is set or not. 0 for an offset beyond 2^40, which calls refuse. */
 HARK_API int64_t hark_attention_plan_distances(const hark_attention_plan *plan, bool has_query_offset, int64_t query_offset);
 
 /* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the

@@ -164,10 +164,11 @@ HARK_API double hark_rotary_rate(const hark_rotary_attributes *attributes, int64
 
 /* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.
  * inputs: parameters [K, P] as they are trained, P = hark_positional_parameter_count(), one row for each of K heads with separate
- * parameters, or 1. output [K, distances], of keys up to the query if the kernel has a direction. With distances -T the output is
- * [K, 2 T - 1], y[k, i] = log G((i - (T - 1)) / stretch), the table for directed_kernel, with directions or without. Computed in double. A row with a parameter outside its range is NaN. With `expressions`, row k
- * has its own expression, whose parameters are the first numbers of the row; P is the largest number of parameters, and the gradient of
- * the others is 0. Expressions and texts are borrowed until the backward is done. */
+ * parameters, or 1. output [K, distances], of keys up to the query if the kernel has a direction. With distances -T the output is [K, 2 T
+ * - 1], y[k, i] = log G((i - (T - 1)) / stretch), the table for directed_kernel, with directions or without. Computed in double. A row
+ * with a parameter outside its range is NaN. With `expressions`, row k has its own expression, whose parameters are the first numbers of
+ * the row; P is the largest number of parameters, and the gradient of the others is 0. Expressions and texts are borrowed until the
+ * backward is done. */
 typedef struct hark_positional_attributes {
   const hark_positional *expression;
   const char *text;                          /* if expression is NULL: parsed by every call, into HARK_POSITIONAL_PLACE_BYTES */
@@ -185,11 +186,12 @@ typedef union hark_attention_own {
 } hark_attention_own;
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk,
- * Hkv*dv], then, absent if the plan does not use them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T or 2 T - 1], forget [B, Lk, H],
- * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
- * [sequences + 1]), contextual [H or 1, N, d]. output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan requires. With offsets
- * the batch is ragged: all leading dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one
- * number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * Hkv*dv], then, absent if the plan does not use them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T or 2 T - 1], forget
+ * [B, Lk, H], mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and
+ * key_offsets (i64 [sequences + 1]), contextual [H or 1, N, d]. output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan
+ * requires. With offsets the batch is ragged: all leading dimensions of query, key and value, of any number, are packed rows, and
+ * attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed
+ * until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* if plan is NULL: what to compute, of the query's type; every call makes a new plan */

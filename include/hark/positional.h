@@ -104,8 +104,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_natural_gradient(hark_conte
                                                                       const double *parameters, const double *raw_gradient,
                                                                       double *gradient);
 
-/* Whether the expression has a direction: left(...) or right(...). *right (may be NULL) <- the column of the first right(...), 0 if there is
- * none. Causal attention has no use for right(...), since no key is after its query. */
+/* Whether the expression has a direction: left(...) or right(...). *right (may be NULL) <- the column of the first right(...), 0 if there
+ * is none. Causal attention has no use for right(...), since no key is after its query. */
 HARK_API bool hark_positional_is_directed(const hark_positional *positional, int *right);
 
 /* log_values[i] <- log G(distances[i]), -infinity where G is 0. Distances are in [0, LARGEST_DISTANCE], or with a direction in
@@ -129,8 +129,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_gradient(hark_context *cont
                                                               int64_t count, double *gradient);
 
 /* Whether G(|n - i|) is positive definite, so that all its Gram matrices are: true when every kernel in it is, with these parameters (some
- * kernels are for some values only), and it has no direction. When false, *column (may be NULL) is the column of the first kernel that is not, and *reason
- * (may be NULL) is a static string. The result is false for parameters outside their range. */
+ * kernels are for some values only), and it has no direction. When false, *column (may be NULL) is the column of the first kernel that is
+ * not, and *reason (may be NULL) is a static string. The result is false for parameters outside their range. */
 HARK_API bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason);
 
 /* Writes the expression in its canonical form (own names, no blanks, no needless parentheses), with the values that were given, or with

@@ -33,7 +33,8 @@ static inline int64_t hark_hierarchy_kernel_width(const hark_hierarchy *h, bool 
 int64_t hark_hierarchy_kernel_doubles(const hark_hierarchy *h, bool exact);
 int64_t hark_hierarchy_kernel_means(const hark_hierarchy *h, bool exact);
 
-/* From row `row` of a tensor [H or 1, T], for one direction of a table with two (kernel_table.h). `memory`: hark_hierarchy_kernel_doubles(), 8-byte aligned. */
+/* From row `row` of a tensor [H or 1, T], for instance one direction of a table with two (kernel_table.h). `memory`:
+ * hark_hierarchy_kernel_doubles(), 8-byte aligned. */
 hark_hierarchy_kernel hark_hierarchy_kernel_make(const hark_hierarchy *h, bool exact, const hark_tensor *log_kernel, int64_t row,
                                                  double *memory);
 

@@ -5,10 +5,10 @@
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"),
  * C contextual positions (a table per head; with `cshared` one for all heads),
  * then words: causal, rbf, stick (stick-breaking), bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for
- * all heads), directed (the table has a number for each direction), forget, dropout=P, offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned,
- * accumulate, large (logits of 1e4), bf16 (products in f32 runs may be in bf16), hiding (some entries of bias or table are -infinity),
- * roomy[=rows] (a plan for larger sizes, longer by that many rows), expanded (broadcast dimensions of bias, mask and a shared table have
- * their full extent and stride 0), threads=N, seed=N.
+ * all heads), directed (the table has a number for each direction), forget, dropout=P, offset=N, lengths, ragged, segments,
+ * layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4), bf16 (products in f32 runs may be
+ * in bf16), hiding (some entries of bias or table are -infinity), roomy[=rows] (a plan for larger sizes, longer by that many rows),
+ * expanded (broadcast dimensions of bias, mask and a shared table have their full extent and stride 0), threads=N, seed=N.
  * hierarchical: mean, first, exact (coarse queries), sibling, linear, hbias (a hierarchical bias per head), hshared (one for all), qmask.
  * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys. Masks of hierarchical cases have bits 2 and 4.
  */

@@ -2,9 +2,10 @@
  *
  *     s[n,i] = scale q_n . k_i                       kernel exp
  *            = -|q_n - k_i|^2 / (2 sigma^2)          kernel rbf
- *            + bias[n,i] + log G(|p - i|) (with directed_kernel log G(p - i)) + F[min(p, Lk-1)] - F[i],      p = n + offset,  F[i] = sum over t <= i of log sigmoid(f_t)
+ *            + bias[n,i] + log G(|p - i|) + F[min(p, Lk-1)] - F[i],      p = n + offset,  F[i] = sum over t <= i of log sigmoid(f_t)
  *
- * All numbers are doubles, whatever the tensors hold. Rows and columns count from 0 inside the sequence.
+ * With directed_kernel, log G is of p - i with its sign. All numbers are doubles, whatever the tensors hold. Rows and columns count from 0
+ * inside the sequence.
  */
 #ifndef HARK_BACKEND_REFERENCE_DENSE_ENTRY_H
 #define HARK_BACKEND_REFERENCE_DENSE_ENTRY_H

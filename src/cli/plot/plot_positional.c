@@ -50,7 +50,8 @@ typedef struct drawing {
   void *user;
 } drawing;
 
-/* Panels of a kernel: with a direction one for the keys up to the query, and one for those after it if the model is not known to be causal. */
+/* Panels of a kernel. With a direction: one for the keys up to the query, and one for those after it if the model is not known to be
+ * causal. */
 static int sides_of(const drawing *d, const hark_learned_kernel *kernel) {
   const hark_network_config *config = &d->description.config;
   if (kernel->expression == NULL || !hark_positional_is_directed(kernel->expression, NULL)) return 1;

@@ -14,10 +14,10 @@ typedef struct hark_positional_plot {
   int columns, rows;
 } hark_positional_plot;
 
-/* A panel for each kernel: log G(distance / stretch), and with thinner lines the terms of its outermost sum; two panels, "left" and "right",
- * for a kernel with a direction in a model that is not causal. A panel for each row of
- * learned rates: the angle per token by pair, without its sign, and with a thinner line the initial one. Errors: HARK_BAD_FILE (neither is
- * there, more than can be drawn), those of hark_model_find_file() and of files. */
+/* A panel for each kernel: log G(distance / stretch), and with thinner lines the terms of its outermost sum. For a kernel with a direction
+ * in a model that is not causal there are two panels, "left" and "right". A panel for each row of learned rates: the angle per token by
+ * pair, without its sign, and with a thinner line the initial one. Errors: HARK_BAD_FILE (neither is there, more than can be drawn), those
+ * of hark_model_find_file() and of files. */
 HARK_MUST_CHECK hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot);
 
 /* A curve of such a panel: points (distance, log G), or (pair, angle per token). Valid during the visit. */

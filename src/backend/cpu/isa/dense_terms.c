@@ -196,8 +196,8 @@ static int64_t log_kernel_finish_count(const hark_dense_call *call) {
   return (log_kernel_is_shared(gradient) ? 1 : gradient->shape[0]) * hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK);
 }
 
-/* sums[t - begin] += the sums over both diagonals at distance t, or, if directed, over the one of column t, for columns begin .. end. `part`
- * has `count` diagonals, the first at the difference `lowest`. */
+/* Adds the sums over the diagonals of columns begin .. end: both at distance t, or if directed the one of column t. `part` has `count`
+ * diagonals, the first at the difference `lowest`. */
 static void add_diagonals(const double *part, int64_t count, int64_t lowest, bool directed, int64_t middle, int64_t begin, int64_t end,
                           double *sums) {
   for (int64_t t = begin; t < end; t++) {
