@@ -49,6 +49,7 @@ def attention(
     attention_bias: Any = None,
     hierarchical_bias: Any = None,
     log_kernel: Any = None,
+    directed_kernel: bool = False,
     forget: Any = None,
     contextual: Any = None,
     query_offset: Optional[int] = None,
@@ -85,6 +86,8 @@ def attention(
         attention_bias  added to the logits, broadcastable to [B, H, Lq, Lk]
         hierarchical_bias  [H or 1, 4 hierarchy_block - 1], added to the logits of every level
         log_kernel      [H or 1, T]: log G at distances 0 .. T - 1, added to the logits
+        directed_kernel True: log_kernel is [H or 1, 2 T - 1], column T - 1 + d for d = position of the query less that of the key; not
+                        causal, no cme
         forget          [B, H, Lk]: logits of forget gates; needs causal
         contextual      [H or 1, N, d]: a table of N contextual positions, counted by the gates sigmoid(scale q.k) from the query back to
                         the key (CoPE); needs causal, dense or window, exp, softmax
@@ -127,6 +130,7 @@ def attention(
         "contextual": contextual,
         "query_offset": query_offset,
         "dropout": dropout,
+        "directed_kernel": directed_kernel,
         "seed": seed,
     }
     return _arrays.attention(query, key, value, words, return_log_sum_exp, return_variance)

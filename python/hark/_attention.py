@@ -52,6 +52,7 @@ class Options(NamedTuple):
     interpolation: int
     query_offset: Optional[int]
     dropout: float
+    directed_kernel: bool
 
 
 def _word(name: str, value) -> int:
@@ -100,6 +101,7 @@ def options(
     interpolation="constant",
     query_offset=None,
     dropout=0.0,
+    directed_kernel=False,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -134,6 +136,7 @@ def options(
         _word("interpolation", interpolation),
         None if query_offset is None else _whole("query_offset", query_offset),
         _number("dropout", dropout),
+        bool(directed_kernel),
     )
 
 
@@ -228,6 +231,7 @@ class Frame:
             "coarse_query",
             "interpolation",
             "dropout",
+            "directed_kernel",
         ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query

@@ -25,6 +25,7 @@ class _Start(ctypes.Structure):
 _create = lib._declare("hark_positional_create", c_int, c_void_p, ctypes.c_char_p, POINTER(c_void_p))
 _destroy = lib._declare("hark_positional_destroy", None, c_void_p, POINTER(c_void_p))
 _count = lib._declare("hark_positional_parameter_count", c_int64, c_void_p)
+_is_directed = lib._declare("hark_positional_is_directed", ctypes.c_bool, c_void_p, c_void_p)
 _named_count = lib._declare("hark_positional_named_count", c_int, c_void_p)
 _named = lib._declare("hark_positional_named", _Named, c_void_p, c_int)
 _initial = lib._declare("hark_positional_initial", c_int, c_void_p, c_void_p, POINTER(_Start), POINTER(c_double))
@@ -42,6 +43,7 @@ class Kernel:
         self._handle = c_void_p()
         self._context.check(_create(self._context.handle, text.encode(), byref(self._handle)))
         self.count = _count(self._handle)
+        self.directed = _is_directed(self._handle, None)
 
     def __del__(self):
         if getattr(self, "_handle", None) and self._context.handle:

@@ -84,6 +84,7 @@ class AttentionDesc(c.Structure):
         ("has_sigma", c.c_bool),
         ("product_type", i64),
         ("contextual_positions", i64),
+        ("directed_kernel", i64),
     ]
 
 

@@ -39,5 +39,6 @@ class Words(TypedDict, Generic[Array], total=False):
     contextual: Optional[Array]
     query_offset: Optional[int]
     dropout: float
+    directed_kernel: bool
     seed: Union[int, Array]
     normalization: Optional[Normalisation]

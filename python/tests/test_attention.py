@@ -21,7 +21,7 @@ def extra(name, dtype="f4"):
     return {
         "attention_bias": random.standard_normal((1, H, L, L)).astype(dtype),
         "mask": (random.random((B, 1, L, L)) < 0.8).astype("u1"),
-        "log_kernel": -numpy.abs(random.standard_normal((H, 64))).astype(dtype),
+        "log_kernel": -numpy.abs(random.standard_normal((H, 127))).astype(dtype),
         "forget": random.standard_normal((B, H, L)).astype(dtype) + 2,
         "key_lengths": numpy.array([L, L - 7]),
         "segments": numpy.repeat([[0, 1, 2, -1]], L // 4, 1).reshape(1, L).repeat(B, 0),
@@ -55,6 +55,12 @@ CASES = {
     "rbf": ({"kernel": "rbf", "sigma": 1.5}, ["--kernel", "rbf", "--sigma", "1.5"], []),
     "bias": ({}, [], ["attention_bias", "mask"]),
     "kernel": ({"causal": True}, ["--causal"], ["log_kernel", "forget"]),
+    "directed": ({"directed_kernel": True}, ["--directed-kernel"], ["log_kernel"]),
+    "directed levels": (
+        {"structure": "hierarchical", "hierarchy_block": 8, "directed_kernel": True},
+        ["--structure", "hierarchical", "--hierarchy-block", "8", "--directed-kernel"],
+        ["hierarchical_bias", "log_kernel"],
+    ),
     "contextual": ({"causal": True}, ["--causal"], ["contextual", "attention_bias", "forget"]),
     "contextual window": (
         {"causal": True, "structure": "window", "window": 17},
@@ -83,6 +89,24 @@ def test_bits_of_hark_attend(case, dtype, tmp_path):
     for name, gradient in gradients.items():
         assert numpy.array_equal(gradient, expected[OF_FILE.get(name, "d" + name)]), name
     assert numpy.array_equal(hark.attention(given["q"], given["k"], given["v"], **words, **more), expected["out"])
+
+
+def test_definition_of_directed_kernels():
+    given = tensors("f8", queries=9, keys=12)
+    table = numpy.random.default_rng(5).standard_normal((H, 23))
+    key, value = given["k"].repeat(H // HKV, 1), given["v"].repeat(H // HKV, 1)
+    logits = given["q"] @ key.transpose(0, 1, 3, 2) / D**0.5 + table[:, 11 + numpy.arange(9)[:, None] - numpy.arange(12)]
+    weights = numpy.exp(logits - logits.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ value
+    found = hark.attention(given["q"], given["k"], given["v"], log_kernel=table, directed_kernel=True)
+    numpy.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    for words, match in (({"causal": True}, "causal"), ({"normalisation": "cme", "ridge": 1.0}, "cme")):
+        with pytest.raises(ValueError, match=f"directed_kernel is 1 with .*{match}"):
+            hark.attention(given["q"], given["k"], given["v"], log_kernel=table, directed_kernel=True, **words)
+    with pytest.raises(ValueError, match="odd number"):
+        hark.attention(given["q"], given["k"], given["v"], log_kernel=table[:, 1:], directed_kernel=True)
+    with pytest.raises(ValueError, match="without has_log_kernel"):
+        hark.attention(given["q"], given["k"], given["v"], directed_kernel=True)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

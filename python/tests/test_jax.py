@@ -38,7 +38,10 @@ STRUCTURES = {
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
-TERMS = ("none", "rbf", "log_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments", "contextual")
+TERMS = (
+    *("none", "rbf", "log_kernel", "directed_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments"),
+    "contextual",
+)
 
 
 def term(name, structure):
@@ -46,6 +49,7 @@ def term(name, structure):
     return {
         "rbf": ({"kernel": "rbf"}, {"sigma": jnp.array([1.3])}),
         "log_kernel": ({}, {"log_kernel": jnp.outer(jnp.linspace(-0.3, -0.1, H), jnp.arange(32.0))}),  # positive definite, as cme needs
+        "directed_kernel": ({"directed_kernel": True}, {"log_kernel": -abs(random(H, 63))}),
         "attention_bias": ({}, {"attention_bias": random(1, H, L, L)}),
         "forget": ({}, {"forget": random(B, H, L) + 1}),
         "hierarchical_bias": ({}, {"hierarchical_bias": random(H, table)}),
@@ -59,6 +63,8 @@ def allowed(structure, name, causal) -> bool:
     hierarchical = structure in ("neighbour", "sibling")
     if structure == "stick" and (not causal or name == "rbf"):
         return False
+    if name == "directed_kernel":
+        return not causal and structure not in ("cme", "stick")
     if name == "forget":
         return causal and not hierarchical and structure != "cme"
     if name == "contextual":

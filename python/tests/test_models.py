@@ -243,8 +243,11 @@ def test_torch_module_refuses_options_that_it_lacks(run, monkeypatch):
                 model.to_torch()
 
 
-@pytest.mark.parametrize("pooling", ["class", "mean", "first"])
-def test_torch_module_of_an_encoder(tmp_path, pooling):
+@pytest.mark.parametrize(
+    "pooling, positional",
+    [("class", ""), ("mean", ""), ("first", ""), ("mean", "left(decay)*right(rbf)"), ("mean", "left(decay)|right(rbf)")],
+)
+def test_torch_module_of_an_encoder(tmp_path, pooling, positional):
     torch = pytest.importorskip("torch")
     generator = numpy.random.default_rng(0)
     lines = [f"{int(row.sum() > 10)}\t{''.join('ab'[x] for x in row)}" for row in generator.integers(0, 2, (200, 20))]
@@ -253,6 +256,7 @@ def test_torch_module_of_an_encoder(tmp_path, pooling):
         **SMALL,
         "model.architecture": "encoder",
         "model.pooling": pooling,
+        "model.positional": positional,
         "data.format": "text",
         "data.tokenizer": "bytes",
         "data.paths": [str(tmp_path / "train.tsv")],

@@ -41,7 +41,7 @@ STRUCTURES = {
 }
 KERNELS = {"exp": {}, "rbf": {"kernel": "rbf"}}
 TERMS = (
-    *("none", "log_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "contextual"),
+    *("none", "log_kernel", "directed_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "contextual"),
     *("key_lengths", "segments", "offsets", "dropout"),
 )
 
@@ -54,6 +54,8 @@ def term(name, structure):
     """(words, differentiable tensors by name) of a term."""
     if name == "log_kernel":
         return {}, {"log_kernel": torch.outer(torch.linspace(-0.3, -0.1, H), torch.arange(32)).double()}  # positive definite, as cme needs
+    if name == "directed_kernel":
+        return {"directed_kernel": True}, {"log_kernel": -random(H, 63).abs()}
     if name == "attention_bias":
         return {}, {"attention_bias": random(1, H, L, L)}
     if name == "mask":
@@ -79,6 +81,8 @@ def allowed(structure, name, causal) -> bool:
     hierarchical = STRUCTURES[structure].get("structure") == "hierarchical"
     if structure == "stick" and not causal:
         return False
+    if name == "directed_kernel":
+        return not causal and structure not in ("cme", "stick")
     if name == "forget":
         return causal and not hierarchical and structure != "cme"
     if structure in ("mean", "linear") and causal:

@@ -30,6 +30,21 @@ def test_decay_is_its_formula():
     torch.testing.assert_close(-1 / step, torch.tensor(values["decay.l"][0], dtype=torch.float64))
 
 
+def test_directed_kernels():
+    """A table of both directions; a layer that is not causal uses it, and a causal layer the left side alone."""
+    kernel = nn.PositionalKernel("left(decay)*right(rbf)", heads=4, length=32)
+    both, left = kernel(-6), kernel(6)
+    assert kernel.directed and both.shape == (4, 11) and torch.equal(both[:, 5:], left)
+    assert not torch.equal(both[:, 5:], both[:, :6].flip(1))
+    torch.autograd.gradcheck(lambda p: torch.func.functional_call(kernel, {"parameters_": p}, (-6,)), kernel.parameters_)
+    torch.manual_seed(0)
+    layer = nn.Attention(16, 4, positional=nn.PositionalKernel("right(window(0))")).double()
+    causal = nn.Attention(16, 4, causal=True, positional=nn.PositionalKernel("left(window(99))")).double()
+    causal.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 7, 16, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), causal(x))
+
+
 def test_copies_of_a_positional_kernel():
     kernel = nn.PositionalKernel("decay", heads=2)
     for other in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):

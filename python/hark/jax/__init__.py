@@ -39,6 +39,7 @@ def attention(
     attention_bias=None,
     hierarchical_bias=None,
     log_kernel=None,
+    directed_kernel=False,
     forget=None,
     contextual=None,
     query_offset=None,
@@ -80,6 +81,7 @@ def attention(
         "interpolation": interpolation,
         "query_offset": query_offset,
         "dropout": dropout,
+        "directed_kernel": directed_kernel,
     }
     tensors = {
         "query": query,

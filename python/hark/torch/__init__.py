@@ -42,6 +42,7 @@ def attention(
     attention_bias=None,
     hierarchical_bias=None,
     log_kernel=None,
+    directed_kernel=False,
     forget=None,
     contextual=None,
     query_offset=None,
@@ -90,6 +91,7 @@ def attention(
         interpolation,
         query_offset,
         dropout,
+        directed_kernel,
     )
     tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual)
     with_rows = return_log_sum_exp or return_variance

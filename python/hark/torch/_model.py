@@ -109,6 +109,7 @@ class SelfAttention(nn.Module):
             setattr(self, f"log_{word}", None if table is None else nn.Parameter(table))
         parameters = weights.get(f"{name}.positional.parameters")
         self.positional = None if parameters is None else nn.Parameter(parameters)
+        self.directed = False  # whether the table has both directions
 
     def _split(self, layer, x, heads):
         return layer(x).view(*x.shape[:2], heads, -1).transpose(1, 2)
@@ -125,7 +126,7 @@ class SelfAttention(nn.Module):
         if self.positional is not None:
             table = kernel(self.positional, self.layer)
         if table is not None:
-            words["log_kernel"] = table
+            words["log_kernel"], words["directed_kernel"] = table, self.directed
         for word in ("hierarchical_bias", "contextual"):
             if (given := getattr(self, word)) is not None:
                 words[word] = given
@@ -195,6 +196,10 @@ class Stack(nn.Module):
         rates = _rates(weights, description)
         self.blocks = nn.ModuleList(Block(weights, f"blocks.{i}", description, i, causal, rates) for i in range(description["layers"]))
         self.norm = Norm(weights, "final_norm", description["norm"], description["norm_epsilon"])
+        texts = self.expression.split("|") if self.expression else []
+        self.directed = not causal and any(_positional.Kernel(text).directed for text in texts)
+        for block in self.blocks:
+            block.attention.directed = self.directed
 
     def _table(self, length):
         texts = self.expression.split("|")
@@ -217,7 +222,7 @@ class Stack(nn.Module):
             x = x + self.position[: tokens.shape[1]]
         if self.sinusoidal:
             x = _operators.op("sinusoidal_positions")(x, base=self.base)
-        kernel = self._table(_distances(tokens.shape[1]))
+        kernel = self._table(_distances(tokens.shape[1]) * (-1 if self.directed else 1))
         table = kernel(self.positional, 0) if self.positional is not None else None
         for block in self.blocks:
             x = block(x, table, kernel)

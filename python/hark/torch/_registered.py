@@ -15,7 +15,7 @@ _HOSTS = ", ".join(f"Tensor? {name}" for name in core.HOST)
 _WORDS = (
     "str structure, bool causal, str normalisation, str kernel, float? scale, float? sigma_number, float? ridge_number, float ridge_power, "
     "float bound, bool unit, int? window, int? hierarchy_block, str partition, str coarse_query, str interpolation, int? query_offset, "
-    "float dropout"
+    "float dropout, bool directed_kernel"
 )
 TENSORS, HOSTS, WORDS = len(core.INPUTS), len(core.HOST), _WORDS.count(",") + 1
 TABLES = (5, 7, 9, 10, 11)  # of heads, without a batch dimension
@@ -278,7 +278,7 @@ def words(given):
             result[i] = core._whole(name, result[i])
     for name, i in (("structure", 0), ("normalisation", 2), ("kernel", 3), ("partition", 12), ("coarse_query", 13), ("interpolation", 14)):
         core._word(name, result[i])
-    result[1], result[9] = bool(result[1]), bool(result[9])
+    result[1], result[9], result[17] = bool(result[1]), bool(result[9]), bool(result[17])
     return tuple(result)
 
 

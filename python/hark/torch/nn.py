@@ -14,6 +14,7 @@ __all__ = ["Attention", "PositionalKernel", "RotaryEmbedding"]
 
 class PositionalKernel(nn.Module):
     """A learned positional kernel G(|n - i|), written as an expression such as "bank[8](decay*periodic)" (docs/mathematics/positional.md).
+    With a direction, as in "left(decay)*right(rbf)", it is G(n - i).
 
         kernel = PositionalKernel("bank[8](decay*periodic)", heads=8, length=1024)
         out = hark.torch.attention(q, k, v, log_kernel=kernel(1024))
@@ -30,24 +31,36 @@ class PositionalKernel(nn.Module):
         self.parameters_ = nn.Parameter(torch.tensor(initial, dtype=dtype))
 
     def forward(self, distances: int) -> torch.Tensor:
-        """log G at distances 0 .. distances - 1: [heads, distances], of the parameters' type; -infinity where G is 0."""
+        """log G at distances 0 .. distances - 1: [heads, distances], of the parameters' type; -infinity where G is 0.
+
+        With ``distances`` -T a table of both directions for ``directed_kernel``: [heads, 2 T - 1], of n - i from -(T - 1) to T - 1.
+        """
         return _operators.op("positional")(self.parameters_, text=self.expression, distances=distances)
+
+    @property
+    def directed(self) -> bool:
+        """Whether the expression has left(...) or right(...)."""
+        return self._kernel.directed
 
     def natural(self) -> List[Dict[str, List[float]]]:
         """The natural values as a list, one dict for each head: {"decay.l": [...], ...}."""
         return [self._kernel.natural(row.tolist()) for row in self.parameters_.detach().double()]
 
     def plot(self, distances: int = 256, axes: Any = None) -> Any:
-        """Draws G of every head over the distance with matplotlib; returns the axes."""
+        """Draws G of every head over the distance with matplotlib; returns the axes.
+
+        With a direction, the horizontal axis is the position of the key less that of the query.
+        """
         if axes is None:
             from matplotlib import pyplot
 
             axes = pyplot.gca()
         with torch.no_grad():
-            values = self(distances).exp()
+            values = self(-distances if self.directed else distances).exp()
+        places = range(distances - 1, -distances, -1) if self.directed else range(distances)
         for head, row in enumerate(values):
-            axes.plot(row.numpy(), label=f"head {head}")
-        axes.set_xlabel("distance in tokens")
+            axes.plot(places, row.numpy(), label=f"head {head}")
+        axes.set_xlabel("position of the key less that of the query, in tokens" if self.directed else "distance in tokens")
         axes.set_ylabel("G")
         return axes
 
@@ -156,7 +169,9 @@ class Attention(nn.Module):
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
         if self.positional is not None:
-            arguments["log_kernel"] = self.positional(2 * x.shape[1]).to(q.dtype)
+            directed = self.positional.directed and not arguments.get("causal", self.words.get("causal", False))
+            arguments["log_kernel"] = self.positional(2 * x.shape[1] * (-1 if directed else 1)).to(q.dtype)
+            arguments["directed_kernel"] = directed
         if self.gates is not None:
             arguments["forget"] = self.gates(x).transpose(1, 2)
         if self.contextual is not None:
