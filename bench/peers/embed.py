@@ -17,13 +17,10 @@ import sys
 import tempfile
 import time
 
-# A file in this folder has the name of a library: the folder must not be searched for it.
-sys.path = [p for p in sys.path if os.path.realpath(p or ".") != os.path.dirname(os.path.realpath(__file__))]
-
-import numpy  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
+import numpy
+import torch
+import transformers
+from tokenizers import Tokenizer
 
 BOUND = 1e-5
 WORDS = (

@@ -16,13 +16,10 @@ import shutil
 import subprocess
 import sys
 
-# tokenizers.py of this folder has the name of the library: the folder must not be searched for it.
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]
-
-import numpy  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+import numpy
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 
 TOLERANCE = 1e-5  # of logits of size 1
 TOKENS = 23

@@ -69,7 +69,7 @@ if [ "$correctness" = yes ]; then
   "$venv/bin/python" "$here/kernels.py" --hark "$build/hark"
 fi
 if [ "$tokenizers" = yes ]; then
-  "$venv/bin/python" "$here/tokenizers.py" --hark "$build/hark" --folder "$build/peers/tokenizers" --speed
+  "$venv/bin/python" "$here/subwords.py" --hark "$build/hark" --folder "$build/peers/tokenizers" --speed
 fi
 if [ "$models" = yes ]; then
   "$venv/bin/python" "$here/models.py" --hark "$build/hark" --library "$build/libhark.so" --folder "$build/peers/models"

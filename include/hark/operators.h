@@ -139,7 +139,8 @@ typedef struct hark_cross_entropy_attributes {
 
 /* rotary: rotates pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d]; then rates [R, pairs], absent if the
  * rates are not learned, R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l.
- * y of x's shape. Without rates, which the attributes may give too, they are base^(-2j/d).
+ * y of x's shape. Without rates, which the attributes may give too, they are base^(-2j/d). Where both are given, the attributes' rates are
+ * factors of the others: learned rates that are scaled pair by pair.
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
  * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595). With original_length N,
  * and no rates given, it divides only the rates of pairs that make few turns within N tokens (NTK by parts of YaRN, arXiv 2309.00071;
@@ -153,7 +154,8 @@ typedef struct hark_rotary_attributes {
   int64_t turned;          /* pairs that are rotated, the first of the d/2; the others are unchanged. 0: all */
   double stretch;          /* 1 or more; 0: 1 */
   int64_t original_length; /* 0: all pairs are stretched equally */
-  const double *rates;     /* host, [rotated pairs]: angles per token, for all heads; borrowed until the backward is done. NULL: of base */
+  const double *rates;     /* host, [rotated pairs]: angles per token, or factors of the input's; for all heads; borrowed until the
+                              backward is done. NULL: of base, or no factors */
 } hark_rotary_attributes;
 
 /* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the

@@ -5,10 +5,8 @@
 static bool is_learned(const hark_network_config *config) { return config->rotary.learned != HARK_ROTARY_STATIC; }
 static bool is_scaled(const hark_network_config *config) { return config->rotary.scaling != HARK_ROTARY_AS_TRAINED; }
 
-/* Static rates that a scaling changes. */
-static bool scales(const hark_network_config *config) {
-  return config->positions == HARK_POSITIONS_ROTARY && is_scaled(config) && !is_learned(config);
-}
+/* Rates that a scaling changes. */
+static bool scales(const hark_network_config *config) { return config->positions == HARK_POSITIONS_ROTARY && is_scaled(config); }
 
 static bool learned_positions(const hark_network_config *config, char *message) {
   return is_learned(config) && config->positions != HARK_POSITIONS_ROTARY &&
@@ -21,8 +19,8 @@ static bool scaled_positions(const hark_network_config *config, char *message) {
 }
 
 static bool scaling_of_learned(const hark_network_config *config, char *message) {
-  return is_learned(config) && is_scaled(config) &&
-         hark_rule_violated(message, "model.rotary.scaling is for static rates, expected model.rotary.learned none");
+  return is_learned(config) && config->rotary.scaling == HARK_ROTARY_DYNAMIC &&
+         hark_rule_violated(message, "model.rotary.scaling dynamic changes the base of static rates, expected model.rotary.learned none");
 }
 
 /* Rates that depend on the length of a text cannot be used for several texts at once. */

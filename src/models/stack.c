@@ -20,6 +20,7 @@ hark_rotary_spec hark_stack_rotary(const hark_network_config *config, hark_rotar
   const hark_rotary_choice *rotary = &config->rotary;
   *tuning = hark_network_rotary_tuning(rotary);
   return (hark_rotary_spec){.present = config->positions == HARK_POSITIONS_ROTARY,
+                            .learned = rotary->learned != HARK_ROTARY_STATIC,
                             .base = rotary->base,
                             .pairs = rotary->pairs,
                             .fraction = rotary->fraction,
@@ -100,7 +101,8 @@ hark_status hark_stack_open_positional(hark_context *context, hark_network *netw
 static hark_status open_rotary(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   const hark_rotary_spec spec = hark_stack_rotary(config, &network->rotary_tuning);
-  if (config->rotary.learned == HARK_ROTARY_STATIC) return hark_rotary_tables_open(context, &spec, &network->rotary_tables);
+  HARK_TRY(hark_rotary_tables_open(context, &spec, &network->rotary_tables));
+  if (!spec.learned) return HARK_OK;
   const int64_t rows = config->rotary.learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
   return hark_rotary_source_open(context, &spec, rows, &network->rotary_source);
 }

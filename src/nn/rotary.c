@@ -48,6 +48,10 @@ static double kept_of(const hark_rotary_spec *spec, double rate, int64_t j) {
   return hark_rotary_ramp_kept(hark_rotary_ramp_of(spec->base, spec->head_dim, length, fast, slow, !tuning->untruncated), j);
 }
 
+double hark_rotary_trained_rate(const hark_rotary_spec *spec, int64_t j) {
+  return pow(spec->base, -2 * (double)j / (double)spec->head_dim);
+}
+
 double hark_rotary_rate_of(const hark_rotary_spec *spec, int64_t length, int64_t j) {
   const hark_rotary_tuning *tuning = tuning_of(spec);
   const double rate = pow(base_of(spec, length), -2 * (double)j / (double)spec->head_dim);
@@ -99,15 +103,18 @@ bool hark_rotary_same_rates(const hark_rotary_spec *spec, int64_t length, int64_
 }
 
 hark_status hark_rotary_tables_open(hark_context *context, const hark_rotary_spec *spec, hark_rotary_tables *out) {
-  const bool one = spec->scaling == HARK_ROTARY_YARN || spec->scaling == HARK_ROTARY_LLAMA3;
+  const bool one =
+      spec->scaling == HARK_ROTARY_YARN || spec->scaling == HARK_ROTARY_LLAMA3 || (spec->scaling == HARK_ROTARY_NTK && spec->learned);
   void *memory = NULL;
   *out = (hark_rotary_tables){.sets = one ? 1 : spec->scaling == HARK_ROTARY_LONGROPE ? 2 : 0, .pairs = pairs_of(spec)};
   out->bytes = (size_t)(out->sets * out->pairs) * sizeof *out->rates;
   if (!spec->present || out->sets == 0) return HARK_OK;
   HARK_TRY(hark_allocate(context, out->bytes, &memory));
   out->rates = memory;
-  for (int64_t i = 0; i < out->sets * out->pairs; i++)
-    out->rates[i] = hark_rotary_rate_of(spec, spec->context + i / out->pairs, i % out->pairs);
+  for (int64_t i = 0; i < out->sets * out->pairs; i++) {
+    const double rate = hark_rotary_rate_of(spec, spec->context + i / out->pairs, i % out->pairs);
+    out->rates[i] = spec->learned ? rate / hark_rotary_trained_rate(spec, i % out->pairs) : rate;
+  }
   return HARK_OK;
 }
 
@@ -161,13 +168,12 @@ bool hark_rotary_is_sound(const hark_rotary_spec *spec, char *message) {
 }
 
 hark_status hark_rotary_source_open(hark_context *context, const hark_rotary_spec *spec, int64_t rows, hark_rotary_source *out) {
-  const hark_rotary_attributes attributes = hark_rotary_attributes_of(spec);
-  *out = (hark_rotary_source){.rows = rows, .pairs = attributes.turned};
+  *out = (hark_rotary_source){.rows = rows, .pairs = pairs_of(spec)};
   out->bytes = (size_t)(rows * out->pairs) * sizeof(double);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, out->bytes, &memory));
   out->initial = memory;
-  for (int64_t i = 0; i < rows * out->pairs; i++) out->initial[i] = hark_rotary_rate(&attributes, spec->head_dim, i % out->pairs);
+  for (int64_t i = 0; i < rows * out->pairs; i++) out->initial[i] = hark_rotary_trained_rate(spec, i % out->pairs);
   return HARK_OK;
 }
 

@@ -33,7 +33,7 @@ typedef struct hark_rotary_tuning {
   hark_rotary_factors short_factor, long_factor; /* longrope: for every pair that rotates */
 } hark_rotary_tuning;
 
-/* Tables of rates, [sets, pairs]. longrope has a second set, for texts longer than in training. */
+/* Tables of rates, or of factors of learned rates, [sets, pairs]. longrope has a second set, for texts longer than in training. */
 typedef struct hark_rotary_tables {
   double *rates; /* NULL: there is none */
   int sets;
@@ -50,7 +50,7 @@ typedef struct hark_rotary_tables {
  *   longrope   rate / short_factor[j], or in texts longer than N rate / long_factor[j] (arXiv 2402.13753)
  * Rates of dynamic and longrope depend on the final length of a text: when the text grows, earlier tokens need other rotations. */
 typedef struct hark_rotary_spec {
-  bool present;
+  bool present, learned; /* learned: a scaling multiplies each rate by what it multiplies the static rate of the pair by */
   double base;
   hark_rotary_pairs pairs;
   double fraction; /* fraction of the pairs that rotate, those of the highest rates (p-RoPE, arXiv 2410.06205); 0: 1 */
@@ -58,10 +58,12 @@ typedef struct hark_rotary_spec {
   double factor;
   int64_t context, head_dim;
   const hark_rotary_tuning *tuning; /* NULL: published values */
-  const hark_rotary_tables *tables; /* for yarn, llama3, longrope; may be NULL for yarn with published values only */
+  const hark_rotary_tables *tables; /* for yarn, llama3, longrope, and ntk of learned rates; may be NULL for static rates of ntk, and of
+                                       yarn with published values only */
 } hark_rotary_spec;
 
-/* The rate of pair j in a text of `length` tokens. */
+/* The static rate of pair j as it is trained, and in a text of `length` tokens. */
+double hark_rotary_trained_rate(const hark_rotary_spec *spec, int64_t j);
 double hark_rotary_rate_of(const hark_rotary_spec *spec, int64_t length, int64_t j);
 
 /* The operator's attributes for one head at position 0: in a text of `length` tokens, and in a text no longer than in training. */

@@ -2,10 +2,10 @@
  *
  * x, y [B, L, H d], d even; pair j of a head rotates by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the
  * pair is (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle, from the attributes or rates[h R / H][j] of rates [R,
- * pairs], divided by stretch. The dot product of two rotated rows depends only on the difference of their positions. Gradients: of x the
- * inverse rotation, by -a; of a rate the sum of p / stretch (dy1 y0 - dy0 y1) over all pairs with this rate, in parts of consecutive
- * positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations per pair. Su et al., arXiv 2104.09864, eq.
- * 34; learned rates: docs/mathematics/rotary.md.
+ * pairs], divided by stretch; with both, their product. The dot product of two rotated rows depends only on the difference of their
+ * positions. Gradients: of x the inverse rotation, by -a; of a rate the sum of p f_j / stretch (dy1 y0 - dy0 y1) over all pairs with this
+ * rate, f_j the attributes' number or 1, in parts of consecutive positions that depend on L alone. L R d/2 sines and cosines for a whole
+ * batch, 6 operations per pair. Su et al., arXiv 2104.09864, eq. 34; learned rates: docs/mathematics/rotary.md.
  */
 #include <inttypes.h>
 
@@ -47,8 +47,6 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: stretch is %s, expected 1 or more, or 0 for 1",
                      HARK_PRINTED(rotary->stretch));
   }
-  if (rotary->rates != NULL && has_rates)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: rates are given as an input and by the attributes, expected one of them");
   const bool given = has_rates || rotary->rates != NULL;
   if (rotary->original_length < 0 || (rotary->original_length > 0 && given)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: original_length is %" PRId64 ", expected 0%s", rotary->original_length,
@@ -98,6 +96,9 @@ static int64_t position_of(const hark_call *call, int64_t l) {
 
 static double stretch_of(const hark_rotary_attributes *rotary) { return rotary->stretch != 0 ? rotary->stretch : 1; }
 
+/* Of the rate that an input gives for pair j. */
+static double factor_of(const hark_rotary_attributes *rotary, int64_t j) { return rotary->rates != NULL ? rotary->rates[j] : 1; }
+
 /* R, or 1 where no rates are given: the heads of row r begin at r H / R and end before those of the next row. */
 static int64_t rate_rows(const hark_call *call) {
   return hark_has_input(call->inputs, call->input_count, INPUT_RATES) ? call->inputs[INPUT_RATES].shape[0] : 1;
@@ -109,7 +110,7 @@ static double rate_of(const hark_call *call, int64_t row, int64_t j) {
   if (!hark_has_input(call->inputs, call->input_count, INPUT_RATES))
     return hark_rotary_rate(rotary, head_width(rotary, &call->inputs[INPUT_X]), j);
   const hark_tensor *rates = &call->inputs[INPUT_RATES];
-  return hark_get(hark_numbers_of(rates), row * rates->shape[1] + j) / stretch_of(rotary);
+  return hark_get(hark_numbers_of(rates), row * rates->shape[1] + j) * factor_of(rotary, j) / stretch_of(rotary);
 }
 
 /* The two features of pair j in a head. */
@@ -166,7 +167,7 @@ static void backward_positions(const hark_call *call, int64_t first, int64_t las
 /* Number of positions in one part of the sums for the rates. */
 static int64_t part_positions(int64_t length) { return hark_max(1, hark_ceil_div(length, HARK_DEFINITION_PARTIALS)); }
 
-/* y = R(a) x: dy . dy/da = dy1 y0 - dy0 y1, and da/drate = p / stretch, over the positions [first, last) and the heads of a row */
+/* y = R(a) x: dy . dy/da = dy1 y0 - dy0 y1, and da/drate = p factor / stretch, over the positions [first, last) and the heads of a row */
 static double rate_gradient(const hark_call *call, int64_t row, int64_t j, int64_t first, int64_t last) {
   const hark_rotary_attributes *rotary = call->attributes;
   const hark_tensor *x = &call->inputs[INPUT_X];
@@ -176,7 +177,7 @@ static double rate_gradient(const hark_call *call, int64_t row, int64_t j, int64
   places(rotary, width, j, &place_0, &place_1);
   double sum = 0;
   for (int64_t l = first; l < last; l++) {
-    const double position = (double)position_of(call, l) / stretch_of(rotary);
+    const double position = (double)position_of(call, l) * factor_of(rotary, j) / stretch_of(rotary);
     for (int64_t b = 0; b < x->shape[0]; b++) {
       for (int64_t h = row * heads; h < (row + 1) * heads; h++) {
         const int64_t head = (b * x->shape[1] + l) * x->shape[2] + h * width;
@@ -266,6 +267,8 @@ static const hark_sample samples[] = {
     {"rates_of_groups", &grouped, {{HARK_F32, 3, {2, 5, 160}, -2, 2}, {HARK_F32, 2, {2, 17}, -1, 1}}},
     {"rates_of_some", &some, {{HARK_F32, 3, {1, 37, 20}, -2, 2}, {HARK_F32, 2, {2, 3}, -1, 1}}},
     {"rates_many_positions", &interleaved, {{HARK_F32, 3, {1, 131, 6}, -2, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
+    {"rates_times_table", &of_table, {{HARK_F32, 3, {2, 21, 36}, -2, 2}, {HARK_F32, 2, {2, 9}, -1, 1}}},
+    {"rates_of_some_times_table", &some_of_table, {{HARK_F32, 3, {1, 9, 20}, -2, 2}, {HARK_F32, 2, {1, 3}, -1, 1}}},
     {"wide", &wide, {{HARK_F32, 3, {2, 3, 256}, -2, 2}}},
     {"positions", &halves, {{HARK_F32, 3, {1, 37, 30}, -2, 2}, {.type = HARK_NONE}, {HARK_I32, 1, {37}, 0, 40}}},
     {"positions_rates", &grouped, {{HARK_F32, 3, {2, 19, 160}, -2, 2}, {HARK_F32, 2, {2, 17}, -1, 1}, {HARK_I32, 1, {19}, 0, 9}}},

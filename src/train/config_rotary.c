@@ -61,9 +61,7 @@ hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, 
 
 hark_status hark_config_check_rotary(hark_context *context, hark_options *set, const hark_config *config) {
   const hark_rotary_choice *const rotary = &config->model.rotary;
-  if (rotary->scaling == HARK_ROTARY_AS_TRAINED || rotary->learned != HARK_ROTARY_STATIC ||
-      config->model.positions != HARK_POSITIONS_ROTARY)
-    return HARK_OK;
+  if (rotary->scaling == HARK_ROTARY_AS_TRAINED || config->model.positions != HARK_POSITIONS_ROTARY) return HARK_OK;
   HARK_TRY(check_data(context, set, config));
   return check_factor(context, set, config);
 }

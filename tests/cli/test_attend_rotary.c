@@ -109,60 +109,72 @@ static void scalings_are_those_of_their_papers(void **state) {
                {DYNAMIC, "--rotary-scaling dynamic --rotary-factor 2 --rotary-context 4"},
                {LLAMA3, "--rotary-scaling llama3 --rotary-factor 2 --rotary-context 64"},
                {YARN, "--rotary-scaling yarn --rotary-factor 2 --rotary-context 64"}};
+  const double learned[PAIRS] = {0.9, 0.31, -0.05, 0.002};
   double found[COUNT], expected[COUNT], plain[COUNT];
-  write_input(NULL);
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+  for (size_t n = 0; n < 2 * (sizeof cases / sizeof *cases); n++) {
+    const size_t c = n / 2;
+    const bool given = n % 2 == 1; /* these rates in place of those of the base: the factors are the same */
     char words[256];
+    if (given && (cases[c].kind == FRACTION || cases[c].kind == DYNAMIC)) continue; /* other numbers of rates; refused */
+    write_input(given ? learned : NULL);
     double rates[PAIRS];
     const double factor = cases[c].kind == YARN ? pow(0.1 * log(2) + 1, 2) : 1;
-    for (int j = 0; j < PAIRS; j++) rates[j] = expected_rate(cases[c].kind, j);
+    for (int j = 0; j < PAIRS; j++) {
+      rates[j] = expected_rate(cases[c].kind, j);
+      if (given) rates[j] *= learned[j] / rate_of(BASE, j);
+    }
     (void)snprintf(words, sizeof words, "--rotary 100 %s", cases[c].words);
     run(words);
     read_result("out", COUNT, found);
     define(rates, factor / sqrt(DIM), expected);
-    if (c == 0) memcpy(plain, expected, sizeof plain);
+    if (n == 0) memcpy(plain, expected, sizeof plain);
     double difference = 0, change = 0;
     for (int i = 0; i < COUNT; i++) {
       difference = fmax(difference, fabs(found[i] - expected[i]));
       change = fmax(change, fabs(expected[i] - plain[i]));
     }
-    if (!(difference < 1e-12) || (c > 0 && change < 1e-3)) fail_msg("%s: %g, change %g", words, difference, change);
+    if (!(difference < 1e-12) || (n > 0 && change < 1e-3)) fail_msg("%s: %g, change %g", words, difference, change);
   }
 }
 
-static double loss_with(const double *rates) {
+static double loss_with(const double *rates, const char *words) {
   double out[COUNT], sum = 0;
   write_input(rates);
-  run("--rotary 100");
+  run(words);
   read_result("out", COUNT, out);
   for (int i = 0; i < COUNT; i++) sum += out[i] * dout[i];
   return sum;
 }
 
-/* Given rates are used instead of those of the base, and have a gradient. Four points: an error of step^4 and of rounding / step. */
-static void given_rates_have_a_gradient(void **state) {
-  (void)state;
+/* Four points: an error of step^4 and of rounding / step. */
+static void check_gradient(const char *words) {
   const double step = 1e-3;
-  double rates[PAIRS] = {0.9, 0.31, -0.05, 0.002}, gradient[PAIRS], found[COUNT], expected[COUNT], dq[COUNT], back[COUNT];
-  (void)loss_with(rates);
-  read_result("out", COUNT, found);
+  double rates[PAIRS] = {0.9, 0.31, -0.05, 0.002}, gradient[PAIRS];
+  (void)loss_with(rates, words);
   read_result("drotary_rates", PAIRS, gradient);
-  define(rates, 1 / sqrt(DIM), expected);
-  for (int i = 0; i < COUNT; i++) assert_true(fabs(found[i] - expected[i]) < 1e-12);
   for (int j = 0; j < PAIRS; j++) {
     const double at = rates[j];
     double loss[4];
     for (int s = 0; s < 4; s++) {
       rates[j] = at + step * (s < 2 ? s - 2 : s - 1);
-      loss[s] = loss_with(rates);
+      loss[s] = loss_with(rates, words);
     }
     rates[j] = at;
     const double numerical = (loss[0] - 8 * loss[1] + 8 * loss[2] - loss[3]) / (12 * step);
     if (fabs(numerical - gradient[j]) > 1e-7 * fmax(1, fabs(numerical)))
-      fail_msg("rate %d: %g, by differences %g", j, gradient[j], numerical);
+      fail_msg("%s, rate %d: %g, by differences %g", words, j, gradient[j], numerical);
   }
+}
+
+/* Given rates are used instead of those of the base, and have a gradient, also where a scaling multiplies them. */
+static void given_rates_have_a_gradient(void **state) {
+  (void)state;
+  double rates[PAIRS], dq[COUNT], back[COUNT];
+  check_gradient("--rotary 100");
+  check_gradient("--rotary 100 --rotary-scaling linear --rotary-factor 3");
+  check_gradient("--rotary 100 --rotary-scaling yarn --rotary-factor 4 --rotary-context 64");
   for (int j = 0; j < PAIRS; j++) rates[j] = rate_of(BASE, j); /* the same rates both ways */
-  (void)loss_with(rates);
+  (void)loss_with(rates, "--rotary 100");
   read_result("dq", COUNT, dq);
   write_input(NULL);
   run("--rotary 100");
@@ -184,7 +196,8 @@ static void wrong_combinations_are_refused(void **state) {
       {false, 2, "--rotary 100 --rotary-scaling ntk", "needs --rotary-factor S"},
       {false, 2, "--rotary 100 --rotary-scaling yarn --rotary-factor 2 --rotary-context 5 --kernel rbf --sigma 1", "expected --kernel exp"},
       {true, 2, "", "tensor rotary_rates needs --rotary BASE"},
-      {true, 2, "--rotary 100 --rotary-scaling linear --rotary-factor 2", "tensor rotary_rates cannot be used with --rotary-scaling"},
+      {true, 2, "--rotary 100 --rotary-scaling dynamic --rotary-factor 2 --rotary-context 4",
+       "tensor rotary_rates cannot be used with --rotary-scaling dynamic, which changes the base"},
       {true, 3, "--rotary 100 --rotary-fraction 0.5", "has 4 numbers, expected one for each of the 2 pairs"}};
   const double rates[PAIRS] = {1, 0.5, 0.2, 0.1};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

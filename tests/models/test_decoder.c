@@ -117,6 +117,12 @@ static const variant variants[] = {
     {"rates_by_key_head_recompute",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_HEAD, .attention.kernel = HARK_KERNEL_RBF,
       .recompute = true}},
+    {"rates_by_layer_ntk",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_LAYER, .rotary.scaling = HARK_ROTARY_NTK,
+      .rotary.scaling_factor = 4}},
+    {"rates_by_head_yarn_recompute",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_HEAD, .rotary.scaling = HARK_ROTARY_YARN,
+      .rotary.scaling_factor = 8, .recompute = true}},
     {"ntk", {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_NTK, .rotary.scaling_factor = 4}},
     {"yarn", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 8}},
     {"yarn_rbf_hierarchical",
@@ -475,6 +481,21 @@ static void test_rotary_starts_static(void **state) {
     logits_with(&config, logits);
     for (size_t i = 0; i < sizeof logits / sizeof *logits; i++) assert_true(fabsf(logits[i] - expected[i]) <= 1e-6f);
   }
+  for (int scaling = HARK_ROTARY_LINEAR; scaling <= HARK_ROTARY_LONGROPE; scaling++) {
+    float scaled[BATCH * LENGTH * VOCABULARY];
+    if (scaling == HARK_ROTARY_DYNAMIC) continue; /* refused */
+    config.rotary.scaling = (hark_rotary_scaling)scaling;
+    config.rotary.short_factors = config.rotary.long_factors = (hark_rotary_factors){2, {3, 5}};
+    config.rotary.scaling_factor = 4;
+    config.rotary.learned = HARK_ROTARY_STATIC;
+    logits_with(&config, scaled);
+    assert_memory_not_equal(scaled, expected, sizeof scaled);
+    for (int learned = HARK_ROTARY_OF_MODEL; learned <= HARK_ROTARY_OF_HEAD; learned++) {
+      config.rotary.learned = (hark_rotary_learned)learned;
+      logits_with(&config, logits);
+      for (size_t i = 0; i < sizeof logits / sizeof *logits; i++) assert_true(fabsf(logits[i] - scaled[i]) <= 1e-6f);
+    }
+  }
   config.rotary.learned = HARK_ROTARY_STATIC;
   for (int scaling = HARK_ROTARY_LINEAR; scaling <= HARK_ROTARY_YARN; scaling++) {
     config.rotary.scaling = (hark_rotary_scaling)scaling;
@@ -535,7 +556,8 @@ static void test_bad_configurations(void **state) {
   assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   config = variants[0].config;
   config.rotary.learned = HARK_ROTARY_OF_LAYER;
-  config.rotary.scaling = HARK_ROTARY_YARN;
+  config.rotary.scaling = HARK_ROTARY_DYNAMIC;
+  config.rotary.scaling_factor = 2;
   assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.scaling"));
   config.rotary.scaling = HARK_ROTARY_AS_TRAINED;

@@ -1,5 +1,5 @@
 /* published_pipelines.h - small tokenizers, and what other programs make of some lines with them.
- * Made by bench/peers/tokenizers.py with tokenizers 0.23.3, sentencepiece 0.2.3; not to be changed by hand. */
+ * Made by bench/peers/subwords.py with tokenizers 0.23.3, sentencepiece 0.2.3; not to be changed by hand. */
 #ifndef HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H
 #define HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H
 

@@ -147,7 +147,8 @@ static const struct {
     /* rotary positions */
     {{{"model.positions", "none"}, {ROTARY("learned"), "head"}}, "model.rotary.learned needs model.positions rotary"},
     {{{"model.positions", "none"}, SCALED("linear")}, "model.rotary.scaling needs model.positions rotary"},
-    {{{ROTARY("learned"), "model"}, SCALED("ntk")}, "model.rotary.scaling is for static rates, expected model.rotary.learned none"},
+    {{{ROTARY("learned"), "model"}, SCALED("dynamic")},
+     "model.rotary.scaling dynamic changes the base of static rates, expected model.rotary.learned none"},
     {{MASKED, SCALED("dynamic")},
      "model.rotary.scaling dynamic depends on the length of a text, expected model.architecture decoder, which reads texts one by one"},
     {{SCALED("longrope")},

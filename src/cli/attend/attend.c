@@ -364,7 +364,7 @@ const hark_command hark_command_attend = {
         "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
         "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"
         "  contextual [H or 1,N,d] (the table of contextual positions; needs --causal)\n"
-        "  rotary_rates [pairs] (radians per token, instead of the rates of BASE)\n"
+        "  rotary_rates [pairs] (radians per token, instead of the rates of BASE, whose scaling multiplies them by the same factors)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]: column distances - 1 + d, where d is the position of the "
         "query\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "nn/kinds.h"
 
 typedef struct need {
   const char *tensor;
@@ -49,9 +50,9 @@ static bool is_not_rotary(const hark_attend_values *v, const hark_attend_tensors
   return v->rotary == 0;
 }
 
-static bool has_scaled_rates(const hark_attend_values *v, const hark_attend_tensors *t) {
+static bool has_other_base(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
-  return v->rotary_scaling != 0;
+  return v->rotary_scaling == HARK_ROTARY_DYNAMIC;
 }
 
 static bool has_positional(const hark_attend_values *v, const hark_attend_tensors *t) {
@@ -109,7 +110,7 @@ static const need needs[] = {
      "has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme: all queries share one factorisation"},
     {"log_kernel", has_positional, USAGE, "and --positional are both given, expected one of them"},
     {"rotary_rates", is_not_rotary, USAGE, "needs --rotary BASE, which it replaces"},
-    {"rotary_rates", has_scaled_rates, USAGE, "cannot be used with --rotary-scaling, which changes the rates of --rotary BASE"},
+    {"rotary_rates", has_other_base, USAGE, "cannot be used with --rotary-scaling dynamic, which changes the base"},
     {"segments", has_lengths, INPUT, "and tensor key_lengths are both given, expected one of them"},
     {"segments", has_two_lengths, INPUT, "is given, and q has another length than k, expected the same: a segment is both"},
     {"segments", has_offset, USAGE, "cannot be used with --query-offset: the first query of a segment is at its first key"},

@@ -45,6 +45,7 @@ hark_status hark_attend_rotary_open(hark_context *context, const hark_attend_val
                                     hark_attend_rotary *out) {
   HARK_TRY(check_ranges(context, v, t->query.type));
   *out = (hark_attend_rotary){.spec = {.present = v->rotary > 0,
+                                       .learned = t->rotary_rates.type != HARK_NONE,
                                        .base = v->rotary,
                                        .pairs = v->rotary_pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF,
                                        .fraction = v->rotary_fraction,
@@ -57,7 +58,6 @@ hark_status hark_attend_rotary_open(hark_context *context, const hark_attend_val
     out->spec.tables = &out->tables;
     out->attributes = hark_rotary_attributes_in(&out->spec, t->key.shape[2]);
     out->attributes.heads = 1;
-    if (t->rotary_rates.type != HARK_NONE) out->attributes.rates = NULL;
   }
   return check_rates(context, out, &t->rotary_rates);
 }

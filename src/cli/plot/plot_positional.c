@@ -103,13 +103,12 @@ static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rat
   return HARK_OK;
 }
 
-/* The static rates, which are the initial values of training. */
+/* The initial values of training. */
 static hark_status sample_start(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
   hark_rotary_tuning tuning;
   const hark_rotary_spec spec = hark_stack_rotary(&d->description.config, &tuning);
-  const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
   for (int64_t pair = 0; pair < rates->count; pair++)
-    HARK_TRY(hark_series_append(d->context, out, (double)pair, hark_rotary_rate(&attributes, spec.head_dim, pair)));
+    HARK_TRY(hark_series_append(d->context, out, (double)pair, hark_rotary_trained_rate(&spec, pair)));
   return HARK_OK;
 }
 

@@ -114,11 +114,14 @@ static rotation rotation_of(const hark_call *call) {
   return r;
 }
 
+/* Of the rate that an input gives for pair j. */
+static double factor_of(const rotation *r, int64_t j) { return r->rotary->rates != NULL ? r->rotary->rates[j] : 1; }
+
 static void read_rates(const rotation *r, int64_t row, int64_t first_pair, int64_t pairs, double *rate) {
   const double stretch = r->rotary->stretch != 0 ? r->rotary->stretch : 1;
   for (int64_t j = 0; j < pairs; j++)
     rate[j] = r->rates == NULL ? hark_rotary_rate(r->rotary, r->features, first_pair + j)
-                               : (double)r->rates[row * r->turned + first_pair + j] / stretch;
+                               : (double)r->rates[row * r->turned + first_pair + j] * factor_of(r, first_pair + j) / stretch;
 }
 
 /* The pairs [first_pair, first_pair + pairs) of the heads of a row, at the positions [first, last) of all sequences. */
@@ -222,11 +225,12 @@ static void rotary_rates_positions(const hark_call *call, int64_t first, int64_t
 static void add_rate_parts(const hark_call *call) {
   const int64_t length = call->outputs[0].shape[1], parts = hark_ceil_div(length, part_positions(length));
   const int64_t count = hark_tensor_count(&call->inputs[ROTARY_RATES]);
+  const rotation r = rotation_of(call);
   const double *sums = call->workspace;
   float *to = call->input_gradients[ROTARY_RATES].data;
   for (int64_t i = 0; i < count; i++) {
     double sum = hark_cpu_adds(call, ROTARY_RATES) ? (double)to[i] : 0;
-    for (int64_t part = 0; part < parts; part++) sum += sums[part * count + i];
+    for (int64_t part = 0; part < parts; part++) sum += factor_of(&r, i % r.turned) * sums[part * count + i];
     to[i] = (float)sum;
   }
 }

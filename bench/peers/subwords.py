@@ -26,12 +26,9 @@ from pathlib import Path
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
 
-# This file has the name of the library: the folder must not be searched for it.
-sys.path = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]
-
-import sentencepiece  # noqa: E402
-import tokenizers  # noqa: E402
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+import sentencepiece
+import tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CL100K = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -419,7 +416,7 @@ def publish(path, folder):
     global SMALL
     SMALL = True
     out = [f"/* published_pipelines.h - small tokenizers, and what other programs make of some lines with them.",
-           f" * Made by bench/peers/tokenizers.py with tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}; not to be changed by hand. */",
+           f" * Made by bench/peers/subwords.py with tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}; not to be changed by hand. */",
            "#ifndef HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H", "#define HARK_TESTS_TOKENIZERS_PUBLISHED_PIPELINES_H", "", "/* clang-format off */",
            "typedef struct published_line {", "  const char *text, *decoded;", "  size_t bytes, decoded_bytes, count;", "  const int32_t *ids;", "} published_line;",
            "typedef struct published_part {", "  const char *text;", "  size_t bytes;", "} published_part;", "typedef struct published_pipeline {", "  const char *name;", "  const published_part *file; /* ended by a part without text */",
