@@ -200,8 +200,8 @@ hark_status hark_folder_remove(hark_context *context, const char *path) {
 
 hark_status hark_path_remove(hark_context *context, const char *path) {
   struct stat information;
-  const bool folder = lstat(path, &information) == 0 && S_ISDIR(information.st_mode);
-  return folder ? remove_tree(context, path, 0) : hark_file_remove(context, path);
+  if (lstat(path, &information) == 0) return remove_tree(context, path, 0);
+  return errno == ENOENT || errno == ENOTDIR ? HARK_OK : hark_system_fail(context, errno, path, "cannot be examined");
 }
 
 hark_status hark_folder_sync(hark_context *context, const char *path) {

@@ -62,9 +62,9 @@ static const char *const later[] = {"config.yaml", "last", "best"};
 
 static bool is_folder_of_run(const char *name) { return strcmp(name, "cache") == 0 || strcmp(name, HARK_CHECKPOINTS_FOLDER) == 0; }
 
-/* Why a run cannot use or replace what is at `path`, such as a folder in place of a file; NULL if it can. */
-static const char *unusable(const char *path, const char *name) {
-  switch (hark_path_kind_of(path)) {
+/* Why a run cannot use or replace what it finds, such as a folder in place of a file; NULL if it can. */
+static const char *unusable(hark_path_kind kind, const char *name) {
+  switch (kind) {
     case HARK_PATH_NONE: return NULL;
     case HARK_PATH_FILE: return is_folder_of_run(name) ? "is a file, expected a folder" : NULL;
     case HARK_PATH_FOLDER: return is_folder_of_run(name) ? NULL : "is a folder, expected a regular file";
@@ -79,8 +79,10 @@ static hark_status refuse_unusable(hark_context *context, const hark_run *run, b
   for (size_t i = 0; i < all; i++) {
     const char *const name = i < first ? own[i] : later[i - first];
     char path[HARK_PATH_BYTES];
+    hark_path_kind kind;
     HARK_TRY(hark_run_path(context, run, name, path));
-    const char *const reason = unusable(path, name);
+    HARK_TRY(hark_path_examine(context, path, &kind));
+    const char *const reason = unusable(kind, name);
     if (reason != NULL) return hark_fail(context, resume ? HARK_BAD_FILE : HARK_IO_ERROR, "%s: %s", path, reason);
   }
   return HARK_OK;
