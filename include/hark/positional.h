@@ -49,7 +49,7 @@ HARK_API void hark_positional_destroy(hark_context *context, hark_positional **p
 /* The same in caller-owned memory, for instance on the stack: aligned to 16. Allocates nothing, needs no destroy; *out points into
  * `memory`. HARK_POSITIONAL_PLACE_BYTES hold 16 parts (kernels, sums, products, banks) and 128 parameters. Errors: those of create;
  * HARK_TOO_LARGE if it does not fit. */
-#define HARK_POSITIONAL_PLACE_BYTES 2048
+#define HARK_POSITIONAL_PLACE_BYTES 3072
 HARK_API HARK_MUST_CHECK hark_status hark_positional_place(hark_context *context, const char *text, void *memory, size_t bytes,
                                                            const hark_positional **out);
 

@@ -28,6 +28,10 @@ typedef enum hark_positional_kind {
   HARK_PART_DIRECTION /* left(...) or right(...) */
 } hark_positional_kind;
 
+typedef struct hark_value_range {
+  double low, high;
+} hark_value_range;
+
 /* Where a key is. The query itself is on the left. */
 enum { HARK_SIDE_LEFT = 1, HARK_SIDE_RIGHT = 2 };
 
@@ -41,9 +45,11 @@ typedef struct hark_positional_part {
   /* LEAF */
   int32_t parameter_first;
   uint8_t fixed;                    /* bit p: parameter p is not learned, and keeps the values of the text */
+  uint8_t bounded;                  /* bit p: the natural values of parameter p stay in bounds[p] */
   char label[HARK_LEAF_PARAMETERS]; /* of parameter p: what has the same letter has the same values; 0: none */
   double constant;
   const hark_leaf *leaf;
+  hark_value_range bounds[HARK_LEAF_PARAMETERS];
 } hark_positional_part;
 
 struct hark_positional {
@@ -73,6 +79,7 @@ static inline int32_t hark_part_own_values(const hark_positional_part *part, int
 /* With all its components. */
 static inline int32_t hark_part_values(const hark_positional_part *part, int p) { return hark_part_own_values(part, p) * part->components; }
 
+static inline bool hark_part_is_bounded(const hark_positional_part *part, int p) { return (part->bounded >> p & 1u) != 0; }
 static inline bool hark_part_is_fixed(const hark_positional_part *part, int p) { return (part->fixed >> p & 1u) != 0; }
 
 /* The index of the first value of parameter p of a leaf. */
@@ -100,14 +107,11 @@ typedef struct hark_part_owner {
 } hark_part_owner;
 hark_part_owner hark_part_owner_of(const hark_positional *positional, const hark_positional_part *part, int p);
 
-/* The natural value at index `place` of parameter p of a leaf. A value given in the text is returned exactly until it is trained; a fixed
- * one always. */
+/* The natural value at index `place` of parameter p of a leaf, within its bounds. A value given in the text is returned exactly until it is
+ * trained; a fixed one always. */
 double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw);
 
 /* The natural values of a transform, within the limits; signed ones are stored as they are, in f32 too. */
-typedef struct hark_value_range {
-  double low, high;
-} hark_value_range;
 hark_value_range hark_transform_range(hark_transform transform);
 
 /* --- evaluation without allocation, for the operator ------------------------------------------------------------------------------- */
@@ -123,7 +127,7 @@ void hark_positional_gradient_block(const hark_positional *positional, const dou
                                     const double *weights, int64_t count, double *gradient, void *scratch);
 
 /* Converts gradient[p] from logarithms of natural values to trained numbers. What has one label is added up at its first place; the other
- * places and fixed numbers get 0. */
+ * places and fixed numbers get 0, and so do numbers beyond a bound where a step against the gradient leads farther away from it. */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient);
 
 #endif

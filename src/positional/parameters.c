@@ -46,11 +46,18 @@ hark_value_range hark_transform_range(hark_transform transform) {
   return (hark_value_range){low, HARK_POSITIONAL_LARGEST_VALUE};
 }
 
+/* NaN stays. */
+static double within(const hark_positional_part *part, int p, double natural) {
+  const hark_value_range *const bounds = &part->bounds[p];
+  if (!hark_part_is_bounded(part, p)) return natural;
+  return natural < bounds->low ? bounds->low : natural > bounds->high ? bounds->high : natural;
+}
+
 double hark_positional_value(const hark_positional *positional, const hark_positional_part *part, int p, int32_t place, double raw) {
   const hark_transform transform = part->leaf->parameters[p].transform;
   const double given = positional->given[place];
   if (hark_part_is_fixed(part, p)) return given;
-  return !isnan(given) && raw == hark_transform_raw(transform, given) ? given : hark_transform_natural(transform, raw);
+  return !isnan(given) && raw == hark_transform_raw(transform, given) ? given : within(part, p, hark_transform_natural(transform, raw));
 }
 
 /* --- places --------------------------------------------------------------------------------------------------------------------------- */
@@ -205,7 +212,7 @@ hark_status hark_positional_initial(hark_context *context, const hark_positional
                               .units = count};
       const double literal = positional->given[walk.first + i];
       const double factor = walk.parameter->start_factor != 0 ? walk.parameter->start_factor : 1;
-      const double natural = isnan(literal) ? factor * start_value(walk.parameter->start, &at) : literal;
+      const double natural = isnan(literal) ? within(walk.part, walk.index, factor * start_value(walk.parameter->start, &at)) : literal;
       parameters[walk.first + i] = owns(&walk) ? hark_transform_raw(walk.parameter->transform, natural) : parameters[walk.owned + i];
     }
   }
@@ -272,6 +279,15 @@ hark_status hark_positional_raw(hark_context *context, const hark_positional *po
   return HARK_OK;
 }
 
+/* True if the value of a trained number is beyond a bound, and a step against its gradient leads farther away from the bound. */
+static bool leads_away(const parameter_walk *walk, double raw, double gradient) {
+  if (!hark_part_is_bounded(walk->part, walk->index)) return false;
+  const hark_transform transform = walk->parameter->transform;
+  const hark_value_range *const bounds = &walk->part->bounds[walk->index];
+  const double natural = hark_transform_natural(transform, raw), rise = gradient * hark_transform_slope(transform, raw);
+  return (natural < bounds->low && rise > 0) || (natural > bounds->high && rise < 0);
+}
+
 /* d / d raw = d / d u * d u / d raw; u: see hark_transform_slope() */
 void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
@@ -283,6 +299,9 @@ void hark_positional_gradient_to_raw(const hark_positional *positional, const do
       if (!owns(&walk)) gradient[walk.owned + i] += converted;
     }
   }
+  for (parameter_walk walk = {0}; next(positional, &walk);) /* when all that is shared has been added */
+    for (int32_t i = 0; owns(&walk) && i < walk.count; i++)
+      if (leads_away(&walk, raw[walk.first + i], gradient[walk.first + i])) gradient[walk.first + i] = 0;
 }
 
 /* d / d natural = d / d raw / (d natural / d u * d u / d raw) */
@@ -298,7 +317,8 @@ hark_status hark_positional_natural_gradient(hark_context *context, const hark_p
         continue;
       }
       const double raw = parameters[walk.first + i];
-      const double value = rounded_into_range(walk.parameter, hark_transform_natural(walk.parameter->transform, raw));
+      const double natural = within(walk.part, walk.index, hark_transform_natural(walk.parameter->transform, raw));
+      const double value = rounded_into_range(walk.parameter, natural);
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       const hark_transform transform = walk.parameter->transform;
       const double slope = hark_transform_slope(transform, raw);

@@ -5,10 +5,10 @@
  *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | ("left" | "right") "(" expression ")" | leaf | number
  *   leaf       = name [ "[" whole "]" ] [ "(" [ argument { "," argument } ] ")" ]      the number in brackets only for leaves that have one
  *   argument   = [ parameter "=" ] value          the name is optional if the leaf has only one parameter
- *   value      = "@" letter | ( number | "[" number { "," number } "]" ) [ "!" ] [ "@" letter ]
+ *   value      = "@" letter | [ number | "[" number { "," number } "]" ] [ "!" | "{" number ":" number "}" ] [ "@" letter ]
  *
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
- * (times the values of one component); a single number is the value of all. "!" fixes them. Parameters with one letter have the same
+ * (times the values of one component); a single number is the value of all. "!" fixes them, {low:high} bounds them. Parameters with one letter have the same
  * values, which may be given at the first one; a letter that occurs once is refused. A number as a factor is a fixed constant. Nested sums
  * and nested products are joined: a+(b+c) is a+b+c. left(...) and right(...) are not inside each other.
  *
@@ -281,6 +281,8 @@ static void move_to_first(hark_positional *tree, hark_positional_part *part, int
       from[i] = NAN;
     }
     if (hark_part_is_fixed(part, q)) part->fixed = (uint8_t)((part->fixed & ~(1u << q)) | 1u << p);
+    if (hark_part_is_bounded(part, q)) part->bounded = (uint8_t)((part->bounded & ~(1u << q)) | 1u << p);
+    part->bounds[p] = part->bounds[q];
     return; /* of several the first has them */
   }
 }
@@ -297,13 +299,40 @@ static hark_status check_letters(const parser_state *parser) {
   return HARK_OK;
 }
 
-/* The values of a parameter: "3", "3!", "3@a", "@a". */
+/* "{2:40}" after the values, if there are any. */
+static hark_status read_bounds(parser_state *parser, hark_positional_part *part, int p, double factor) {
+  const hark_leaf_parameter *const parameter = &part->leaf->parameters[p];
+  hark_value_range *const bounds = &part->bounds[p];
+  const double *const values = parser->tree->given + hark_part_first(part, p);
+  char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
+  skip_blanks(parser);
+  const int32_t place = parser->at;
+  if (!take(parser, '{')) return HARK_OK;
+  if (hark_part_is_fixed(part, p)) return COMPLAIN(parser, place, "%s is fixed by '!', expected no bounds", parameter->name);
+  HARK_TRY(read_value(parser, parameter, factor, &bounds->low));
+  HARK_TRY(need(parser, ':', "':'"));
+  HARK_TRY(read_value(parser, parameter, factor, &bounds->high));
+  HARK_TRY(need(parser, '}', "'}'"));
+  (void)hark_number_print(bounds->low / factor, low);
+  (void)hark_number_print(bounds->high / factor, high);
+  if (!(bounds->low < bounds->high))
+    return COMPLAIN(parser, place, "%s has the bounds %s and %s, expected a larger second one", parameter->name, low, high);
+  for (int32_t i = 0; i < hark_part_values(part, p); i++)
+    if (values[i] < bounds->low || values[i] > bounds->high)
+      return COMPLAIN(parser, place, "%s is %s, expected a number within its bounds %s and %s", parameter->name,
+                      hark_number_print(values[i] / factor, given), low, high);
+  part->bounded = (uint8_t)(part->bounded | 1u << p);
+  return HARK_OK;
+}
+
+/* The values of a parameter: "3", "3!", "3{2:40}", "{2:40}", "3@a", "@a". */
 static hark_status read_values_or_label(parser_state *parser, hark_positional_part *part, int p, double factor) {
   skip_blanks(parser);
-  const bool given = parser->at >= parser->length || parser->text[parser->at] != '@';
+  const bool given = parser->at >= parser->length || parser->text[parser->at] != '@', bounds = given && parser->text[parser->at] == '{';
   double *const values = parser->tree->given + hark_part_first(part, p);
-  if (given) HARK_TRY(read_values(parser, &part->leaf->parameters[p], factor, values, hark_part_values(part, p)));
+  if (given && !bounds) HARK_TRY(read_values(parser, &part->leaf->parameters[p], factor, values, hark_part_values(part, p)));
   if (given && take(parser, '!')) part->fixed = (uint8_t)(part->fixed | 1u << p);
+  if (given) HARK_TRY(read_bounds(parser, part, p, factor));
   skip_blanks(parser);
   const int32_t place = parser->at;
   if (!take(parser, '@')) return HARK_OK;
@@ -326,7 +355,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
   bool seen[HARK_LEAF_PARAMETERS] = {false};
   if (take(parser, ')')) return HARK_OK;
   do {
-    int p;
+    int p = NO_PARAMETER;
     double factor;
     skip_blanks(parser);
     const int32_t place = parser->at;

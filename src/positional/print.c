@@ -39,6 +39,16 @@ static bool all_equal(const printer_state *printer, const hark_positional_part *
   return equal;
 }
 
+/* "{2:40}" */
+static void put_bounds(printer_state *printer, const hark_positional_part *part, int p) {
+  if (!hark_part_is_bounded(part, p)) return;
+  put(printer, "{");
+  put_number(printer, part->bounds[p].low);
+  put(printer, ":");
+  put_number(printer, part->bounds[p].high);
+  put(printer, "}");
+}
+
 /* "3", "[1.5,0.4]", "3!" */
 static void put_values(printer_state *printer, const hark_positional_part *part, int p) {
   const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
@@ -52,16 +62,17 @@ static void put_values(printer_state *printer, const hark_positional_part *part,
   if (hark_part_is_fixed(part, p)) put(printer, "!");
 }
 
-/* "name=3", "name=3@a", "name=@a"; nothing for values that were not given and have no label. */
+/* "name=3", "name=3{2:40}@a", "name=@a"; nothing for values that were not given and have neither bounds nor a label. */
 static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
   const char label[] = {'@', part->label[p], '\0'};
   const hark_part_owner owner = hark_part_owner_of(printer->positional, part, p);
   const bool given = printer->parameters != NULL || !isnan(printer->positional->given[hark_part_first(part, p)]);
-  if (!given && part->label[p] == 0) return false;
+  if (!given && part->label[p] == 0 && !hark_part_is_bounded(part, p)) return false;
   put(printer, first ? "(" : ",");
   put(printer, part->leaf->parameters[p].name);
   put(printer, "=");
   if (given && owner.part == part && owner.p == p) put_values(printer, part, p);
+  put_bounds(printer, part, p);
   if (part->label[p] != 0) put(printer, label);
   return true;
 }

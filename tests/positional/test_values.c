@@ -51,6 +51,67 @@ static void fixed_values_stay(void **state) {
   test_setup_close(context);
 }
 
+/* A value stays within its bounds whatever the parameter is. Beyond a bound only a gradient that leads back is kept, and that of a shared
+ * value is judged as a sum. */
+static void bounded_values_stay_inside(void **state) {
+  (void)state;
+  static const struct {
+    const char *bounded, *plain;
+    double beyond, bound; /* a natural value of parameter 1, and the nearest one within the bounds */
+  } cases[] = {
+      {"decay(l=12{2:40})", "decay(l=12)", 60, 40},
+      {"decay(l=12{2:40})", "decay(l=12)", 1, 2},
+      {"canonical_periodic(tau=5{4:6})", "canonical_periodic(tau=5)", 8, 6},
+      {"canonical_periodic(tau=5{4:6})", "canonical_periodic(tau=5)", 3, 4},
+      {"mlp[1](w=-1{-2:0},t=1,c=1)", "mlp[1](w=-1,t=1,c=1)", 1, 0},
+      {"decay(l=12{2:40}@a)*rbf(l=@a)", "decay(l=12@a)*rbf(l=@a)", 60, 40},
+  };
+  enum { MOST = 8, DISTANCES = 3 };
+  hark_context *context = test_reference_open();
+  const hark_positional_start start = {.struct_size = sizeof start};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    hark_positional *bounded = parse(context, cases[c].bounded), *plain = parse(context, cases[c].plain);
+    const int64_t count = hark_positional_parameter_count(bounded), at = strncmp(cases[c].plain, "mlp", 3) == 0 ? 2 : 1;
+    double inside[MOST], parameters[MOST], natural[MOST], values[MOST], gradient[MOST], expected[MOST];
+    assert_fine(context, hark_positional_initial(context, bounded, &start, inside));
+    assert_fine(context, hark_positional_natural(context, plain, inside, natural));
+    natural[at] = cases[c].beyond;
+    assert_fine(context, hark_positional_raw(context, plain, natural, parameters));
+    assert_fine(context, hark_positional_natural(context, bounded, parameters, values));
+    assert_true(values[at] == cases[c].bound);
+    natural[at] = cases[c].bound;
+    double at_bound[MOST];
+    assert_fine(context, hark_positional_raw(context, plain, natural, at_bound));
+    for (int sign = -1; sign <= 1; sign += 2) {
+      const double distances[DISTANCES] = {1, 2, 5}, weights[DISTANCES] = {sign * 1.0, sign * 0.5, sign * 2.0};
+      assert_fine(context, hark_positional_gradient(context, bounded, parameters, distances, weights, DISTANCES, gradient));
+      assert_fine(context, hark_positional_gradient(context, plain, at_bound, distances, weights, DISTANCES, expected));
+      const bool raw_is_above = parameters[at] > at_bound[at];
+      assert_true((gradient[at] != 0) == ((expected[at] > 0) == raw_is_above)); /* a step goes against the gradient */
+      if (gradient[at] != 0) assert_true((gradient[at] > 0) == (expected[at] > 0));
+      for (int64_t p = 0; p < count; p++)
+        if (p != at && strchr(cases[c].bounded, '@') == NULL) assert_true(fabs(gradient[p] - expected[p]) <= 1e-13 * fabs(expected[p]));
+      assert_fine(context, hark_positional_gradient(context, bounded, inside, distances, weights, DISTANCES, gradient));
+      assert_fine(context, hark_positional_gradient(context, plain, inside, distances, weights, DISTANCES, expected));
+      assert_memory_equal(gradient, expected, (size_t)count * sizeof *gradient);
+    }
+    hark_positional_destroy(context, &bounded);
+    hark_positional_destroy(context, &plain);
+  }
+  hark_positional *const kernel = parse(context, "bank[4](decay(l={3:20}))"); /* initial values, and a value in the text at a bound */
+  double parameters[MOST], values[MOST];
+  assert_fine(context, hark_positional_initial(context, kernel, &start, parameters));
+  assert_fine(context, hark_positional_natural(context, kernel, parameters, values));
+  assert_true(fabs(values[4] - 3) < 1e-14 && fabs(values[7] - 20) < 1e-13 && values[5] > 3.1 && values[6] <= 20);
+  parameters[4] = log(100);
+  (void)hark_positional_print(kernel, parameters, text, sizeof text);
+  assert_non_null(strstr(text, "l=[20,"));
+  assert_non_null(strstr(text, "]{3:20})"));
+  hark_positional *freed = kernel;
+  hark_positional_destroy(context, &freed);
+  test_setup_close(context);
+}
+
 /* What has one letter is one value, that of the first place, with the sum of the gradients; the other places are not learned. */
 static void letters_share_values(void **state) {
   (void)state;
@@ -242,6 +303,7 @@ static void initial_values_differ_for_every_length(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fixed_values_stay),
+      cmocka_unit_test(bounded_values_stay_inside),
       cmocka_unit_test(letters_share_values),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
