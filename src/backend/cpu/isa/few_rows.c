@@ -11,7 +11,7 @@
 #define ROWS_B 4                /* rows of B at a time */
 #define ROWS_A 4                /* rows of A against them */
 #define LINE 64                 /* bytes that one prefetch reads */
-#define FETCH_AHEAD (16 * 1024) /* bytes: distance of prefetched reads of f32, and half of it for halves */
+#define FETCH_AHEAD (16 * 1024) /* bytes: distance of prefetched reads */
 
 /* HARK_LANES numbers of B. */
 HARK_SIMD vf load(const hark_type type, const char *from) {
@@ -73,12 +73,13 @@ HARK_SIMD void inner_products(const hark_type type, const int rows, const int co
   const int64_t bytes = type == HARK_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t), stride = x->ldb * bytes;
   const float *a = x->a + row * x->lda;
   const char *b = matrix + column * stride;
-  const int64_t ahead = type == HARK_F32 ? FETCH_AHEAD : FETCH_AHEAD / 2;
+  const char *next = b + FETCH_AHEAD;
   int64_t p = 0;
   HARK_ROLLED
-  for (; p + LINE / bytes <= x->k; p += LINE / bytes) { /* what a line has, prefetched once */
+  for (; p + LINE / bytes <= x->k; p += LINE / bytes) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) HARK_PREFETCH(b + j * stride + p * bytes + ahead);
+    for (int j = 0; j < columns; j++) HARK_PREFETCH(next + j * LINE); /* in the order of memory, where rows follow each other */
+    next += columns * LINE;
     HARK_UNROLL
     for (int v = 0; v < LINE / bytes / HARK_LANES; v++) add_products(type, rows, columns, x->lda, a, stride, b, p + v * HARK_LANES, sum);
   }
