@@ -78,7 +78,8 @@ static void options_without_effect_are_refused(void **state) {
       {"sweep plan.yaml --list --json", 1, "--list: has no effect here, it needs --json off"},
       {"kernels export run --output k.csv --json", 1, "--json: has no effect here, export writes a file"},
       {"lab --list --seed 3 --quick", 2, "it needs --list off"},
-      {"lab all --list --radius 2", 0, ""}, /* of one of them */
+      {"lab all --list --radius 2", 1, "--radius: has no effect here, it needs --list off"},
+      {"lab --list --run a --text b --model c --reviews d --data e", 5, "it needs --list off"},
       {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},
       {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
       {"bench step --data none.txt --validation no.txt --out q --tokenizer bytes --epochs 3 --log-every 2", 6,
