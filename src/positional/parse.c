@@ -8,9 +8,9 @@
  *   value      = "@" letter | [ number | "[" number { "," number } "]" ] [ "!" | "{" number ":" number "}" ] [ "@" letter ]
  *
  * Blanks, tabs and line ends are allowed between all of these. A list has a value for every component that the banks around the leaf make
- * (times the values of one component); a single number is the value of all. "!" fixes them, {low:high} bounds them. Parameters with one letter have the same
- * values, which may be given at the first one; a letter that occurs once is refused. A number as a factor is a fixed constant. Nested sums
- * and nested products are joined: a+(b+c) is a+b+c. left(...) and right(...) are not inside each other.
+ * (times the values of one component); a single number is the value of all. "!" fixes them, {low:high} bounds them. Parameters with one
+ * letter have the same values, which may be given at the first one; a letter that occurs once is refused. A number as a factor is a fixed
+ * constant. Nested sums and nested products are joined: a+(b+c) is a+b+c. left(...) and right(...) are not inside each other.
  *
  * The tree grows in a block of memory of fixed size: parts at its beginning, given values after the room for parts. create() copies the
  * used ones into a separate block.
@@ -377,7 +377,15 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
   return need(parser, ')', "',' or ')'");
 }
 
-static const char *leaf_name(const void *user, int index) { return ((const hark_leaf *const *)user)[index]->name; }
+/* All words that may stand before parentheses: kernels, and what is no kernel after them. */
+static const char *const others[] = {"bank", "left", "right"};
+enum { OTHERS = sizeof others / sizeof *others };
+static const char *word_name(const void *user, int index) {
+  (void)user;
+  int count;
+  const hark_leaf *const *const leaves = hark_leaves(&count);
+  return index < count ? leaves[index]->name : others[index - count];
+}
 
 /* Finds the leaf whose name is at the parser's place. */
 static hark_status find_leaf(parser_state *parser, int32_t length, const hark_leaf **out) {
@@ -391,7 +399,7 @@ static hark_status find_leaf(parser_state *parser, int32_t length, const hark_le
   char word[WORD_BYTES], list[HARK_MESSAGE_BYTES / 2];
   size_t used = 0;
   (void)word_text(parser, length, word);
-  const char *near = hark_nearest_word(word, count, leaf_name, leaves);
+  const char *near = hark_nearest_word(word, count + OTHERS, word_name, NULL);
   if (near != NULL) return COMPLAIN(parser, parser->at, "no kernel is called \"%s\"; %s is", word, near);
   for (int i = 0; i < count && used < sizeof list; i++) used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", leaves[i]->name);
   return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sbank[M](...), left(...) or right(...)", word, list);
@@ -519,7 +527,7 @@ static hark_status read_factor(parser_state *parser, int32_t components) {
   if (length > 0 && !bank && side == 0) return read_leaf(parser, components);
   const char first = place < parser->length ? parser->text[place] : '\0';
   if (is_digit(first) || first == '.') return read_factor_number(parser, components);
-  if (length == 0 && !take(parser, '(')) return expected(parser, "a kernel, a positive number, bank[M](...) or '('");
+  if (length == 0 && !take(parser, '(')) return expected(parser, "a kernel, a positive number, bank[M](...), left(...), right(...) or '('");
   HARK_TRY(enter(parser, place));
   parser->at += length;
   if (bank) {

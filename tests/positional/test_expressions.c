@@ -106,7 +106,10 @@ static void mistakes_have_a_column(void **state) {
     int column;
     const char *part;
   } cases[] = {
-      {"", 1, "found the end, expected a kernel, a positive number, bank[M](...) or '('"},
+      {"", 1, "found the end, expected a kernel, a positive number, bank[M](...), left(...), right(...) or '('"},
+      {"lef(decay)", 1, "no kernel is called \"lef\"; left is"},
+      {"decay+rigth(rbf)", 7, "no kernel is called \"rigth\"; right is"},
+      {"bnk[2](decay)", 1, "no kernel is called \"bnk\"; bank is"},
       {"0*decay", 1, "a factor is 0, expected a positive number from 1e-60 to 1e60"},
       {"decay*1e61", 7, "a factor is 1e61"},
       {"-2*decay", 1, "found '-', expected a kernel, a positive number"},

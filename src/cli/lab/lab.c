@@ -375,8 +375,11 @@ static hark_status run_document(hark_invocation *call, const char *chosen, const
   hark_status status = hark_lab_document_begin(call, ((const lab_values *)call->values[0])->markdown, &document);
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
     if (is_chosen(chosen, i)) status = hark_lab_document_check(&document, &hark_lab_entries[i]);
-  if (status == HARK_OK) status = run_chosen(call, chosen, seeds, passed, &document);
-  if (status == HARK_OK) status = hark_lab_document_write(&document);
+  if (status == HARK_OK) {
+    status = run_chosen(call, chosen, seeds, passed, &document);
+    const hark_status written = hark_lab_document_write(&document); /* the pages that were written have their rows after an error too */
+    status = status != HARK_OK ? status : written;
+  }
   hark_lab_document_end(&document);
   return status;
 }

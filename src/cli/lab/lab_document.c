@@ -121,7 +121,7 @@ static hark_status warn_of_pages(const hark_lab_document *document) {
 }
 
 hark_status hark_lab_document_write(hark_lab_document *document) {
-  if (!is_written(document)) return HARK_OK;
+  if (!is_written(document) || document->rows.length == 0) return HARK_OK;
   hark_text before = hark_text_empty(document->call->context), front = hark_text_empty(document->call->context);
   hark_status status = document->rows.status;
   if (status == HARK_OK) status = read_front(document, &before);

@@ -78,7 +78,9 @@ void hark_lab_markdown_front(const hark_text *before, const hark_text *rows, har
     size_t length = 0;
     const char *row = find_row(hark_text_get(rows), name, &length);
     if (row == NULL && table != NULL) row = find_row(table + 1, name, &length);
-    if (row != NULL) hark_text_append_bytes(text, row, length);
+    if (row == NULL) continue;
+    hark_text_append_bytes(text, row, length);
+    if (row[length - 1] != '\n') hark_text_append(text, "\n"); /* the last line of a file that was edited by hand */
   }
 }
 

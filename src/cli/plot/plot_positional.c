@@ -81,6 +81,7 @@ static void name_owner(const hark_learned_kernel *kernel, char *out, size_t byte
 static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *kernel, int64_t term, hark_series *out) {
   double distances[POINTS], stretched[POINTS], values[POINTS];
   const double stretch = d->description.config.positional_stretch != 0 ? d->description.config.positional_stretch : 1;
+  const int64_t first = d->side == 1 ? 1 : 0; /* distance 0 belongs to the left */
   for (int64_t i = 0; i < d->points; i++) {
     distances[i] = round(d->farthest * (double)i / (double)(d->points - 1));
     stretched[i] = (d->side == 1 ? -distances[i] : distances[i]) / stretch;
@@ -89,7 +90,7 @@ static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *ke
     HARK_TRY(hark_positional_log(d->context, kernel->expression, kernel->parameters, stretched, d->points, values));
   else
     HARK_TRY(hark_positional_term_log(d->context, kernel->expression, kernel->parameters, term, stretched, d->points, values));
-  for (int64_t i = 0; i < d->points; i++)
+  for (int64_t i = first; i < d->points; i++)
     if (isfinite(values[i])) HARK_TRY(hark_series_append(d->context, out, distances[i], values[i]));
   return HARK_OK;
 }
