@@ -17,9 +17,7 @@ const char *hark_command_matrix_word(hark_type type);
 #define HARK_WEIGHTS_OPTION(values, field)                                                                                                 \
   {                                                                                                                                        \
     "weights", "weights", HARK_OPTION_ENUM, offsetof(values, field), "file", "file|" HARK_MATRIX_WORDS, NULL, NULL,                        \
-        "type in which matrices are stored in memory and multiplied, where fewer bytes are faster to read; file: "                         \
-        "as they are stored in the file",                                                                                                  \
-        NULL                                                                                                                               \
+        "type of the matrices in memory; smaller types are read faster; file: as they are stored in the file", NULL                        \
   }
 
 typedef struct hark_opened_run {

@@ -148,6 +148,8 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
   const bool truth = entry != NULL && entry->option->type == HARK_OPTION_BOOL;
   char number[HARK_NUMBER_BYTES];
+  const bool absent = n->kind == HARK_NEED_NONE && !truth && !hark_option_has_choices(entry->option);
+  if (absent) hark_text_append(text, "no ");
   print_name(options, n, keys, text);
   if (truth) {
     if (n->test[0] == 'f') hark_text_append(text, " off");
@@ -165,7 +167,7 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
       hark_text_append(text, " ");
       print_words(n->test, text);
       break;
-    case HARK_NEED_NONE: hark_text_append(text, hark_option_has_choices(entry->option) ? " none" : " not given"); break;
+    case HARK_NEED_NONE: hark_text_append(text, absent ? "" : " none"); break;
   }
 }
 

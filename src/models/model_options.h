@@ -116,7 +116,8 @@ typedef enum hark_stored {
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
     "kernel of the token distance, such as bank[8](decay*periodic), or in encoders left(decay)*right(rbf); it multiplies the "             \
-    "similarity; several kernels, such as decay|rbf|t5|alibi, are for the heads or layers in turn; an empty text: no kernel",              \
+    "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: one for each head or layer (model.positional_scope); an "    \
+    "empty text: no kernel",                                                                                                               \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
@@ -196,8 +197,8 @@ typedef enum hark_stored {
   X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
     "longrope: divisors of the rates, one for every rotated pair, in texts up to the original context", "model.rotary.scaling longrope",   \
     MEANING, CHANGED, 1)                                                                                                                   \
-  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same divisors for longer texts",              \
-    "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
+  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                              \
+    "longrope: divisors of the rates in longer texts, one for every rotated pair", "model.rotary.scaling longrope", MEANING, CHANGED, 1)   \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
     "which keys a query attends to; several words, with commas, apply to the layers in turn", NULL, MEANING, ALWAYS, 1)                    \
   X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \

@@ -67,7 +67,7 @@ static const hark_option options[] = {
     {"data.label_field", "label-field", HARK_OPTION_STRING, AT(data.label_field), HARK_JSON_LINES_LABEL, NULL, DATA, "NAME",
      "member of JSON lines that contains the label", "data.format text"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
-     "fields may be quoted as in CSV; inside a quoted field, two double quotes stand for one", "data.format text|pairs"},
+     "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
      "what a token is; characters: a Unicode code point; subwords: a piece of a word, learned from the text "

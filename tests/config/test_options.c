@@ -474,7 +474,7 @@ static void options_without_effect_are_refused(void **state) {
       {"", "", "--rate 2", {"--rate: has no effect here, it needs --expression EXPR or --learned"}},
       {"", "", "--rate 2 --learned", {NULL}},
       {"", "", "--rate 2 --expression decay", {NULL}},
-      {"", "", "--item a --fraction 0.1", {"--fraction: has no effect here, it needs --item not given"}},
+      {"", "", "--item a --fraction 0.1", {"--fraction: has no effect here, it needs no --item"}},
       {"", "", "--stretch 2 info recall", {"--stretch: has no effect here, it needs train make"}},
       {"", "", "--stretch 2 make listops", {"--stretch: has no effect here, it needs train make copy or recall"}},
       {"", "", "--stretch 2 make copy", {NULL}},

@@ -27,8 +27,8 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the figure; not given: loss.svg, positional.svg or evaluation.svg, which is in the run's folder if there "
-     "is a single run whose folder can be written, and otherwise in the current folder",
+     "the figure; not given: loss.svg, positional.svg or evaluation.svg; for a single run it is written to the run's folder if that is "
+     "possible, otherwise to the current folder",
      "terminal false"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
      "PNG instead of SVG, if the name of the figure does not end with .svg or .png", "terminal false"},
@@ -41,8 +41,8 @@ static const hark_option options[] = {
     {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis",
      "positional false, terminal false"},
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
-     "draw the positional kernels of a checkpoint and its learned rotary rates; a kernel is drawn as log G "
-     "over the distance, in total and term by term",
+     "draw the positional kernels of a checkpoint and its learned rotary rates; the figure of a kernel G has log G over the distance, in "
+     "total and term by term",
      NULL},
     {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
      "draw evaluations from files of JSON that hark eval printed: the loss over the context, and over the "

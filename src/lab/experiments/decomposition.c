@@ -417,7 +417,8 @@ const hark_experiment hark_experiment_decomposition = {
     .summary = "approximation, generalisation and optimisation add up to the excess risk",
     .paper = HARK_LAB_PAPER_X "equation 5.3",
     .statement =
-        "Attention networks read sequences that depend on a latent angle, and all 35 sequences are enumerated. The three "
+        "Attention networks read sequences that depend on a latent angle, and all 35 multisets of four tokens are enumerated with their "
+        "probabilities. The three "
         "terms of (5.3) add up to E (f^ - f*)^2, where f* is computed by quadrature of the posterior. The approximation "
         "term does not rise with the width. The generalisation term falls with the number of sequences, and the "
         "optimisation term falls with the number of training steps",
@@ -434,8 +435,8 @@ const hark_experiment hark_experiment_decomposition = {
         "probability P(x_k | z) is proportional to exp(1.5 cos(phi_k - pi z)). Labels are -1/2 or 1/2, with the mean "
         "0.35 sin(pi z) + 0.1 cos(2 pi z). Three networks are compared. f^ is the network at which Adam ends if it "
         "starts from random weights. f0 is the network with the least population risk that L-BFGS reaches. Its "
-        "searches start from many random weights, and also from the f0 of a narrower network if there is one. f~ is "
-        "the network with the least risk on the sample that L-BFGS reaches. Its searches start from random weights, "
+        "searches start from many random weights, and also from the f0 of a narrower network if there is one. f~ is the network with the "
+        "least risk on the sample, among those that L-BFGS reaches. Its searches start from random weights, "
         "from f^ and from f0. So the risks of f0 and f~ are upper bounds of the true minima. The experiment varies n, "
         "the width, and the number of steps, one at a time. The others are then 256, 4 and 800.\n"
         "\n"
