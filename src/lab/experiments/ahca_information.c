@@ -29,7 +29,7 @@ typedef struct information_values {
 
 static const hark_option options[] = {
     {"data", "data", HARK_OPTION_STRING, offsetof(information_values, data), "", NULL, NULL, "FILE",
-     "ahca-information: the text to compress; not given: the descriptions of the experiments", "list false, $1 ahca-information|all"},
+     "ahca-information: the text to compress; not given: the descriptions of the experiments", "$1 ahca-information|all"},
 };
 const hark_option_table hark_lab_ahca_information_options = {options, 1, NULL, sizeof(information_values), false};
 

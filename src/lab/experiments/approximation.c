@@ -34,9 +34,9 @@ typedef struct approximation_values {
 
 static const hark_option options[] = {
     {"run", "run", HARK_OPTION_STRING, offsetof(approximation_values, run), "", NULL, NULL, "RUN",
-     "approximation: a run, a checkpoint or a file with a trained model, whose heads are measured too", "list false, $1 approximation|all"},
+     "approximation: a run, a checkpoint or a file with a trained model, whose heads are measured too", "$1 approximation|all"},
     {"text", "text", HARK_OPTION_STRING, offsetof(approximation_values, text), "", NULL, NULL, "FILE",
-     "approximation: the text that the model reads", "list false, $1 approximation|all"},
+     "approximation: the text that the model reads", "$1 approximation|all"},
 };
 const hark_option_table hark_lab_approximation_options = {options, 2, NULL, sizeof(approximation_values), false};
 
