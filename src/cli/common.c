@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/line.h"
 #include "io/machine.h"
 #include "io/number.h"
 #include "io/temporary.h"
@@ -87,6 +88,7 @@ void hark_command_warn(const hark_invocation *call, const char *format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
+  hark_line_clean(line); /* names of files */
   hark_command_print_name(call, true);
   fprintf(stderr, "%s\n", line);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "core/line.h"
 #include "io/checkpoint_files.h"
 #include "io/safetensors.h"
 #include "json/json.h"
@@ -129,6 +130,7 @@ static void say(const warm_start *start, const char *format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
+  hark_line_clean(line);
   start->say(start->user, line);
 }
 

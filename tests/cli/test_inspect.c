@@ -215,6 +215,11 @@ static void distances_are_chosen(void **state) {
   (void)state;
   expect("train --data text.txt --steps 2 --out run " COMMAND_TINY, 0, "", "");
   expect("inspect run --text text.txt --json", 0, "\"beyond_distance\": 2", "longer than the model's context, the first 8 tokens are read");
+  char path[TEST_PATH_BYTES], from[TEST_PATH_BYTES];
+  (void)snprintf(from, sizeof from, "%s", test_path(folder, "text.txt"));
+  (void)snprintf(path, sizeof path, "%s", test_path(folder, "red\x1b[31m.txt"));
+  assert_int_equal(link(from, path), 0);
+  expect("inspect run --text red\x1b[31m.txt --json", 0, "", "warning: red?[31m.txt: is longer"); /* a name cannot control a terminal */
   expect("inspect run --text text.txt --distance 8 --json", 0, "\"beyond\": 0,", "");
   expect("inspect run --text text.txt", 0, "run: 8 tokens", "");
   assert_int_equal(test_line_count(output.out), 4);
