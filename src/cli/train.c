@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -48,7 +49,7 @@ enum { VALUES_PRESET, VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables 
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t checkpoint_requested;
 
-/* Sender and time of the first signal to stop; our parent process. Handlers do not interrupt each other. */
+/* Sender and time of the first signal to stop; our parent process. One handler at a time reads and writes them (on_signal). */
 static pid_t first_sender, parent;
 static struct timespec first_time;
 #define SAME_EVENT_SECONDS 1
@@ -63,8 +64,7 @@ static bool is_same_event(const siginfo_t *info) {
   return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
 }
 
-static void on_signal(int number, siginfo_t *info, void *interrupted) {
-  (void)interrupted;
+static void take_signal(int number, const siginfo_t *info) {
   if (number == SIGUSR1) {
     checkpoint_requested = 1;
     return;
@@ -81,6 +81,17 @@ static void on_signal(int number, siginfo_t *info, void *interrupted) {
   first_sender = info->si_pid;
   (void)clock_gettime(CLOCK_MONOTONIC, &first_time);
   stop_signal = number;
+}
+
+/* Two threads may receive two signals at once: one after the other is taken. A thread does not wait for itself, because the signals are
+ * blocked in their handler. */
+static void on_signal(int number, siginfo_t *info, void *interrupted) {
+  static atomic_flag taking = ATOMIC_FLAG_INIT;
+  (void)interrupted;
+  while (atomic_flag_test_and_set(&taking)) {
+  }
+  take_signal(number, info);
+  atomic_flag_clear(&taking);
 }
 
 static void catch_signals(void) {
