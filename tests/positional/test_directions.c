@@ -9,6 +9,7 @@
 #include "positional/published_positional.h"
 #include "support/cmocka_all.h"
 #include "support/kernel_expression.h"
+#include "support/positional_subject.h"
 #include "support/setups.h"
 #include "support/text_files.h"
 
@@ -17,43 +18,17 @@
 #define RANDOM_EXPRESSIONS 200
 #define SMALLEST 1e-4900L /* values of long double below are not exact */
 
-/* An expression and its parameters. */
-typedef struct test_subject {
-  hark_context *context;
-  hark_positional *kernel;
-  int64_t count;
-  double *parameters;
-} test_subject;
-
 static double distances[COUNT]; /* -FARTHEST .. FARTHEST */
-
-static void open_text(test_subject *subject, const char *text) {
-  const hark_positional_start start = {.struct_size = sizeof start};
-  subject->context = test_reference_open();
-  const hark_status status = hark_positional_create(subject->context, text, &subject->kernel);
-  if (status != HARK_OK) fail_msg("%s: %s", text, hark_context_message(subject->context));
-  subject->count = hark_positional_parameter_count(subject->kernel);
-  subject->parameters = calloc((size_t)subject->count + 1, sizeof(double));
-  assert_non_null(subject->parameters);
-  assert_fine(subject->context, hark_positional_initial(subject->context, subject->kernel, &start, subject->parameters));
-  for (int i = 0; i < COUNT; i++) distances[i] = i - FARTHEST;
-}
-
-static void close_subject(test_subject *subject) {
-  free(subject->parameters);
-  hark_positional_destroy(subject->context, &subject->kernel);
-  test_setup_close(subject->context);
-}
 
 /* values <- log G at -FARTHEST .. FARTHEST of an expression that may have no direction: then G of the distance without its sign. */
 static void evaluate(const char *text, double values[COUNT]) {
   test_subject subject;
   double given[COUNT];
-  open_text(&subject, text);
+  test_subject_open(&subject, text);
   const bool directed = hark_positional_is_directed(subject.kernel, NULL);
   for (int i = 0; i < COUNT; i++) given[i] = directed ? distances[i] : fabs(distances[i]);
   assert_fine(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, given, COUNT, values));
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 static test_kernel expression; /* large */
@@ -65,7 +40,7 @@ static void values_are_those_of_the_definition(void **state) {
     test_subject subject;
     double values[COUNT];
     test_kernel_directed(&expression, (uint64_t)(7000 + e), e % 4);
-    open_text(&subject, expression.text);
+    test_subject_open(&subject, expression.text);
     assert_int_equal(subject.count, expression.value_count);
     if (hark_positional_is_directed(subject.kernel, NULL)) {
       assert_fine(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, distances, COUNT, values));
@@ -77,48 +52,12 @@ static void values_are_those_of_the_definition(void **state) {
       if (expected == -INFINITY ? values[i] != -INFINITY : !(fabsl(values[i] - expected) <= 1e-12L * (1 + fabsl(expected))))
         fail_msg("%s: log G(%g) is %.17g, expected %.17Lg", expression.text, distances[i], values[i], expected);
     }
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
   assert_true(directed > RANDOM_EXPRESSIONS / 3);
 }
 
-/* sum over distances of weight * log G; where G is 0 the weight is not used. */
-static double weighted(const test_subject *subject, const double *weights) {
-  double values[COUNT], sum = 0;
-  assert_fine(subject->context, hark_positional_log(subject->context, subject->kernel, subject->parameters, distances, COUNT, values));
-  for (int i = 0; i < COUNT; i++) sum += values[i] == -INFINITY ? 0 : weights[i] * values[i];
-  return sum;
-}
-
-/* As in test_kernels.c: four-point differences. */
-static void check_gradient(const char *text) {
-  static const double step = 3e-4;
-  test_subject subject;
-  double weights[COUNT], scale = 1;
-  open_text(&subject, text);
-  const hark_random_stream stream = {.seed = 5, .layer_purpose = hark_random_layer_purpose(4, HARK_RANDOM_TEST)};
-  hark_random_uniform(&stream, 0, COUNT, weights);
-  for (int i = 0; i < COUNT; i++) weights[i] -= 0.5;
-  double *gradient = calloc((size_t)subject.count + 1, sizeof(double));
-  assert_non_null(gradient);
-  assert_fine(subject.context,
-              hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, COUNT, gradient));
-  for (int64_t p = 0; p < subject.count; p++) scale = fmax(scale, fabs(gradient[p]));
-  for (int64_t p = 0; p < subject.count; p++) {
-    static const double at[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
-    const double here = subject.parameters[p];
-    double difference = 0;
-    for (int k = 0; k < 4; k++) {
-      subject.parameters[p] = here + at[k] * step;
-      difference += factor[k] * weighted(&subject, weights) / (12 * step);
-    }
-    subject.parameters[p] = here;
-    if (!(fabs(gradient[p] - difference) <= 1e-6 * scale))
-      fail_msg("%s: derivative %d is %.12g, differences give %.12g", text, (int)p, gradient[p], difference);
-  }
-  free(gradient);
-  close_subject(&subject);
-}
+static void check_gradient(const char *text) { test_subject_check_gradient(text, distances, COUNT); }
 
 static void gradients_are_those_of_differences(void **state) {
   (void)state;
@@ -129,9 +68,9 @@ static void gradients_are_those_of_differences(void **state) {
   for (int e = 0; e < RANDOM_EXPRESSIONS; e++) {
     test_kernel_directed(&expression, (uint64_t)(8000 + e), e % 4);
     test_subject subject;
-    open_text(&subject, expression.text);
+    test_subject_open(&subject, expression.text);
     const bool directed = hark_positional_is_directed(subject.kernel, NULL);
-    close_subject(&subject);
+    test_subject_close(&subject);
     if (directed && expression.value_count <= 100) check_gradient(expression.text);
   }
 }
@@ -243,14 +182,14 @@ static void directions_are_found(void **state) {
     test_subject subject;
     int right = -1, column = 0;
     const char *reason = "";
-    open_text(&subject, cases[c].text);
+    test_subject_open(&subject, cases[c].text);
     assert_int_equal(hark_positional_is_directed(subject.kernel, &right), cases[c].directed);
     assert_int_equal(right, cases[c].right);
     /* such a kernel is not symmetric */
     assert_int_equal(hark_positional_is_definite(subject.kernel, subject.parameters, &column, &reason), !cases[c].directed);
     if (cases[c].directed) assert_string_equal(reason, "without left(...) and right(...)");
     if (c == 2) assert_int_equal(column, 3);
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
 }
 
@@ -259,15 +198,15 @@ static void negative_distances_need_a_direction(void **state) {
   test_subject subject;
   const double below = -1, far = -2 * HARK_POSITIONAL_LARGEST_DISTANCE;
   double value = 7;
-  open_text(&subject, "decay");
+  test_subject_open(&subject, "decay");
   assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &below, 1, &value),
                  HARK_INVALID_ARGUMENT, "distance 0 is -1, expected a number from 0 to 2^53");
-  close_subject(&subject);
-  open_text(&subject, "left(decay)");
+  test_subject_close(&subject);
+  test_subject_open(&subject, "left(decay)");
   assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &far, 1, &value),
                  HARK_INVALID_ARGUMENT, "expected a number from -2^53 to 2^53");
   assert_true(value == 7);
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 /* Terms of the outermost sum, also inside of directions. One that is on the other side is 0. */
@@ -284,7 +223,7 @@ static void terms_add_up(void **state) {
   for (size_t s = 0; s < sizeof sums / sizeof *sums; s++) {
     test_subject subject;
     double whole[COUNT], term[COUNT], sum[COUNT] = {0};
-    open_text(&subject, sums[s].text);
+    test_subject_open(&subject, sums[s].text);
     assert_int_equal(hark_positional_term_count(subject.kernel), sums[s].terms);
     assert_fine(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, distances, COUNT, whole));
     for (int64_t t = 0; t < sums[s].terms; t++) {
@@ -295,7 +234,7 @@ static void terms_add_up(void **state) {
     for (int i = 0; i < COUNT; i++)
       if (!(fabs(log(sum[i]) - whole[i]) < 1e-13 * fmax(1, fabs(whole[i]))))
         fail_msg("%s: the terms add up to %g at distance %d, expected %g", sums[s].text, log(sum[i]), i - FARTHEST, whole[i]);
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
 }
 
@@ -304,9 +243,9 @@ static void buckets_are_those_of_t5_encoders(void **state) {
   (void)state;
   test_subject subject;
   enum { DISTANCES = sizeof published_t5_encoder / sizeof *published_t5_encoder };
-  open_text(&subject,
-            "left(t5[16](factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]))"
-            "*right(t5[16](factor=[17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]))");
+  test_subject_open(&subject,
+                    "left(t5[16](factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]))"
+                    "*right(t5[16](factor=[17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]))");
   for (int i = 0; i < DISTANCES; i++) {
     const double distance = DISTANCES / 2 - i; /* T5's relative position is that of the key less that of the query */
     double value = 0;
@@ -314,10 +253,11 @@ static void buckets_are_those_of_t5_encoders(void **state) {
     if (lround(exp(value)) - 1 != published_t5_encoder[i])
       fail_msg("distance %g: bucket %ld, expected %d", distance, lround(exp(value)) - 1, published_t5_encoder[i]);
   }
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 int main(void) {
+  for (int i = 0; i < COUNT; i++) distances[i] = i - FARTHEST;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_are_those_of_the_definition),
       cmocka_unit_test(gradients_are_those_of_differences),

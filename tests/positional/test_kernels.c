@@ -10,36 +10,13 @@
 #include "support/cmocka_all.h"
 #include "support/eigenvalues.h"
 #include "support/kernel_expression.h"
+#include "support/positional_subject.h"
 #include "support/setups.h"
 #include "support/text_files.h"
 
 #define DISTANCES 48
 #define SMALLEST 1e-4900L /* values of long double below are not exact */
 #define RANDOM_EXPRESSIONS 150
-
-/* An expression and its parameters. */
-typedef struct test_subject {
-  hark_context *context;
-  hark_positional *kernel;
-  int64_t count;
-  double *parameters;
-} test_subject;
-
-static void open_text(test_subject *subject, const char *text) {
-  const hark_positional_start start = {.struct_size = sizeof start};
-  subject->context = test_reference_open();
-  assert_fine(subject->context, hark_positional_create(subject->context, text, &subject->kernel));
-  subject->count = hark_positional_parameter_count(subject->kernel);
-  subject->parameters = calloc((size_t)subject->count + 1, sizeof(double));
-  assert_non_null(subject->parameters);
-  assert_fine(subject->context, hark_positional_initial(subject->context, subject->kernel, &start, subject->parameters));
-}
-
-static void close_subject(test_subject *subject) {
-  free(subject->parameters);
-  hark_positional_destroy(subject->context, &subject->kernel);
-  test_setup_close(subject->context);
-}
 
 static double log_at(const test_subject *subject, double distance) {
   double value = NAN;
@@ -53,7 +30,7 @@ static test_kernel expression; /* large */
 static void check_values(const test_kernel *kernel) {
   test_subject subject;
   const bool whole = strstr(kernel->text, "t5") != NULL || strstr(kernel->text, "table") != NULL; /* defined at whole distances */
-  open_text(&subject, kernel->text);
+  test_subject_open(&subject, kernel->text);
   assert_int_equal(subject.count, kernel->value_count);
   for (int i = 0; i < 2 * DISTANCES; i++) {
     const double between = i % 2 == 0 ? i / 2 : i * i / 40.0, distance = whole ? floor(between) : between;
@@ -63,7 +40,7 @@ static void check_values(const test_kernel *kernel) {
     if (expected == -INFINITY ? actual != -INFINITY : !(fabsl(actual - expected) <= 1e-12L * (1 + fabsl(expected))))
       fail_msg("%s: log G(%.17g) is %.17g, expected %.17Lg", kernel->text, distance, actual, expected);
   }
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 static void values_are_those_of_the_definitions(void **state) {
@@ -84,46 +61,10 @@ static void values_of_compositions_too(void **state) {
   }
 }
 
-/* sum over distances of weight * log G, which the gradient differentiates; where G is 0 the weight is not used. */
-static double weighted(const test_subject *subject, const double *distances, const double *weights, int count) {
-  double values[DISTANCES], sum = 0;
-  assert_fine(subject->context, hark_positional_log(subject->context, subject->kernel, subject->parameters, distances, count, values));
-  for (int i = 0; i < count; i++) sum += values[i] == -INFINITY ? 0 : weights[i] * values[i];
-  return sum;
-}
-
-/* Four-point differences with step h: truncation h^4 f^(5) / 30, rounding eps |f| / h; 1e-6 of the largest derivative leaves room for
- * both. */
 static void check_gradient(const char *text) {
-  static const double step = 3e-4;
-  test_subject subject;
-  open_text(&subject, text);
-  double distances[DISTANCES], weights[DISTANCES], scale = 1;
-  const hark_random_stream stream = {.seed = 5, .layer_purpose = hark_random_layer_purpose(4, HARK_RANDOM_TEST)};
-  hark_random_uniform(&stream, 0, DISTANCES, weights);
-  for (int i = 0; i < DISTANCES; i++) {
-    distances[i] = i;
-    weights[i] -= 0.5;
-  }
-  double *gradient = calloc((size_t)subject.count + 1, sizeof(double));
-  assert_non_null(gradient);
-  assert_fine(subject.context,
-              hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, DISTANCES, gradient));
-  for (int64_t p = 0; p < subject.count; p++) scale = fmax(scale, fabs(gradient[p]));
-  for (int64_t p = 0; p < subject.count; p++) {
-    static const double at[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
-    const double here = subject.parameters[p];
-    double difference = 0;
-    for (int k = 0; k < 4; k++) {
-      subject.parameters[p] = here + at[k] * step;
-      difference += factor[k] * weighted(&subject, distances, weights, DISTANCES) / (12 * step);
-    }
-    subject.parameters[p] = here;
-    if (!(fabs(gradient[p] - difference) <= 1e-6 * scale))
-      fail_msg("%s: derivative %d is %.12g, differences give %.12g", text, (int)p, gradient[p], difference);
-  }
-  free(gradient);
-  close_subject(&subject);
+  double distances[DISTANCES];
+  for (int i = 0; i < DISTANCES; i++) distances[i] = i;
+  test_subject_check_gradient(text, distances, DISTANCES);
 }
 
 static void gradients_are_those_of_differences(void **state) {
@@ -151,7 +92,7 @@ static void gradients_of_compositions_too(void **state) {
 static void gradients_by_natural_values(void **state) {
   (void)state;
   test_subject subject;
-  open_text(&subject, "decay(sigma2=2,l=12)+canonical_periodic(alpha=0.5,tau=3)");
+  test_subject_open(&subject, "decay(sigma2=2,l=12)+canonical_periodic(alpha=0.5,tau=3)");
   const double raw[] = {1, 2, 3, 4};
   double natural[4], gradient[4], back[4];
   assert_fine(subject.context, hark_positional_natural(subject.context, subject.kernel, subject.parameters, natural));
@@ -163,14 +104,14 @@ static void gradients_by_natural_values(void **state) {
   assert_true(fabs(gradient[3] - 4 / (-3 * (1 - 2 / (3 * 3.14159265358979323846)))) < 1e-13);
   assert_fine(subject.context, hark_positional_raw(subject.context, subject.kernel, natural, back));
   for (int i = 0; i < 4; i++) assert_true(fabs(back[i] - subject.parameters[i]) < 1e-14);
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 /* Those of a weight that may be negative are by its value, at every value. */
 static void gradients_by_signed_values(void **state) {
   (void)state;
   test_subject subject;
-  open_text(&subject, "decay(l=9)*mlp[3](c=0.5,t=[0.5,4.5,20.5],w=[-0.75,0,2.5])");
+  test_subject_open(&subject, "decay(l=9)*mlp[3](c=0.5,t=[0.5,4.5,20.5],w=[-0.75,0,2.5])");
   enum { COUNT = 9, WEIGHTS = 6 };
   const double natural[] = {-0.75, 0, 2.5}, distances[] = {0, 1, 7, 30, 100}, weights[] = {1, -2, 0.5, 3, -1};
   double raw[COUNT], values[COUNT], gradient[COUNT], by_value[COUNT], back[COUNT];
@@ -191,7 +132,7 @@ static void gradients_by_signed_values(void **state) {
   memcpy(by_value, raw, sizeof raw);
   assert_fine(subject.context, hark_positional_natural_gradient(subject.context, subject.kernel, subject.parameters, by_value, by_value));
   assert_memory_equal(by_value, gradient, sizeof gradient);
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 /* --- Gram matrices
@@ -216,13 +157,13 @@ static void definite_ones_have_no_negative_eigenvalue(void **state) {
       test_kernel_single(&expression, i, 2, (uint64_t)i);
     else
       test_kernel_random(&expression, (uint64_t)(2000 + i), 1 + i % 3, true);
-    open_text(&subject, expression.text);
+    test_subject_open(&subject, expression.text);
     if (hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL)) {
       const double value = smallest(&subject);
       if (value < -1e-10) fail_msg("%s: eigenvalue %g", expression.text, value);
       tried++;
     }
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
   assert_true(tried >= RANDOM_EXPRESSIONS - 7); /* all but bump, lagged_periodic, t5, table, mlp, window and perhaps kerple_power */
 }
@@ -248,26 +189,26 @@ static void others_have_one(void **state) {
     test_subject subject;
     int column = 0;
     const char *reason = NULL;
-    open_text(&subject, cases[i].text);
+    test_subject_open(&subject, cases[i].text);
     assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, &column, &reason));
     assert_int_equal(column, cases[i].column);
     assert_non_null(reason);
     const double value = smallest(&subject);
     if (value > -1e-3) fail_msg("%s: the smallest eigenvalue is %g", cases[i].text, value);
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
 }
 
 static void definiteness_depends_on_values(void **state) {
   (void)state;
   test_subject subject;
-  open_text(&subject, "kerple_power(r1=0.01,r2=2)*window(0)");
+  test_subject_open(&subject, "kerple_power(r1=0.01,r2=2)*window(0)");
   assert_true(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
   subject.parameters[1] = log(2.000001);
   assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
   subject.parameters[1] = NAN;
   assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 /* --- extremes
@@ -329,10 +270,10 @@ static void far_distances_are_exact(void **state) {
       log(3 * exp(-far / 50000 - 3.38 * sine * sine) + 2 * exp(-far / 90000 - 3.38 * other * other) + pow(1 + 0.3 * far, -2))};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     test_subject subject;
-    open_text(&subject, texts[i]);
+    test_subject_open(&subject, texts[i]);
     if (!(fabs(log_at(&subject, far) - expected[i]) <= 1e-6))
       fail_msg("%s: %.12g, expected %.12g", texts[i], log_at(&subject, far), expected[i]);
-    close_subject(&subject);
+    test_subject_close(&subject);
   }
 }
 
@@ -358,7 +299,7 @@ static void limits_give_numbers(void **state) {
       char text[64];
       const hark_positional_kernel what = hark_positional_kernel_at(leaf);
       snprintf(text, sizeof text, "%s%s", what.name, what.constant != NULL ? "(7)" : test_kernel_is_sized(leaf) ? "[20]" : "");
-      open_text(&subject, text);
+      test_subject_open(&subject, text);
       assert_in_range(subject.count, 0, sizeof gradient / sizeof *gradient);
       for (int q = 0; q < hark_positional_named_count(subject.kernel); q++) {
         const hark_positional_parameter named = hark_positional_named(subject.kernel, q);
@@ -372,7 +313,7 @@ static void limits_give_numbers(void **state) {
                   hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, COUNT, gradient));
       for (int64_t p = 0; p < subject.count; p++)
         if (!isfinite(gradient[p])) fail_msg("%s, corner %d: derivative %d is %g", text, corner, (int)p, gradient[p]);
-      close_subject(&subject);
+      test_subject_close(&subject);
     }
   }
 }
@@ -383,7 +324,7 @@ static void sums_of_zeros_are_zero(void **state) {
   test_subject subject;
   double gradient[2];
   const double distances[] = {2, 3, 5, 6, 100}, weights[] = {1, 1, 1, INFINITY, NAN};
-  open_text(&subject, "window(2)*constant(sigma2=3)+window(5)*constant(sigma2=5)");
+  test_subject_open(&subject, "window(2)*constant(sigma2=3)+window(5)*constant(sigma2=5)");
   assert_true(fabs(log_at(&subject, 2) - log(8)) < 1e-15);
   assert_true(fabs(log_at(&subject, 5) - log(5)) < 1e-15);
   assert_true(log_at(&subject, 6) == -INFINITY && log_at(&subject, 1e15) == -INFINITY);
@@ -391,13 +332,13 @@ static void sums_of_zeros_are_zero(void **state) {
               hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, 5, gradient));
   assert_true(fabs(gradient[0] - 3.0 / 8) < 1e-15);
   assert_true(fabs(gradient[1] - (5.0 / 8 + 1 + 1)) < 1e-15);
-  close_subject(&subject);
-  open_text(&subject, "bank[3](window(4)*decay)");
+  test_subject_close(&subject);
+  test_subject_open(&subject, "bank[3](window(4)*decay)");
   double more[6];
   assert_fine(subject.context,
               hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances + 3, weights + 3, 2, more));
   for (int i = 0; i < 6; i++) assert_true(more[i] == 0);
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 /* On whole distances the period with the smallest rate gives the same kernel. */
@@ -448,7 +389,7 @@ static void bad_arguments_are_refused(void **state) {
   (void)state;
   test_subject subject;
   double distance = -1, value = 7, weight = 1, gradient[2];
-  open_text(&subject, "constant+decay");
+  test_subject_open(&subject, "constant+decay");
   assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &distance, 1, &value),
                  HARK_INVALID_ARGUMENT, "distance 0 is -1");
   distance = NAN;
@@ -463,7 +404,7 @@ static void bad_arguments_are_refused(void **state) {
   assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &distance, 1, &value),
                  HARK_NOT_FINITE, "value 0 of l of decay is inf, expected a positive number");
   assert_true(value == 7);
-  close_subject(&subject);
+  test_subject_close(&subject);
 }
 
 int main(void) {
