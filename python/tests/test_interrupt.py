@@ -21,7 +21,13 @@ x = numpy.random.default_rng(2).standard_normal((1, 8, 1 << 18, 8)).astype("f4")
 """
 # Only the backward computes: the numbers of the forward do not matter.
 WITHOUT_FORWARD = "_attention.Frame.forward = lambda *_: None\n"
-TORCH = "import torch, hark.torch\ntorch.set_num_threads(2)\nq = torch.from_numpy(x).requires_grad_()\n"
+# Before the call: an interrupted import of PyTorch may end the program.
+TORCH = """
+if "torch" in sys.argv[1]:
+    import torch, hark.torch
+    torch.set_num_threads(2)
+    q = torch.from_numpy(x.reshape(1, 512, 4096, 8) if "backward" in sys.argv[1] else x).requires_grad_()
+"""
 CALLS = {
     "numpy": "result = hark.attention(x, x, x)",
     "one thread": "hark.set_threads(1)\nresult = hark.attention(x, x, x, causal=True)",
@@ -30,10 +36,9 @@ CALLS = {
     "result = hark.op('attention')(rows, rows, rows, own=desc)",
     # heads of few rows: a piece of the backward may be a head
     "backward": WITHOUT_FORWARD + "x = x.reshape(1, 512, 4096, 8)\nwhile True:\n    hark.attention_vjp(x, x, x)[1](x)",
-    "torch": TORCH + "result = hark.torch.attention(q, q, q)",
-    "torch without gradients": TORCH + "with torch.no_grad():\n    result = hark.torch.attention(q, q, q)",
-    "torch backward": TORCH.replace("x)", "x.reshape(1, 512, 4096, 8))")
-    + WITHOUT_FORWARD
+    "torch": "result = hark.torch.attention(q, q, q)",
+    "torch without gradients": "with torch.no_grad():\n    result = hark.torch.attention(q, q, q)",
+    "torch backward": WITHOUT_FORWARD
     + "_attention.Frame.forward_of_three = lambda *_: None\nwhile True:\n    hark.torch.attention(q, q, q).sum().backward()",
 }
 # An interrupted call has no result, and neither has a gradient; afterwards the context computes as before.
@@ -71,7 +76,7 @@ def test_a_call_ends_at_once(name):
     if "torch" in name and importlib.util.find_spec("torch") is None:
         pytest.skip("without torch")
     call = "\n".join("    " + line for line in CALLS[name].splitlines())
-    assert interrupted(BEGIN + TRIED.format(call=call), name).split() == ["begins", "usable"]
+    assert interrupted(BEGIN + TORCH + TRIED.format(call=call), name).split() == ["begins", "usable"]
 
 
 def test_a_handler_that_raises_nothing_lets_the_call_complete():

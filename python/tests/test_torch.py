@@ -1,5 +1,6 @@
 """hark.torch.attention: gradients, the bits of hark.attention, PyTorch's own attention, transformations, wrong arguments."""
 
+import inspect
 import itertools
 
 import numpy
@@ -9,7 +10,7 @@ from _contextual import contextual_attention
 torch = pytest.importorskip("torch")
 import hark  # noqa: E402
 import hark.torch  # noqa: E402
-from hark._attention import HOST, INPUTS  # noqa: E402
+from hark._attention import HOST, INPUTS, options  # noqa: E402
 
 torch.set_num_threads(1)  # of small tensors; test_torch_threads.py is about threads
 attention = hark.torch.attention
@@ -263,7 +264,14 @@ def test_autocast():
 
 
 ABSENT = [None] * (len(INPUTS) - 3 + len(HOST))
-PLAIN = ("dense", False, "softmax", "exp", None, None, None, 0.0, 0.0, False, None, 16, "neighbour", "default", "constant", None, 0.0)
+
+
+def schema_words(**given):
+    """The words of the operator's schema, in the order of options()."""
+    return tuple(given.get(name, parameter.default) for name, parameter in inspect.signature(options).parameters.items())
+
+
+PLAIN = schema_words()
 
 
 def operator_arguments(words=PLAIN, gradients=True, **more):
@@ -272,8 +280,8 @@ def operator_arguments(words=PLAIN, gradients=True, **more):
     return [given.get(name) for name in (*INPUTS, *HOST)] + list(words) + [0, gradients, True]
 
 
-CAUSAL = ("dense", True, *PLAIN[2:])
-HIERARCHICAL = ("hierarchical", True, *PLAIN[2:11], 2, *PLAIN[12:])
+CAUSAL = schema_words(causal=True)
+HIERARCHICAL = schema_words(structure="hierarchical", causal=True, hierarchy_block=2)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck reads it
