@@ -1,6 +1,6 @@
 /* test_cancel.c - attention that the program ends before it is done: the status, the context afterwards, who is asked, threads of the
- * program, and calls inside operators and tapes. No call here is measured: those that are asked take a multiple of the time after which the
- * library asks, on any machine, or are repeated until it did. */
+ * program, and calls inside operators and tapes. No call here is measured: each is repeated with twice the length until it took long enough
+ * for the library to ask, on any machine. */
 #include "support/cmocka_all.h"
 
 #include <math.h>
@@ -11,10 +11,7 @@
 
 #include <hark/hark.h>
 
-#include "support/sanitized.h"
-
-/* LONG: 2^30 pairs of rows, several times as long as until the first question; with sanitizers, which take ten times as long, 2^26. */
-enum { LONG = TEST_SANITIZED ? 8192 : 32768, SHORT = 300, WIDTH = 8 };
+enum { FIRST = 8192, LONGEST = 1 << 20, SHORT = 300, WIDTH = 8 };
 
 static size_t bytes_of(int64_t length) { return (size_t)length * WIDTH * sizeof(float); }
 
@@ -145,20 +142,32 @@ static void check_cancelled(hark_context *context, program *p, hark_status statu
   p->asked = 0;
 }
 
-static void cancel_kind(const char *name, hark_attention_desc kind, int threads) {
-  program p = {0};
+/* Calls of growing lengths, the first of `length`, until one took so long that the program was asked: the status of that one.
+ * A window reaches half the rows. */
+static hark_status grow(hark_context *context, program *p, hark_attention_desc kind, int64_t length, bool back) {
+  hark_status status = HARK_OK;
+  for (p->asked = 0; p->asked == 0; length *= 2) {
+    if (length > LONGEST) fail_msg("%d rows: the program is not asked", LONGEST);
+    rows r = make(length);
+    kind.query_length = kind.key_length = length;
+    if (kind.structure == HARK_STRUCTURE_WINDOW) kind.window = length / 2;
+    r.desc = kind;
+    status = call(context, p, &r, back);
+    release(&r);
+  }
+  return status;
+}
+
+static void cancel_kind(const char *name, const hark_attention_desc *kind, int64_t length, int threads) {
+  program p = {.agrees_at = 1};
   hark_context *context = create(&p, "cpu", threads, NULL);
-  rows large = make(LONG);
-  kind.query_length = kind.key_length = LONG;
-  large.desc = kind;
   const size_t before = hark_context_memory(context).live_bytes;
   for (int back = 0; back < 2; back++) {
     p.agrees_at = 1;
-    check_cancelled(context, &p, call(context, &p, &large, back != 0));
+    check_cancelled(context, &p, grow(context, &p, *kind, length, back != 0));
   }
   if (hark_context_memory(context).live_bytes != before) fail_msg("%s: memory is left after a cancelled call", name);
-  check_usable(context, &p, &kind);
-  release(&large);
+  check_usable(context, &p, kind);
   hark_context_destroy(&context);
 }
 
@@ -169,32 +178,15 @@ static void test_every_structure_ends_early(void **state) {
   release(&r);
   causal.causal = true;
   window.structure = HARK_STRUCTURE_WINDOW;
-  window.window = LONG / 2;
+  window.window = SHORT / 2;
   rbf.kernel = HARK_KERNEL_RBF;
   rbf.sigma = 1.5;
   for (int threads = 1; threads <= 3; threads += 2) {
-    cancel_kind("dense", dense, threads);
-    cancel_kind("causal", causal, threads);
-    cancel_kind("window", window, threads);
-    cancel_kind("rbf", rbf, threads);
+    cancel_kind("dense", &dense, FIRST, threads);
+    cancel_kind("causal", &causal, FIRST, threads);
+    cancel_kind("window", &window, FIRST, threads);
+    cancel_kind("rbf", &rbf, FIRST, threads);
   }
-}
-
-/* Hierarchies and kernel ridge regression of growing lengths, until a call took long enough to be asked. */
-static void cancel_growing(hark_attention_desc kind, int64_t length, bool back) {
-  program p = {.agrees_at = 1};
-  hark_context *context = create(&p, "cpu", 2, NULL);
-  hark_status status = HARK_OK;
-  for (; status == HARK_OK && length <= ((int64_t)1 << 20); length *= 2) {
-    rows r = make(length);
-    kind.query_length = kind.key_length = length;
-    r.desc = kind;
-    status = call(context, &p, &r, back);
-    release(&r);
-  }
-  check_cancelled(context, &p, status);
-  check_usable(context, &p, &kind);
-  hark_context_destroy(&context);
 }
 
 static void test_hierarchies_end_early(void **state) {
@@ -207,8 +199,7 @@ static void test_hierarchies_end_early(void **state) {
   release(&r);
   kind.structure = HARK_STRUCTURE_HIERARCHICAL;
   kind.hierarchy_block = 64;
-  cancel_growing(kind, 1 << 14, false);
-  cancel_growing(kind, 1 << 14, true);
+  cancel_kind("hierarchical", &kind, 1 << 14, 2);
 }
 
 /* The backward of one head has eight pieces, on one thread; longer and longer calls, until more questions were asked. */
@@ -216,8 +207,8 @@ static void test_long_pieces_ask_too(void **state) {
   (void)state;
   program p = {0};
   hark_context *context = create(&p, "cpu", 1, NULL);
-  for (int64_t length = LONG / 2; p.asked <= 8; length *= 2) {
-    if (length > ((int64_t)1 << 17)) fail_msg("only %d questions", p.asked);
+  for (int64_t length = FIRST; p.asked <= 8; length *= 2) {
+    if (length > LONGEST / 8) fail_msg("only %d questions", p.asked);
     rows r = make(length);
     assert_int_equal(call(context, &p, &r, true), HARK_OK);
     release(&r);
@@ -235,26 +226,27 @@ static void test_kernel_ridge_regression_ends_early(void **state) {
   kind.ridge = 0.5;
   for (int causal = 0; causal < 2; causal++) {
     kind.causal = causal != 0;
-    cancel_growing(kind, 1 << 9, false);
-    cancel_growing(kind, 1 << 9, true);
+    cancel_kind("cme", &kind, 1 << 9, 2);
   }
 }
 
 static void test_a_program_that_never_agrees(void **state) {
   (void)state;
   program p = {0};
-  hark_context *context = create(&p, "cpu", 2, NULL);
-  rows large = make(LONG), expected = make(LONG);
-  assert_int_equal(call(context, &p, &large, false), HARK_OK);
-  assert_true(p.asked > 0 && !p.elsewhere);
-  hark_context *other;
+  hark_context *context = create(&p, "cpu", 2, NULL), *other;
   assert_int_equal(hark_context_create(NULL, &other), HARK_OK);
-  assert_int_equal(call(other, &p, &expected, false), HARK_OK);
-  assert_memory_equal(large.out, expected.out, bytes_of(LONG));
+  for (int64_t length = FIRST; p.asked == 0; length *= 2) {
+    if (length > LONGEST) fail_msg("%d rows: the program is not asked", LONGEST);
+    rows have = make(length), expected = make(length);
+    assert_int_equal(call(context, &p, &have, false), HARK_OK);
+    assert_int_equal(call(other, &p, &expected, false), HARK_OK);
+    assert_memory_equal(have.out, expected.out, bytes_of(length));
+    release(&have);
+    release(&expected);
+  }
+  assert_false(p.elsewhere);
   hark_context_destroy(&other);
   hark_context_destroy(&context);
-  release(&large);
-  release(&expected);
 }
 
 /* ---- threads of the program ---- */
@@ -296,10 +288,11 @@ static void test_threads_of_the_program(void **state) {
   const hark_parallel table = {.threads = two, .run = run_team};
   program p = {.agrees_at = 1};
   hark_context *context = create(&p, "cpu", 0, &table);
-  rows large = make(LONG);
-  check_cancelled(context, &p, call(context, &p, &large, false));
-  check_usable(context, &p, &large.desc);
-  release(&large);
+  rows r = make(1);
+  const hark_attention_desc dense = r.desc;
+  release(&r);
+  check_cancelled(context, &p, grow(context, &p, dense, FIRST, false));
+  check_usable(context, &p, &dense);
   hark_context_destroy(&context);
 }
 
@@ -308,17 +301,22 @@ static void test_a_tape_ends_with_the_status(void **state) {
   (void)state;
   program p = {.agrees_at = 1};
   hark_context *context = create(&p, "cpu", 2, NULL);
-  rows large = make(LONG);
-  const int64_t shape[] = {1, LONG, WIDTH};
-  hark_tape *tape;
-  assert_int_equal(hark_tape_create(context, &tape), HARK_OK);
-  const hark_value x = hark_tape_input(tape, HARK_F32, 3, shape, large.query, NULL);
-  const hark_value inputs[] = {x, x, x};
-  hark_value out;
-  const hark_attention_attributes attributes = {.desc = &large.desc};
-  check_cancelled(context, &p, hark_tape_apply(tape, &hark_op_attention, &attributes, 3, inputs, 0, &out));
-  hark_tape_destroy(&tape);
-  release(&large);
+  hark_status status = HARK_OK;
+  for (int64_t length = FIRST; p.asked == 0; length *= 2) {
+    if (length > LONGEST) fail_msg("%d rows: the program is not asked", LONGEST);
+    rows r = make(length);
+    const int64_t shape[] = {1, length, WIDTH};
+    hark_tape *tape;
+    assert_int_equal(hark_tape_create(context, &tape), HARK_OK);
+    const hark_value x = hark_tape_input(tape, HARK_F32, 3, shape, r.query, NULL);
+    const hark_value inputs[] = {x, x, x};
+    hark_value out;
+    const hark_attention_attributes attributes = {.desc = &r.desc};
+    status = hark_tape_apply(tape, &hark_op_attention, &attributes, 3, inputs, 0, &out);
+    hark_tape_destroy(&tape);
+    release(&r);
+  }
+  check_cancelled(context, &p, status);
   hark_context_destroy(&context);
 }
 

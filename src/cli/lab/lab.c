@@ -85,12 +85,14 @@ static hark_status check_seeds(hark_invocation *call) {
 /* The list has all experiments, and options of experiments have no effect on it. */
 static hark_status check_list(hark_invocation *call) {
   static const hark_option_table *const tables[] = {HARK_EXPERIMENTS(EXPERIMENT_OPTIONS)};
-  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-    for (int i = 0; tables[t] != NULL && i < tables[t]->count; i++) {
-      const char *const option = tables[t]->options[i].name;
+  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+    const hark_option_table *const own = tables[t];
+    for (int i = 0; own != NULL && i < own->count; i++) {
+      const char *const option = own->options[i].name;
       if (hark_options_source(call->options, option) != HARK_SOURCE_DEFAULT)
         HARK_TRY(hark_options_complain(call->context, call->options, option, "has no effect here, it needs --list off"));
     }
+  }
   if (hark_options_argument_count(call->options) == 0) return HARK_OK;
   const char *const name = hark_options_argument(call->options, 0);
   if (is_all(name) || hark_option_choice(EXPERIMENT_WORDS, name) < 0) return HARK_OK; /* what is no experiment is reported by main */
