@@ -179,16 +179,14 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
   return false;
 }
 
-/* True for an option that names a file, a folder or a run, by the word for its value, or a checkpoint. */
+/* True for an option that names something, such as a file, a checkpoint or a metric, by the word for its value: a text, and the expression of
+ * positional kernels, may be empty. */
 static bool names_something(const hark_option *option) {
-  static const char *const words[] = {"FILE", "FOLDER", "PATH", "RUN"};
-  bool any = strcmp(option->name, "checkpoint") == 0;
-  for (size_t i = 0; i < sizeof words / sizeof *words && option->argument != NULL; i++)
-    any = any || strstr(option->argument, words[i]) != NULL;
-  return any && (option->type == HARK_OPTION_STRING || option->type == HARK_OPTION_LIST);
+  if (option->type != HARK_OPTION_STRING && option->type != HARK_OPTION_LIST) return false;
+  return option->argument != NULL && strstr(option->argument, "TEXT") == NULL && strstr(option->argument, "EXPR") == NULL;
 }
 
-/* A variable of the shell that is not set must not choose the usual file. */
+/* A variable of the shell that is not set must not choose the usual file or name. */
 static hark_status refuse_empty(hark_context *context, hark_options *options, hark_option_entry *entry, const char *where) {
   entry->bad = true;
   return hark_options_problem_add(context, options, "%s: is empty, expected %s; without the option its usual value is used", where,
@@ -355,6 +353,8 @@ hark_status hark_options_unknown_word(hark_context *context, hark_options *optio
   const size_t used = flag ? strcspn(word, "=") : strlen(word);
   snprintf(plain, sizeof plain, "%.*s", (int)used, word);
   hark_text_shown(plain, text);
+  if (!flag && hark_options_is_section(options, word))
+    return hark_options_problem_add(context, options, "%s: %s: a value given, expected a section", where, word);
   const char *const what = flag ? "unknown flag" : "unknown key";
   const char *const stem = flag ? word + strspn(word, "-") : word;
   char near[HARK_OPTION_WORD_BYTES];
@@ -657,6 +657,12 @@ void hark_options_destroy(hark_context *context, hark_options **options) {
 hark_option_source hark_options_source(const hark_options *options, const char *name) {
   const hark_option_entry *const entry = hark_options_entry(options, name);
   return entry != NULL ? entry->source : HARK_SOURCE_DEFAULT;
+}
+
+void hark_options_follow(hark_options *options, const char *name, const char *other) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  const hark_option_entry *const from = hark_options_entry(options, other);
+  if (entry != NULL && from != NULL && from->where != NULL) entry->where = from->where;
 }
 
 const char *hark_options_where(const hark_options *options, const char *name) {

@@ -113,6 +113,8 @@ void hark_options_keep_argument(hark_options *options, int index);
 /* The source of an option's value: its rank, and in words: "default", "run.yaml:12", "--layers". An unknown name: default. */
 hark_option_source hark_options_source(const hark_options *options, const char *name);
 const char *hark_options_where(const hark_options *options, const char *name);
+/* `name` has a value because of `other`: complaints about it name the place of the other one. */
+void hark_options_follow(hark_options *options, const char *name, const char *other);
 
 /* Appends the value of an option, as a user would write it, to `text`, which the caller frees. */
 void hark_options_print_value(const hark_options *options, const char *name, hark_text *text);

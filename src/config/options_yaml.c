@@ -77,11 +77,8 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
     return hark_options_refuse_value(context, options, entry, list ? "[...]" : "{...}", where);
   }
   if (entry == NULL) {
-    if (hark_options_is_section(options, item->key)) {
-      if (item->kind == HARK_YAML_NULL) return HARK_OK; /* an empty section */
-      return hark_options_problem_add(context, options, "%s: %s: a value given, expected a section", where, item->key);
-    }
-    return hark_options_unknown_word(context, options, where, item->key, false);
+    const bool empty = item->kind == HARK_YAML_NULL && hark_options_is_section(options, item->key);
+    return empty ? HARK_OK : hark_options_unknown_word(context, options, where, item->key, false);
   }
   if (item->kind == HARK_YAML_NULL) {
     if (entry->option->type == HARK_OPTION_LIST) return HARK_OK;

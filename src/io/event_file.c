@@ -92,7 +92,7 @@ static hark_status write_record(hark_context *context, hark_event_file *file) {
   for (size_t at = 0; at < file->record.length;) {
     const ssize_t put = write(file->descriptor, file->record.data + at, file->record.length - at);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return hark_system_fail(context, errno, file->path, "cannot be written");
+    if (put < 0) return hark_system_fail_output(context, errno, file->path, "cannot be written");
     at += (size_t)put;
   }
   return HARK_OK;
@@ -187,7 +187,7 @@ hark_status hark_event_file_create(hark_context *context, hark_event_file *file,
   file->values = file->event = file->record = hark_text_empty(context);
   HARK_TRY(choose_path(context, file, folder));
   file->descriptor = hark_open_again(file->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, 0666);
-  if (file->descriptor < 0) return hark_system_fail(context, errno, file->path, "cannot be made");
+  if (file->descriptor < 0) return hark_system_fail_output(context, errno, file->path, "cannot be made");
   file->open = true;
   HARK_TRY(hark_parent_sync(context, file->path));
   return write_beginning(context, file);
@@ -195,7 +195,8 @@ hark_status hark_event_file_create(hark_context *context, hark_event_file *file,
 
 hark_status hark_event_file_close(hark_context *context, hark_event_file *file) {
   hark_status status = HARK_OK;
-  if (file->open && hark_sync_again(file->descriptor) != 0) status = hark_system_fail(context, errno, file->path, "cannot be flushed");
+  if (file->open && hark_sync_again(file->descriptor) != 0)
+    status = hark_system_fail_output(context, errno, file->path, "cannot be flushed");
   if (file->open) {
     hark_file_close(&file->descriptor);
     hark_text_free(&file->values);

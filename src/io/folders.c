@@ -24,6 +24,11 @@ hark_status hark_system_fail(hark_context *context, int error, const char *path,
   return hark_fail(context, status, "%.300s: %s: %s", path, what, text);
 }
 
+hark_status hark_system_fail_output(hark_context *context, int error, const char *path, const char *what) {
+  const hark_status status = hark_system_fail(context, error, path, what);
+  return status == HARK_NOT_FOUND ? HARK_IO_ERROR : status;
+}
+
 /* Returns 0, or the system's error; a missing path is not an error. */
 static int kind_of(const char *path, hark_path_kind *out) {
   struct stat information;
@@ -94,7 +99,7 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
       continue;
     }
     const int error = errno; /* an existing folder may be reported as EEXIST, EACCES or EROFS */
-    if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail(context, error, part, "cannot be made a folder");
+    if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail_output(context, error, part, "cannot be made a folder");
   }
   return HARK_OK;
 }
@@ -114,16 +119,16 @@ hark_status hark_folder_check(hark_context *context, const char *path) {
   if (path[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is not a folder");
   HARK_TRY(hark_path_join(context, "", path, part));
   while (lstat(part, &information) != 0 && errno == ENOENT && strcmp(part, ".") != 0) cut_name(part);
-  if (stat(part, &information) != 0) return hark_system_fail(context, errno, part, "cannot be a folder");
+  if (stat(part, &information) != 0) return hark_system_fail_output(context, errno, part, "cannot be a folder");
   if (!S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: is a file, expected a folder", part);
   if (faccessat(AT_FDCWD, part, W_OK | X_OK, AT_EACCESS) == 0) return HARK_OK;
-  return hark_system_fail(context, errno, part, "cannot be written");
+  return hark_system_fail_output(context, errno, part, "cannot be written");
 }
 
 hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed) {
   *claimed = mkdir(path, 0777) == 0;
   if (*claimed) return hark_parent_sync(context, path);
-  return errno == EEXIST ? HARK_OK : hark_system_fail(context, errno, path, "cannot be made a folder");
+  return errno == EEXIST ? HARK_OK : hark_system_fail_output(context, errno, path, "cannot be made a folder");
 }
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -210,7 +215,7 @@ hark_status hark_folder_sync(hark_context *context, const char *path) {
   const int result = hark_sync_again(descriptor), error = errno;
   hark_file_close(&descriptor);
   /* file systems that cannot flush a folder return EINVAL */
-  if (result != 0 && error != EINVAL) return hark_system_fail(context, error, path, "cannot be flushed");
+  if (result != 0 && error != EINVAL) return hark_system_fail_output(context, error, path, "cannot be flushed");
   return HARK_OK;
 }
 
@@ -259,7 +264,7 @@ static hark_status refuse_lock(hark_context *context, const char *path, const ch
   char text[32] = "";
   const ssize_t got = pread(*opened, text, sizeof text - 1, 0);
   hark_file_close(opened);
-  if (error != EWOULDBLOCK) return hark_system_fail(context, error, name, "cannot be locked");
+  if (error != EWOULDBLOCK) return hark_system_fail_output(context, error, name, "cannot be locked");
   int64_t process = 0;
   size_t length = 0;
   while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
@@ -278,13 +283,27 @@ hark_status hark_folder_check_unlocked(hark_context *context, const char *path) 
   return HARK_OK;
 }
 
+/* Whether a lock holds what hark_folder_lock writes, a number and a line end, or nothing. */
+static bool is_own_lock(int opened) {
+  char text[32];
+  const ssize_t got = pread(opened, text, sizeof text, 0);
+  size_t length = 0;
+  while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
+  return got == 0 || (got > 1 && length + 1 == (size_t)got && text[length] == '\n');
+}
+
 hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor) {
   char name[HARK_PATH_BYTES], text[32] = "";
   *descriptor = -1;
   HARK_TRY(hark_path_join(context, path, HARK_LOCK_NAME, name));
   int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
-  if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
+  if (opened < 0) return hark_system_fail_output(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_EX | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
+  if (!is_own_lock(opened)) {
+    hark_file_close(&opened);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and its lock would overwrite it: expected another folder",
+                     name);
+  }
   /* the number is only for the message above: a failure to write it does not matter */
   const int used = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (ftruncate(opened, 0) == 0 && pwrite(opened, text, (size_t)used, 0) != used) (void)ftruncate(opened, 0);

@@ -79,6 +79,24 @@ bool hark_number_read(const char *text, size_t length, double *out) {
   return true;
 }
 
+/* Whether a number has no fraction. Its double may have none where the number has one, as that of 1e-400. */
+static bool has_no_fraction(const char *text, size_t length) {
+  int64_t fraction = 0, zeros = 0, exponent = 0; /* digits after the point; zeros at the end of all digits; the exponent, bounded */
+  bool point = false, any = false;
+  size_t at = 0;
+  for (; at < length && text[at] != 'e' && text[at] != 'E'; at++) {
+    point = point || text[at] == '.';
+    if (!is_digit(text[at])) continue;
+    fraction += point;
+    zeros = text[at] == '0' ? zeros + 1 : 0;
+    any = any || text[at] != '0';
+  }
+  const bool down = at + 1 < length && text[at + 1] == '-';
+  for (; at < length; at++)
+    if (is_digit(text[at]) && exponent < EXACT) exponent = 10 * exponent + (text[at] - '0');
+  return !any || zeros - fraction + (down ? -exponent : exponent) >= 0;
+}
+
 bool hark_number_read_whole(const char *text, size_t length, int64_t *out) {
   size_t at = 0;
   const bool negative = length > 0 && text[0] == '-';
@@ -95,7 +113,7 @@ bool hark_number_read_whole(const char *text, size_t length, int64_t *out) {
     return true;
   }
   double value;
-  if (!hark_number_read(text, length, &value) || fabs(value) >= EXACT || value != floor(value)) return false;
+  if (!hark_number_read(text, length, &value) || fabs(value) >= EXACT || !has_no_fraction(text, length)) return false;
   *out = (int64_t)value;
   return true;
 }

@@ -14,5 +14,7 @@ int hark_cut_again(int descriptor, off_t bytes);
 /* "PATH: WHAT: text of error". ENOENT, ENOTDIR and ENAMETOOLONG are HARK_NOT_FOUND, ENOMEM is HARK_OUT_OF_MEMORY, the
  * others HARK_IO_ERROR. */
 hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what);
+/* The same of what is made or written: a path that does not exist is HARK_IO_ERROR then, since no input is missing. */
+hark_status hark_system_fail_output(hark_context *context, int error, const char *path, const char *what);
 
 #endif

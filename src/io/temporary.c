@@ -124,7 +124,7 @@ hark_status hark_temporary_folder_make(hark_context *context, const char *path, 
   for (int number = 0; number < HARK_TEMPORARY_TRIES; number++) {
     HARK_TRY(hark_temporary_name(context, path, number, out->path));
     bool ours = mkdir(out->path, mode) == 0;
-    if (!ours && errno != EEXIST) return hark_system_fail(context, errno, out->path, "cannot be made a folder");
+    if (!ours && errno != EEXIST) return hark_system_fail_output(context, errno, out->path, "cannot be made a folder");
     if (!ours) continue;
     out->note = hark_temporary_note(context, out->path);
     const hark_status status = lock_folder(context, out, &ours);

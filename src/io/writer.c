@@ -27,7 +27,7 @@ static hark_status take_over(hark_context *context, const hark_writer *writer, c
   const int descriptor = writer->descriptor;
   struct stat made;
   mode_t mode = old->st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX);
-  if (fstat(descriptor, &made) != 0) return hark_system_fail(context, errno, writer->path, "cannot be examined");
+  if (fstat(descriptor, &made) != 0) return hark_system_fail_output(context, errno, writer->path, "cannot be examined");
   const bool owner = made.st_uid == old->st_uid && made.st_gid == old->st_gid;
   if (!owner && fchown(descriptor, old->st_uid, old->st_gid) != 0) {
     mode &= PERMISSIONS;
@@ -44,7 +44,7 @@ static hark_status lock_new(hark_context *context, hark_writer *writer, bool *ou
   struct stat information;
   (void)flock(writer->descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: no process removes files that cannot be locked */
   if (fstat(writer->descriptor, &information) != 0) {
-    const hark_status status = hark_system_fail(context, errno, writer->path, "cannot be examined");
+    const hark_status status = hark_system_fail_output(context, errno, writer->path, "cannot be examined");
     (void)unlink(writer->temporary);
     hark_file_close(&writer->descriptor);
     return status;
@@ -74,7 +74,7 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
     }
     if (errno != EEXIST) break;
   }
-  return hark_system_fail(context, errno, writer->path, "cannot be written");
+  return hark_system_fail_output(context, errno, writer->path, "cannot be written");
 }
 
 /* True for a standard descriptor that is open only so that no file gets its number. */
@@ -83,9 +83,9 @@ static bool was_closed(const hark_context *context, int descriptor) {
 }
 
 static hark_status check_descriptor(hark_context *context, const char *path, int descriptor) {
-  if (was_closed(context, descriptor)) return hark_system_fail(context, EBADF, path, "cannot be written");
+  if (was_closed(context, descriptor)) return hark_system_fail_output(context, EBADF, path, "cannot be written");
   const int flags = fcntl(descriptor, F_GETFL);
-  if (flags < 0) return hark_system_fail(context, errno, path, "cannot be written");
+  if (flags < 0) return hark_system_fail_output(context, errno, path, "cannot be written");
   if ((flags & O_ACCMODE) != O_RDONLY) return HARK_OK;
   return hark_fail(context, HARK_IO_ERROR, "%s: cannot be written: open for reading only", path);
 }
@@ -94,7 +94,7 @@ static hark_status check_descriptor(hark_context *context, const char *path, int
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
   HARK_TRY(check_descriptor(context, writer->path, descriptor));
   writer->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  return writer->descriptor >= 0 ? HARK_OK : hark_system_fail(context, errno, writer->path, "cannot be written");
+  return writer->descriptor >= 0 ? HARK_OK : hark_system_fail_output(context, errno, writer->path, "cannot be written");
 }
 
 static hark_status refuse_folder(hark_context *context, const char *path) {
@@ -109,13 +109,14 @@ static hark_status open_target(hark_context *context, hark_writer *writer) {
   if (writer->straight) return open_copy(context, writer, descriptor);
   if (stat(writer->path, &information) != 0) {
     /* ENOENT, or another error that creating the new file reports too */
-    return errno == EIO ? hark_system_fail(context, errno, writer->path, "cannot be examined") : open_temporary(context, writer, NULL);
+    return errno == EIO ? hark_system_fail_output(context, errno, writer->path, "cannot be examined")
+                        : open_temporary(context, writer, NULL);
   }
   if (S_ISREG(information.st_mode)) return open_temporary(context, writer, &information);
   if (S_ISDIR(information.st_mode)) return refuse_folder(context, writer->path);
   writer->straight = true;
   writer->descriptor = hark_open_again(writer->path, O_WRONLY | O_NOCTTY, 0);
-  return writer->descriptor >= 0 ? HARK_OK : hark_system_fail(context, errno, writer->path, "cannot be written");
+  return writer->descriptor >= 0 ? HARK_OK : hark_system_fail_output(context, errno, writer->path, "cannot be written");
 }
 
 hark_status hark_writer_open(hark_context *context, hark_writer *writer, const char *path) {
@@ -138,7 +139,7 @@ static hark_status check_beside(hark_context *context, char *target) {
   target[hark_path_name(target) - target] = '\0';
   const char *const folder = target[0] != '\0' ? target : ".";
   if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0) return HARK_OK;
-  return hark_system_fail(context, errno, folder, "cannot be written");
+  return hark_system_fail_output(context, errno, folder, "cannot be written");
 }
 
 hark_status hark_writer_check(hark_context *context, const char *path) {
@@ -148,12 +149,12 @@ hark_status hark_writer_check(hark_context *context, const char *path) {
   HARK_TRY(hark_path_follow(context, path, target, &descriptor));
   if (descriptor >= 0) return check_descriptor(context, path, descriptor);
   const int error = stat(path, &information) == 0 ? 0 : errno;
-  if (error != 0 && error != ENOENT) return hark_system_fail(context, error, path, "cannot be written");
+  if (error != 0 && error != ENOENT) return hark_system_fail_output(context, error, path, "cannot be written");
   if (error == 0 && S_ISDIR(information.st_mode)) return refuse_folder(context, path);
   if (hark_path_name(path)[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);
   if (error != 0 || S_ISREG(information.st_mode)) return check_beside(context, target);
   if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0) return HARK_OK;
-  return hark_system_fail(context, errno, path, "cannot be written");
+  return hark_system_fail_output(context, errno, path, "cannot be written");
 }
 
 hark_status hark_writer_append(hark_context *context, hark_writer *writer, const void *data, size_t bytes) {
@@ -164,7 +165,7 @@ hark_status hark_writer_append(hark_context *context, hark_writer *writer, const
   while (bytes > 0) {
     const ssize_t put = write(writer->descriptor, at, bytes < CALL_BYTES ? bytes : CALL_BYTES);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
+    if (put < 0) return hark_system_fail_output(context, errno, writer->path, "cannot be written");
     at += put;
     bytes -= (size_t)put;
   }
@@ -186,14 +187,14 @@ hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_
   if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
   hark_status status = HARK_OK;
   if (hark_sync_again(writer->descriptor) != 0 && !(writer->straight && cannot_flush(errno))) {
-    status = hark_system_fail(context, errno, writer->path, "cannot be flushed");
+    status = hark_system_fail_output(context, errno, writer->path, "cannot be flushed");
   } else {
     const int descriptor = writer->descriptor;
     writer->descriptor = -1;
     if (close(descriptor) != 0 && errno != EINTR) { /* network file systems report a full disk here */
-      status = hark_system_fail(context, errno, writer->path, "cannot be closed");
+      status = hark_system_fail_output(context, errno, writer->path, "cannot be closed");
     } else if (!writer->straight && rename(writer->temporary, writer->target) != 0) {
-      status = hark_system_fail(context, errno, writer->path, "cannot be replaced");
+      status = hark_system_fail_output(context, errno, writer->path, "cannot be replaced");
     }
   }
   if (status != HARK_OK) {

@@ -573,6 +573,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
       HARK_TRY(hark_options_complain(context, set, "data.split data.validation_paths", "files for validation need split files"));
     }
     config->data.split = HARK_DIVIDE_FILES;
+    hark_options_follow(set, "data.split", "data.validation_paths");
   }
   HARK_TRY(check_positional(context, set, config));
   HARK_TRY(settle_length(context, set, config));

@@ -145,18 +145,25 @@ hark_status hark_preflight_estimate(hark_context *context, const hark_preflight 
   return take_most(context, status, out);
 }
 
+/* In whole MiB, or KiB below one. */
+static const char *size_words(uint64_t bytes, char text[24]) {
+  const uint64_t unit = bytes < MEBIBYTE ? 1024 : MEBIBYTE;
+  (void)snprintf(text, 24, "%.0f %s", (double)bytes / (double)unit, unit == MEBIBYTE ? "MiB" : "KiB");
+  return text;
+}
+
 hark_status hark_preflight_check(hark_context *context, const hark_needs *needs) {
-  const double mebibyte = (double)MEBIBYTE;
+  char more[24], left[24], checkpoint[24];
   if (needs->memory_known && needs->more_memory > needs->memory_left)
     return hark_fail(context, HARK_TOO_LARGE,
-                     "this run needs about %.0f MiB more memory, and %s has %.0f MiB left; a smaller batch, --recompute or a smaller model "
+                     "this run needs about %s more memory, and %s has %s left; a smaller batch, --recompute or a smaller model "
                      "need less, --no-preflight tries anyway",
-                     (double)needs->more_memory / mebibyte, needs->memory_limit, (double)needs->memory_left / mebibyte);
+                     size_words(needs->more_memory, more), needs->memory_limit, size_words(needs->memory_left, left));
   if (needs->more_disk > needs->disk_left)
     return hark_fail(context, HARK_IO_ERROR,
-                     "%.200s: this run needs about %.0f MiB more disk space (checkpoints of %.0f MiB, %" PRId64
-                     " at once), and %.0f MiB are free; --keep 1 needs less, --no-preflight tries anyway",
-                     needs->disk, (double)needs->more_disk / mebibyte, (double)needs->checkpoint / mebibyte, needs->checkpoints,
-                     (double)needs->disk_left / mebibyte);
+                     "%.200s: this run needs about %s more disk space (checkpoints of %s, %" PRId64
+                     " at once), and %s are free; --keep 1 needs less, --no-preflight tries anyway",
+                     needs->disk, size_words(needs->more_disk, more), size_words(needs->checkpoint, checkpoint), needs->checkpoints,
+                     size_words(needs->disk_left, left));
   return HARK_OK;
 }

@@ -105,10 +105,6 @@ static hark_status check(hark_invocation *call) {
         hark_options_complain(call->context, call->options, "PATH", "missing, expected files of examples, or a folder of hark data make"));
   if (what != VERB_INFO && v->out[0] == '\0')
     HARK_TRY(hark_options_complain(call->context, call->options, "out", "missing, expected %s", what == VERB_MAKE ? "a folder" : "a file"));
-  if (hark_command_is_given(call, "text-field") && v->text_field[0] == '\0')
-    HARK_TRY(hark_options_complain(call->context, call->options, "text-field", "is empty, expected the name of a member"));
-  if (hark_command_is_given(call, "label-field") && v->label_field[0] == '\0')
-    HARK_TRY(hark_options_complain(call->context, call->options, "label-field", "is empty, expected the name of a member"));
   if (what == VERB_PICTURE && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "json", "a picture has none"));
   if (what == VERB_MAKE && v->examples[HARK_SPLIT_TRAINING] == 0)
     HARK_TRY(hark_options_complain(call->context, call->options, "training", "0, expected at least one example"));

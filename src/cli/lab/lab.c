@@ -75,8 +75,6 @@ static hark_status check_seeds(hark_invocation *call) {
   char complaint[HARK_LAB_COMPLAINT_BYTES];
   hark_lab_seeds seeds;
   if (!read_seeds(v, &seeds, complaint)) return hark_options_complain(call->context, call->options, "seeds", "%s", complaint);
-  if (v->seeds[0] == 0 && hark_options_source(call->options, "seeds") != HARK_SOURCE_DEFAULT)
-    return hark_options_complain(call->context, call->options, "seeds", "'' is not a seed, expected seeds such as 1-10 or 1,3,7-9");
   if (v->terminal && seeds.count > 1)
     return hark_options_complain(call->context, call->options, "terminal", "draws one seed; --figure FILE draws the first of several");
   return HARK_OK;

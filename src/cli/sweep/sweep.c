@@ -40,7 +40,7 @@ static const hark_option options[] = {
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "cell with which the others are compared, by its name in the table; not given: the first cell", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
-     "further metrics to show, separated by commas; a value is the last value of each run, averaged over seeds", "list false"},
+     "further metrics to show, separated by commas, or none; a value is the last value of each run, averaged over seeds", "list false"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
      "number of runs at the same time; each run has run.threads threads, or an equal part of the cores if that "
      "is 0",

@@ -151,7 +151,7 @@ static hark_status measure_at(sweep *s) {
 
 /* The names of --beside. */
 hark_status hark_sweep_read_beside(sweep *s) {
-  const char *at = s->values->beside;
+  const char *at = strcmp(s->values->beside, "none") == 0 ? "" : s->values->beside;
   while (*at != '\0') {
     const size_t length = strcspn(at, ",");
     if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)

@@ -59,8 +59,9 @@ static hark_status read_ids(hark_context *context, const hark_line_reader *lines
   return at == lines->length ? HARK_OK : fail(context, lines, at);
 }
 
-static hark_status detokenize_lines(hark_invocation *call, hark_text_tokens *tokens, hark_line_reader *lines, hark_ids *ids,
-                                    hark_text *out) {
+/* The texts of all lines in `spool`, so that nothing is printed of a file with a bad line. */
+static hark_status detokenize_lines(hark_invocation *call, hark_text_tokens *tokens, hark_line_reader *lines, hark_ids *ids, hark_text *out,
+                                    hark_spool *spool) {
   const detokenize_values *const values = call->values[0];
   bool more = true;
   for (;;) {
@@ -70,24 +71,38 @@ static hark_status detokenize_lines(hark_invocation *call, hark_text_tokens *tok
     HARK_TRY(hark_text_tokens_decode(call->context, tokens, ids->data, ids->count, values->special, out));
     hark_text_append_bytes(out, "\n", 1);
     HARK_TRY(out->status);
-    (void)fwrite(hark_text_get(out), 1, out->length, stdout);
-    if (ferror(stdout)) return hark_command_flush(call->context);
+    HARK_TRY(hark_spool_append(call->context, spool, hark_text_get(out), out->length));
     hark_text_resize(out, 0);
   }
+}
+
+static hark_status print(hark_context *context, const hark_spool *spool) {
+  const hark_input input = {.path = hark_spool_folder(), .descriptor = spool->descriptor, .size = spool->bytes};
+  char part[1 << 14];
+  for (uint64_t at = 0; at < spool->bytes; at += sizeof part) {
+    const size_t bytes = spool->bytes - at < sizeof part ? (size_t)(spool->bytes - at) : sizeof part;
+    HARK_TRY(hark_input_read_at(context, &input, part, bytes, at));
+    (void)fwrite(part, 1, bytes, stdout);
+    if (ferror(stdout)) return hark_command_flush(context);
+  }
+  return HARK_OK;
 }
 
 static hark_status run(hark_invocation *call) {
   hark_text_tokens tokens = {0};
   hark_line_reader lines = {0};
   hark_ids ids = {0};
+  hark_spool spool = {0};
   hark_text out = hark_text_empty(call->context);
   hark_status status = hark_text_tokens_open(call->context, hark_options_argument(call->options, 0), &tokens);
   if (status == HARK_OK && tokens.own != NULL && hark_command_is_given(call, "special"))
     status = hark_fail(call->context, HARK_BAD_CONFIGURATION, "--special: has no effect here, it needs a tokenizer.json");
   if (status == HARK_OK) {
     status = hark_lines_open(call->context, &lines, hark_options_argument(call->options, 1));
-    if (status == HARK_OK) status = detokenize_lines(call, &tokens, &lines, &ids, &out);
+    if (status == HARK_OK) status = detokenize_lines(call, &tokens, &lines, &ids, &out, &spool);
+    if (status == HARK_OK) status = print(call->context, &spool);
     hark_lines_close(&lines);
+    hark_spool_close(&spool);
   }
   HARK_FREE_LIST(call->context, &ids);
   hark_text_free(&out);

@@ -206,7 +206,8 @@ static hark_status build_elsewhere(hark_context *context, const hark_corpus_sett
   HARK_TRY(hark_path_join(context, hark_spool_folder(), "hark", path));
   HARK_TRY(hark_path_clean(context, path));
   hark_status status = hark_temporary_folder_make(context, path, S_IRWXU, &folder);
-  if (status != HARK_OK) hark_fail_prefix(context, "there is no cache that can be written, and no folder can be made for the tokens: ");
+  if (status != HARK_OK)
+    hark_fail_prefix(context, "there is no cache that can be written, and no folder for the tokens can be made in TMPDIR: ");
   HARK_TRY(status);
   status = hark_path_join(context, folder.path, "corpus.tokens", corpus->path);
   if (status == HARK_OK) status = build_and_open(context, settings, sources, tokenizer, corpus);
