@@ -83,7 +83,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_create(hark_context *context, co
                                                        hark_model **out);
 
 /* Writes weights, description and vocabulary into one file, atomically: all that hark_model_load() needs.
- * Errors: HARK_IO_ERROR, HARK_NOT_FOUND (the folder), HARK_OUT_OF_MEMORY. */
+ * Errors: HARK_IO_ERROR (also if the folder does not exist), HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path);
 
 /* How to save. Set struct_size to sizeof(hark_model_save_options); fields that are zero have their defaults. */

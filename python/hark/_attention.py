@@ -72,6 +72,14 @@ def _number(name: str, value) -> float:
         raise TypeError(f"attention: {name} is {value!r}, expected a number") from None
 
 
+def _truth(name: str, value) -> bool:
+    if type(value) is bool:
+        return value
+    if type(value).__name__ in ("int", "bool", "bool_") and value in (0, 1):  # of NumPy too
+        return bool(value)
+    raise TypeError(f"attention: {name} is {value!r}, expected True or False")
+
+
 def _whole(name: str, value) -> int:
     if value is None:
         return 0
@@ -120,7 +128,7 @@ def options(
         )
     return Options(
         _word("structure", structure),
-        bool(causal),
+        _truth("causal", causal),
         _word("normalisation", normalisation),
         _word("kernel", kernel),
         _number("scale", scale),
@@ -128,7 +136,7 @@ def options(
         _number("ridge", ridge),
         _number("ridge_power", ridge_power),
         _number("bound", bound),
-        bool(unit),
+        _truth("unit", unit),
         _whole("window", window),
         _whole("hierarchy_block", hierarchy_block) if hierarchical else 0,
         _word("partition", partition),
@@ -136,7 +144,7 @@ def options(
         _word("interpolation", interpolation),
         None if query_offset is None else _whole("query_offset", query_offset),
         _number("dropout", dropout),
-        bool(directed_kernel),
+        _truth("directed_kernel", directed_kernel),
     )
 
 

@@ -234,6 +234,8 @@ def test_packed_batches():
 WRONG = [
     ({"structure": "sparse"}, ValueError, "structure"),
     ({"structure": 3}, TypeError, "structure"),
+    ({"causal": "no"}, TypeError, "causal"),
+    ({"directed_kernel": 2}, TypeError, "directed_kernel"),
     ({"window": 3}, ValueError, "window"),
     ({"structure": "window"}, ValueError, "window"),
     ({"kernel": "rbf"}, ValueError, "sigma"),

@@ -179,11 +179,12 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
   return false;
 }
 
-/* True for an option that names something, such as a file, a checkpoint or a metric, by the word for its value: a text, and the expression of
- * positional kernels, may be empty. */
+/* True for an option that names something, such as a file, a checkpoint or a metric, by the word for its value. A text and an expression of
+ * positional kernels may be empty, and so may a value of which the help says what it means then ("empty: ..."). */
 static bool names_something(const hark_option *option) {
   if (option->type != HARK_OPTION_STRING && option->type != HARK_OPTION_LIST) return false;
-  return option->argument != NULL && strstr(option->argument, "TEXT") == NULL && strstr(option->argument, "EXPR") == NULL;
+  if (option->argument == NULL || strstr(option->argument, "TEXT") != NULL || strstr(option->argument, "EXPR") != NULL) return false;
+  return option->help == NULL || strstr(option->help, "empty: ") == NULL;
 }
 
 /* A variable of the shell that is not set must not choose the usual file or name. */

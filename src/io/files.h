@@ -123,6 +123,8 @@ typedef enum hark_path_kind { HARK_PATH_NONE, HARK_PATH_FILE, HARK_PATH_FOLDER, 
 /* HARK_PATH_NONE also if the system reports an error; if this must be distinguished, use the second function. */
 hark_path_kind hark_path_kind_of(const char *path);
 HARK_MUST_CHECK hark_status hark_path_examine(hark_context *context, const char *path, hark_path_kind *out);
+/* A link, whatever it leads to; false for a missing path. */
+HARK_MUST_CHECK hark_status hark_path_is_link(hark_context *context, const char *path, bool *is);
 
 /* folder/name into `out` of HARK_PATH_BYTES bytes. An empty folder is the current one; an absolute name is used alone. HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out);
@@ -137,7 +139,7 @@ bool hark_name_is_plain(const char *name);
 HARK_MUST_CHECK hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *bytes);
 
 /* Locks a folder against other writers with a lock file in it; the system drops the lock when the process ends, for any reason. HARK_BUSY
- * if another process holds it; the message names the process. `*descriptor` keeps the lock until release. */
+ * if another process holds it; the message names the process. HARK_BAD_CONFIGURATION for a file of that name that no lock wrote. `*descriptor` keeps the lock until release. */
 #define HARK_LOCK_NAME ".lock"
 HARK_MUST_CHECK hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor);
 /* HARK_BUSY if another process holds the lock of a folder, which need not exist; leaves nothing in it. */

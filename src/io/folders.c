@@ -49,6 +49,13 @@ hark_status hark_path_examine(hark_context *context, const char *path, hark_path
   return error == 0 ? HARK_OK : hark_system_fail(context, error, path, "cannot be examined");
 }
 
+hark_status hark_path_is_link(hark_context *context, const char *path, bool *is) {
+  struct stat information;
+  const int error = lstat(path, &information) == 0 ? 0 : errno;
+  *is = error == 0 && S_ISLNK(information.st_mode);
+  return error == 0 || error == ENOENT || error == ENOTDIR ? HARK_OK : hark_system_fail(context, error, path, "cannot be examined");
+}
+
 const char *hark_path_name(const char *path) {
   const char *const slash = strrchr(path, '/');
   return slash != NULL ? slash + 1 : path;
@@ -283,13 +290,19 @@ hark_status hark_folder_check_unlocked(hark_context *context, const char *path) 
   return HARK_OK;
 }
 
-/* Whether a lock holds what hark_folder_lock writes, a number and a line end, or nothing. */
-static bool is_own_lock(int opened) {
+/* Refuses a lock with more than what hark_folder_lock writes, a number and a line end; it has less if the disk was full. */
+static hark_status check_own_lock(hark_context *context, int opened, const char *name) {
   char text[32];
-  const ssize_t got = pread(opened, text, sizeof text, 0);
+  ssize_t got;
+  do got = pread(opened, text, sizeof text, 0);
+  while (got < 0 && errno == EINTR);
+  if (got < 0) return hark_system_fail(context, errno, name, "cannot be read");
+  const size_t bytes = (size_t)got;
   size_t length = 0;
-  while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
-  return got == 0 || (got > 1 && length + 1 == (size_t)got && text[length] == '\n');
+  while (length < bytes && text[length] >= '0' && text[length] <= '9') length++;
+  if (bytes < sizeof text && (length == bytes || (length > 0 && length + 1 == bytes && text[length] == '\n'))) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and its lock would overwrite it: expected another folder",
+                   name);
 }
 
 hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor) {
@@ -299,10 +312,10 @@ hark_status hark_folder_lock(hark_context *context, const char *path, int *descr
   int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
   if (opened < 0) return hark_system_fail_output(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_EX | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
-  if (!is_own_lock(opened)) {
+  const hark_status own = check_own_lock(context, opened, name);
+  if (own != HARK_OK) {
     hark_file_close(&opened);
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and its lock would overwrite it: expected another folder",
-                     name);
+    return own;
   }
   /* the number is only for the message above: a failure to write it does not matter */
   const int used = snprintf(text, sizeof text, "%ld\n", (long)getpid());

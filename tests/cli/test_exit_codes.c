@@ -132,6 +132,22 @@ static int stdout_on_a_full_disk(void) {
   return WEXITSTATUS(status);
 }
 static int run_folder_below_a_file(void) { return run("", "train --data text.txt --out text.txt/run " COMMAND_TINY); }
+static int output_that_no_program_replaces(void) {
+  assert_int_equal(nothing_wrong(), HARK_EXIT_DONE);
+  return run("", "export run --output /proc/version");
+}
+static int no_folder_for_unpacked_text(void) {
+  char command[1024];
+  assert_int_equal(nothing_wrong(), HARK_EXIT_DONE);
+  snprintf(command, sizeof command, "cd '%s' && gzip -c text.txt >text.gz", folder);
+  assert_int_equal(system(command), 0);
+  return run("TMPDIR=/nowhere", "tokenize run text.gz");
+}
+static int no_folder_for_tokens(void) {
+  assert_int_equal(nothing_wrong(), HARK_EXIT_DONE);
+  assert_int_equal(run("", "export run --output model.safetensors"), HARK_EXIT_DONE);
+  return run("TMPDIR=/nowhere", "eval model.safetensors --data text.txt --targets 9");
+}
 static int picture_over_a_folder(void) {
   test_file_write_text(folder, "m.jsonl", "{\"step\": 1, \"train/loss\": 2}\n");
   test_file_write_text(folder, "x.svg/inside", "a folder stands where the picture must go");
@@ -281,6 +297,9 @@ static const situation situations[] = {
     ROW(HARK_EXIT_DISK, stdout_on_a_full_disk, NULL),
     ROW(HARK_EXIT_DISK, run_folder_below_a_file, "--out text.txt/run: cannot be a folder"),
     ROW(HARK_EXIT_DISK, picture_over_a_folder, "x.svg"),
+    ROW(HARK_EXIT_DISK, output_that_no_program_replaces, "/proc/version"),
+    ROW(HARK_EXIT_DISK, no_folder_for_unpacked_text, "TMPDIR"),
+    ROW(HARK_EXIT_DISK, no_folder_for_tokens, "TMPDIR"),
     ROW(HARK_EXIT_MEMORY, less_memory_than_the_model_needs, "out of memory: "),
     ROW(HARK_EXIT_MEMORY, larger_than_any_memory, "larger than memory can be"),
     ROW(HARK_EXIT_NOT_FINITE, steps_that_overflow, "3 steps in a row had numbers that are not finite"),

@@ -139,7 +139,10 @@ static void characters_are_shown(void **state) {
       {"train --resume --out run --unknown map --steps 4", HARK_EXIT_USAGE,
        "--unknown: data.unknown cannot change when a run is resumed: \"map\" given, the run has \"error\""},
       {"train --resume --out run --validation-fraction 0.3 --steps 4", HARK_EXIT_USAGE,
-       "data.validation_fraction cannot change when a run is resumed"}};
+       "data.validation_fraction cannot change when a run is resumed"},
+      {"train --resume --out run --validation text.txt --steps 4", HARK_EXIT_USAGE,
+       "--validation: data.split cannot change when a run is resumed"},
+      {"generate run -n 1e-400", HARK_EXIT_USAGE, "-n: \"1e-400\" given, expected a whole number"}};
   command_expect(folder, "train --out run --steps 2 --data text.txt " COMMAND_TINY, HARK_EXIT_DONE, "", "", &output);
   CHECK(cases);
   command_expect(folder, "generate run --prompt 'the 4' --unknown map --max-new-tokens 2", HARK_EXIT_DONE, "", "", &output);

@@ -147,6 +147,16 @@ static void a_run_replaces_no_file_of_others(void **state) {
   expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "metrics.jsonl: is no file of hark", "would overwrite it");
   assert_int_equal(shell("rm -rf own && cp -r run own && cd own && rm config.yaml last best metrics.jsonl"), 0);
   expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/checkpoints", "has checkpoints of a run");
+  assert_int_equal(shell("rm -rf own && mkdir own && cp text.txt own/.lock"), 0);
+  expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/.lock: is no file of hark", "would overwrite it");
+  assert_int_equal(shell("cmp text.txt own/.lock && rm own/.lock && rmdir own"), 0); /* and nothing is added */
+  static const char *const links[] = {"metrics.jsonl", "checkpoints", "cache"};
+  for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+    (void)snprintf(line, sizeof line, "rm -rf own && mkdir own && ln -s /nowhere/x own/%s", links[i]);
+    assert_int_equal(shell(line), 0);
+    test_command_run(folder, "", "train --data text.txt --out own --steps 1 " COMMAND_TINY, &output);
+    if (output.code != HARK_EXIT_DISK || strstr(output.err, "is a link that leads nowhere") == NULL) fail_msg("%s", output.err);
+  }
   /* left by a killed process */
   assert_int_equal(shell("rm -rf own && mkdir own && cp run/data.json run/vocabulary.json own"), 0);
   assert_int_equal(shell("head -1 run/metrics.jsonl >own/metrics.jsonl"), 0);
@@ -182,7 +192,13 @@ static void empty_names_are_refused(void **state) {
                {"train --data '' --out new --steps 1", "--data"},
                {"train --data text.txt --out new --init-from '' --steps 1", "--init-from"},
                {"inspect run --text t.txt --figure ''", "--figure"},
-               {"eval run --checkpoint ''", "--checkpoint"}};
+               {"eval run --checkpoint ''", "--checkpoint"},
+               {"sweep plan.yaml --table --metric ''", "--metric"},
+               {"sweep plan.yaml --table --baseline ''", "--baseline"},
+               {"sweep plan.yaml --table --beside ''", "--beside"},
+               {"sweep plan.yaml --table --at=", "--at"},
+               {"train --data text.txt --out new --backend '' --steps 1", "--backend"},
+               {"data info --format '' made", "--format"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].option, "is empty, expected ");
   expect_refused("generate run --prompt the --stop ''", "--stop", "is empty, expected a text");
   expect("generate run --prompt '' --max-new-tokens 1 --threads 1", HARK_EXIT_DONE, "", "");

@@ -340,6 +340,7 @@ static void wrong_plans_are_refused(void **state) {
       {"out: o\nsettings: {run.resume: true}\n", "plan.yaml:2: run.resume: a sweep that is called again"},
       {"out: o\nsettings: {train.seed: 4}\n", "plan.yaml:2: train.seed: every run of a sweep has its own, expected 'seeds: [...]'"},
       {"out: o\nvariants: {a: {run.directory: x}}\n", "plan.yaml:2: run.directory: every run of a sweep"},
+      {"out: o\nconfig: base.yaml\ngrid: {model: [1]}\n", "model: a value given, expected a section"},
       {"out: o\ngrid: {train.seed: [1, 2]}\n", "plan.yaml:2: train.seed: every run of a sweep has its own"},
       {"out: o\nvariants: {a: {train.batch: 3}}\ngrid: {train.batch: [2, 4]}\n",
        "plan.yaml:2: train.batch: the variant a sets what the grid sets in line 3"},

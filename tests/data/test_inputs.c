@@ -270,7 +270,7 @@ static void a_full_disk_is_reported(void **state) {
   hark_spool spool = {0};
   const hark_status status = hark_spool_append(f->context, &spool, "x", 1);
   assert_int_equal(setenv("TMPDIR", test_path(f->folder, "spool"), 1), 0);
-  assert_failure(f->context, status, HARK_NOT_FOUND, "(TMPDIR)");
+  assert_failure(f->context, status, HARK_IO_ERROR, "(TMPDIR)");
 }
 
 /* What a killed process has left is removed by the next one: no process has the number that is the highest one and more. */

@@ -323,7 +323,7 @@ static void what_cannot_be_is_reported(void **state) {
   assert_int_equal(descriptor, -1);
   assert_int_equal(mkfifo(test_path(folder, "pipe"), 0600), 0);
   assert_failure(context, hark_file_open(context, test_path(folder, "pipe"), &descriptor, &size), HARK_BAD_FILE, "not a regular file");
-  assert_failure(context, hark_writer_open(context, &writer, test_path(folder, "none/a")), HARK_NOT_FOUND, "none/a");
+  assert_failure(context, hark_writer_open(context, &writer, test_path(folder, "none/a")), HARK_IO_ERROR, "none/a");
   assert_failure(context, hark_writer_open(context, &writer, "/tmp/"), HARK_INVALID_ARGUMENT, "no file name");
   assert_failure(context, hark_folder_make(context, test_path(folder, "file/b")), HARK_IO_ERROR, "file: cannot be made a folder");
   assert_failure(context, hark_folder_make(context, file), HARK_IO_ERROR, "file");

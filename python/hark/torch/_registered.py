@@ -278,7 +278,8 @@ def words(given):
             result[i] = core._whole(name, result[i])
     for name, i in (("structure", 0), ("normalisation", 2), ("kernel", 3), ("partition", 12), ("coarse_query", 13), ("interpolation", 14)):
         core._word(name, result[i])
-    result[1], result[9], result[17] = bool(result[1]), bool(result[9]), bool(result[17])
+    for name, i in (("causal", 1), ("unit", 9), ("directed_kernel", 17)):
+        result[i] = core._truth(name, result[i])
     return tuple(result)
 
 
