@@ -2,9 +2,9 @@
 
     kernels.py --hark build/hark
 
-Every kernel of the language alone, as a factor and as a term of sums and banks, in dense and window attention, causal and not, and
-in kernel ridge attention where the kernel is positive definite. Every kernel also with a direction, where attention is not causal. Kernels that this program does not know fail. Exit status 1 where a result
-is off by more than 1e-12 of its largest element.
+Every kernel of the language alone, as a factor and as a term of sums and banks, in dense, window and hierarchical attention, causal and
+not, and in kernel ridge attention where the kernel is positive definite. Every kernel also with a direction, where attention is not causal.
+Kernels that this program does not know fail. Exit status 1 where a result is off by more than 1e-12 of its largest element.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 WITHIN = 1e-12
 SIZE = 3  # of kernels that are written name[K]
+BLOCK = 4  # of hierarchies
 FLOAT = {"dtype": torch.float64}
 
 
@@ -93,7 +94,7 @@ KERNELS = {
     "mlp": (mlp, {"c": (0.1, 1), "t": (1, 20, SIZE), "w": (-1, 1, SIZE)}),
     "sandwich": (sandwich, {"a": (1, 8), "base": (50, 5000)}),
     "xpos": (xpos, {"sigma2": (0.5, 2), "gamma": (0.2, 0.6), "base": (20, 200)}),
-    "window": (lambda d, w: torch.where(d <= w, 0.0, -math.inf)[None, :], {}),
+    "window": (lambda d, w: torch.where(d <= w, 0 * d, -math.inf)[None, :], {}),
 }
 CONSTANTS = {"window": 12}
 SIZED = ("table", "mlp")
@@ -216,11 +217,50 @@ def ridge_of(q, k, v, log_kernel, ridge):
     return of_queries @ torch.linalg.solve(of_keys + ridge * torch.eye(k.shape[2], **FLOAT), v)
 
 
+def log_mean(table, distances):
+    """log of the mean of G over the last dimension; table: log G of the distances from -(T - 1) to T - 1. 0 where all G are 0."""
+    mean = torch.exp(table)[distances + table.shape[0] // 2].mean(-1)
+    return torch.where(mean > 0, torch.log(torch.where(mean > 0, mean, 1.0)), -math.inf)
+
+
+def hierarchical_logits(q, k, log_kernel, causal, coarse, sibling):
+    """One logit for every pair of rows: that of the cells of the finest level on which their blocks meet. log_kernel: as logits_of(), of the
+    distances of all cells."""
+    length, row = q.shape[2], torch.arange(q.shape[2])
+    logits = torch.full((*q.shape[:2], length, length), -math.inf, **FLOAT)
+    covered = torch.zeros(length, length, dtype=torch.bool)
+    for level in range(levels_of(length)):
+        size = 2**level
+        cell, inside = row // size, torch.arange(size)
+        members = (cell[None, :] == torch.arange(int(cell[-1]) + 1)[:, None]).double()
+        means = members / members.sum(1, keepdim=True)
+        keys = (means @ k)[:, :, cell]
+        queries = {"mean": (means @ q)[:, :, cell], "first": q[:, :, cell * size], "exact": q}[coarse]
+        rows = row[:, None] if coarse == "exact" else cell[:, None] * size + inside[None, :]
+        columns = cell[:, None] * size + inside[None, :]
+        distances = rows[:, None, :, None] - columns[None, :, None, :]
+        here = queries @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5 + log_mean(log_kernel, distances.flatten(2))
+        block = row // (size * BLOCK * (2 if sibling else 1))
+        meet = (block[:, None] - block[None, :]).abs() <= (0 if sibling else 1)
+        logits = torch.where(meet & ~covered, here, logits)
+        covered = covered | meet
+    assert bool(covered.all())
+    return logits.masked_fill(row[:, None] < row[None, :], -math.inf) if causal else logits
+
+
+def levels_of(length):
+    return max(1, math.ceil(math.log2(math.ceil(length / BLOCK))))
+
+
 CASES = {
     "dense": {"causal": False},
     "dense, causal": {"causal": True},
     "window": {"causal": False, "window": 20},
     "window, causal": {"causal": True, "window": 20},
+    "hierarchical": {"causal": False, "coarse": "mean"},
+    "hierarchical, siblings": {"causal": False, "coarse": "mean", "sibling": True},
+    "hierarchical, causal": {"causal": True, "coarse": "first"},
+    "hierarchical, causal, exact": {"causal": True, "coarse": "exact"},
     "kernel ridge": {"causal": False, "ridge": 0.5},
 }
 
@@ -232,6 +272,9 @@ def attend(a, given, text, case):
         command = [a.hark, "attend", "--input", source, "--output", output, "--positional", text]
         command += ["--causal"] if case["causal"] else []
         command += ["--structure", "window", "--window", str(case["window"])] if "window" in case else []
+        if "coarse" in case:
+            command += ["--structure", "hierarchical", "--hierarchy-block", str(BLOCK), "--coarse-query", case["coarse"]]
+            command += ["--partition", "sibling"] if case.get("sibling") else []
         command += ["--normalisation", "cme", "--ridge", str(case["ridge"])] if "ridge" in case else []
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
@@ -250,8 +293,12 @@ def compare(a, expression, name, case, generator):
     }
     have = attend(a, given, expression.text(), case)
     q, k, v = (given[key].clone().requires_grad_() for key in "qkv")
-    log_kernel = expression.log(torch.arange(1 - a.length, a.length, **FLOAT))[0]
-    if "ridge" in case:
+    reach = BLOCK * 2 ** levels_of(a.length) if "coarse" in case else a.length
+    log_kernel = expression.log(torch.arange(1 - reach, reach, **FLOAT))[0]
+    if "coarse" in case:
+        logits = hierarchical_logits(q, k, log_kernel, case["causal"], case["coarse"], case.get("sibling", False))
+        out = torch.softmax(logits, -1) @ v
+    elif "ridge" in case:
         out = ridge_of(q, k, v, log_kernel, case["ridge"])
     else:
         out = torch.softmax(logits_of(q, k, log_kernel, case["causal"], case.get("window")), -1) @ v

@@ -29,7 +29,7 @@ static void set_quoted(hark_text *script, const char *what, const char *value) {
 }
 
 static void set_axes(const hark_lab_axes *axes, hark_text *script) {
-  hark_text_append(script, "reset\nset grid\nset key below\n");
+  hark_text_append(script, "reset\nset grid\nset key below height 1\n");
   set_quoted(script, "title", axes->title);
   set_quoted(script, "xlabel", axes->x);
   set_quoted(script, "ylabel", axes->y);
