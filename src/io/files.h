@@ -139,7 +139,8 @@ bool hark_name_is_plain(const char *name);
 HARK_MUST_CHECK hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *bytes);
 
 /* Locks a folder against other writers with a lock file in it; the system drops the lock when the process ends, for any reason. HARK_BUSY
- * if another process holds it; the message names the process. HARK_BAD_CONFIGURATION for a file of that name that no lock wrote. `*descriptor` keeps the lock until release. */
+ * if another process holds it; the message names the process. HARK_BAD_CONFIGURATION for a file of that name that no lock wrote.
+ * `*descriptor` keeps the lock until release. */
 #define HARK_LOCK_NAME ".lock"
 HARK_MUST_CHECK hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor);
 /* HARK_BUSY if another process holds the lock of a folder, which need not exist; leaves nothing in it. */
