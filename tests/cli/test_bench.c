@@ -47,7 +47,7 @@ static void attention_prints_one_object_a_case(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H4,K2,L40,D8,causal,packed", "window:B1,H2,L40,M50,D8,E4,window=5",
                                       "dense:B1,H2,L24,D8,causal,forget,kernel,bias,mask,dropout=0.1,rbf",
-                                      "dense:B1,H2,L80,D8,causal,stick,long"};
+                                      "dense:B1,H2,L80,D8,causal,stick,long", "dense:B1,H2,L24,D8,kernel,directed"};
   static const char *const keys[] = {"forward_ms",           "forward_min_ms",  "forward_gflops",   "forward_peak_fraction",  "backward_ms",
                                      "backward_min_ms",      "backward_gflops", "threads",          "backward_peak_fraction", "peak_gflops",
                                      "peak_over_one_thread", "rounds",          "bytes_per_second", "memory_bytes_per_second"};
@@ -166,6 +166,7 @@ static void wrong_cases_are_answered(void **state) {
       {"attention dense:L8,variance", "belong to cases 'cme:...'"},
       {"attention cme:L8,window=3", "belongs to cases 'window:...'"},
       {"attention window:L8", "expected window=<n>"},
+      {"attention dense:L8,directed", "directed needs kernel"},
       {"attention dense:L8,window=3", "belongs to cases 'window:...'"},
       {"attention dense:L8,first", "belong to cases 'hierarchical:...'"},
       {"attention hierarchical:L8,window=3", "belongs to cases 'window:...'"},

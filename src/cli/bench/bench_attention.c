@@ -2,7 +2,8 @@
  * 'cme:B1,H8,L1024,D64,causal'.
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
- * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads;
+ * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads,
+ * directed: [H,2 T - 1], separate numbers for keys before and after the query;
  * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
@@ -22,7 +23,7 @@
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, shared, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
+  bool causal, rbf, bias, mask, kernel, shared, directed, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
       hierarchical_bias, cme, exp, variance, stick, unbroken;
 } attention_case;
 
@@ -97,6 +98,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "mask", .type = HARK_BENCH_FLAG, .flag = &c->mask},
       {.name = "kernel", .type = HARK_BENCH_FLAG, .flag = &c->kernel},
       {.name = "shared", .type = HARK_BENCH_FLAG, .flag = &c->shared},
+      {.name = "directed", .type = HARK_BENCH_FLAG, .flag = &c->directed},
       {.name = "forget", .type = HARK_BENCH_FLAG, .flag = &c->forget},
       {.name = "f64", .type = HARK_BENCH_FLAG, .flag = &c->twice},
       {.name = "bf16", .type = HARK_BENCH_FLAG, .flag = &c->half},
@@ -108,6 +110,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
   if (c->shared && !c->kernel)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': shared needs kernel: it is one table for all heads", text);
+  if (c->directed && !c->kernel)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': directed needs kernel: its table has both directions", text);
   if (c->stick && (c->twice || c->cme))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': stick goes with neither f64 nor cme", text);
   if (c->key_heads == 0) c->key_heads = c->heads;
@@ -165,6 +169,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   desc->has_bias = c->bias;
   desc->has_mask = c->mask;
   desc->has_log_kernel = c->kernel;
+  desc->directed_kernel = c->directed;
   desc->has_forget = c->forget;
   desc->contextual_positions = c->positions;
   desc->forward_only = c->forward_only;
@@ -228,7 +233,8 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     args->dattention_bias = t[DBIAS];
   }
   if (c->kernel) {
-    const int64_t shape[] = {c->shared ? 1 : c->heads, hark_attention_plan_distances(work->plan, false, 0)};
+    const int64_t distances = hark_attention_plan_distances(work->plan, false, 0);
+    const int64_t shape[] = {c->shared ? 1 : c->heads, c->directed ? 2 * distances - 1 : distances};
     HARK_TRY(make(context, work, TABLE, type, 2, shape));
     HARK_TRY(make(context, work, DTABLE, type, 2, shape));
     if (!c->cme) HARK_TRY(hark_bench_fill(context, &t[TABLE], TABLE, 1));
