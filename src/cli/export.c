@@ -170,14 +170,14 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_export = {
     .name = "export",
     .arguments = "RUN|FILE|FOLDER",
-    .summary = "write a trained model as one file that a program can embed, or for other programs",
+    .summary = "write a trained model as one file that a program can embed, or in a format of other programs",
     .notes =
         "  hark export runs/book --output book.safetensors\n"
         "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n"
         "  hark export runs/book --output half.safetensors --type bf16\n"
         "  hark export runs/book --output small.safetensors --type int8\n"
         "  hark export runs/book --format huggingface --output book        a folder that transformers loads\n"
-        "  hark export runs/book --format tokenizer.json        also of a file of hark export, or a vocabulary.json\n",
+        "  hark export runs/book --format tokenizer.json        RUN can also be a file of hark export, or a vocabulary.json\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

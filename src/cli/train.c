@@ -663,7 +663,7 @@ const hark_command hark_command_train = {
     .arguments = "[--resume RUN]",
     .summary = "train a model on text or on labelled examples",
     .notes =
-        "  hark train --data book.txt --out runs/book                      a model that fits the text, in about ten minutes\n"
+        "  hark train --data book.txt --out runs/book                      a model of a size that suits the text, in about ten minutes\n"
         "  hark train --data book.txt --out runs/book --max-time 10m       as many steps as fit into ten minutes\n"
         "  hark train --resume runs/book --max-time 10m                    continue for ten more minutes\n"
         "  hark train --resume runs/book --steps 10000                     continue to step 10000, at the learning rate that was reached\n"
@@ -676,7 +676,8 @@ const hark_command hark_command_train = {
         "  hark train --data book.txt --width 1024 --estimate              memory and disk space that it would need\n"
         "\n"
         "  After Ctrl-C, the step is finished, the run is saved, and the exit code is 130. SIGTERM (143) and SIGHUP (129) do the same.\n"
-        "  After SIGUSR1, the run is saved and continues.\n",
+        "  After SIGUSR1, the run is saved and continues.\n"
+        "  For a text, hark train chooses a size and a length that no option sets, in place of the defaults below (docs/numbers.md).\n",
     .common_options =
         "data.paths run.directory preset run.resume train.max_time train.steps model.layers model.heads model.width model.context "
         "model.positions model.positional model.dropout model.attention.structure model.attention.window model.attention.normalisation "

@@ -92,8 +92,10 @@ bool hark_options_has_effect(const hark_options *options, const char *name);
 /* True if the option is requested, as hark_options_refuse_idle() means it, and none of `others` (names separated by blanks) has a higher
  * source. */
 bool hark_options_is_requested(const hark_options *options, const char *name, const char *others);
-/* "--structure window, --kernel rbf": the column in words, by the flags of the set's subcommand or by keys. Nothing if there are none. */
+/* "--structure window, and --kernel rbf": the column in words, by the flags of the set's subcommand or by keys. Nothing if there are none.
+ * By flags, options that must not be given are left out; hark_option_print_exclusions() prints them: "--item". */
 void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text);
+void hark_option_print_exclusions(const hark_options *options, const hark_option *option, hark_text *text);
 
 /* Marks a file's value of an option as usual: it is the default that is derived from other options. */
 void hark_options_note_usual(hark_options *options, const char *name);

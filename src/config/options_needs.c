@@ -144,12 +144,22 @@ static void print_words(const char *words, hark_text *text) {
     hark_text_append(text, "%s%s", i == 0 ? "" : hark_option_choice_at(words, i + 1, next) ? ", " : " or ", word);
 }
 
+/* A text or a list that must not be given. */
+static bool is_absence(const hark_options *options, const hark_option_need *n) {
+  const hark_option_entry *const entry = hark_options_entry(options, n->name);
+  return n->kind == HARK_NEED_NONE && entry != NULL && entry->option->type != HARK_OPTION_BOOL && !hark_option_has_choices(entry->option);
+}
+
+/* A condition of only one absence: both options cannot be given. */
+static bool is_exclusion(const hark_options *options, const char *condition) {
+  hark_option_need n = {0};
+  return hark_option_need_read(&condition, &n) && n.last_of_condition && is_absence(options, &n);
+}
+
 static void print_need(const hark_options *options, const hark_option_need *n, bool keys, hark_text *text) {
   const hark_option_entry *const entry = hark_options_entry(options, n->name);
   const bool truth = entry != NULL && entry->option->type == HARK_OPTION_BOOL;
   char number[HARK_NUMBER_BYTES];
-  const bool absent = n->kind == HARK_NEED_NONE && !truth && !hark_option_has_choices(entry->option);
-  if (absent) hark_text_append(text, "no ");
   print_name(options, n, keys, text);
   if (truth) {
     if (n->test[0] == 'f') hark_text_append(text, " off");
@@ -167,7 +177,7 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
       hark_text_append(text, " ");
       print_words(n->test, text);
       break;
-    case HARK_NEED_NONE: hark_text_append(text, absent ? "" : " none"); break;
+    case HARK_NEED_NONE: hark_text_append(text, is_absence(options, n) ? " not given" : " none"); break;
   }
 }
 
@@ -187,11 +197,22 @@ void hark_option_print_needs(const hark_options *options, const hark_option *opt
   const size_t before = text->length;
   for (const char *at = option->needs; at != NULL;) {
     hark_text condition = hark_text_empty(text->context);
-    const bool of_words = *at == '$';
+    const bool left_out = *at == '$' || (!keys && is_exclusion(options, at));
     at = print_condition(options, at, keys, &condition);
-    if (!of_words) hark_text_append(text, "%s%s", text->length == before ? "" : keys ? "; " : ", and ", hark_text_get(&condition));
+    if (!left_out) hark_text_append(text, "%s%s", text->length == before ? "" : keys ? "; " : ", and ", hark_text_get(&condition));
     if (condition.status != HARK_OK && text->status == HARK_OK) text->status = condition.status;
     hark_text_free(&condition);
+  }
+}
+
+void hark_option_print_exclusions(const hark_options *options, const hark_option *option, hark_text *text) {
+  const size_t before = text->length;
+  hark_option_need n = {.last_of_condition = true};
+  for (const char *at = option->needs; at != NULL && !n.last;) {
+    const bool exclusion = n.last_of_condition && is_exclusion(options, at);
+    if (!hark_option_need_read(&at, &n)) return;
+    if (exclusion && text->length > before) hark_text_append(text, " or ");
+    if (exclusion) print_name(options, &n, false, text);
   }
 }
 
@@ -209,14 +230,21 @@ static void print_present(const hark_options *options, const char *at, hark_text
 hark_status hark_options_refuse_idle(hark_context *context, hark_options *options) {
   for (int i = 0; i < options->count; i++) {
     hark_option_entry *const entry = &options->entries[i];
-    const char *const condition = entry->bad ? NULL : idle_for(options, entry);
+    const char *condition = entry->bad ? NULL : idle_for(options, entry);
     if (condition == NULL) continue;
     hark_text text = hark_text_empty(context);
-    (void)print_condition(options, condition, entry->where[0] != '-', &text);
-    print_present(options, condition, &text);
+    const bool keys = entry->where[0] != '-';
+    hark_option_need n;
+    if (is_exclusion(options, condition) && hark_option_need_read(&condition, &n)) {
+      hark_text_append(&text, "cannot be used together with ");
+      print_name(options, &n, keys, &text);
+    } else {
+      hark_text_append(&text, "has no effect here, it needs ");
+      (void)print_condition(options, condition, keys, &text);
+      print_present(options, condition, &text);
+    }
     hark_status status = text.status;
-    if (status == HARK_OK)
-      status = hark_options_complain(context, options, entry->option->name, "has no effect here, it needs %s", hark_text_get(&text));
+    if (status == HARK_OK) status = hark_options_complain(context, options, entry->option->name, "%s", hark_text_get(&text));
     hark_text_free(&text);
     HARK_TRY(status);
     entry->bad = true;

@@ -163,11 +163,16 @@ static void print_default(const hark_option *option, hark_text *text) {
 void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
   const hark_option *const option = view->option;
   print_purpose(option, text);
-  hark_text needs = hark_text_empty(text->context);
-  hark_option_print_needs(view->options, option, false, &needs);
-  if (needs.length > 0) hark_text_append(text, "; needs %s", hark_text_get(&needs));
-  if (needs.status != HARK_OK && text->status == HARK_OK) text->status = needs.status;
-  hark_text_free(&needs);
+  for (int exclusions = 0; exclusions < 2; exclusions++) {
+    hark_text others = hark_text_empty(text->context);
+    if (exclusions)
+      hark_option_print_exclusions(view->options, option, &others);
+    else
+      hark_option_print_needs(view->options, option, false, &others);
+    if (others.length > 0) hark_text_append(text, "; %s %s", exclusions ? "cannot be used together with" : "needs", hark_text_get(&others));
+    if (others.status != HARK_OK && text->status == HARK_OK) text->status = others.status;
+    hark_text_free(&others);
+  }
   print_default(option, text);
   if (option->flags != NULL && view->configuration) hark_text_append(text, " [%s]", option->name);
 }

@@ -176,7 +176,8 @@ typedef enum hark_stored {
   X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
     "yarn: the rate of pairs that make at most this number of turns is divided by the scaling factor", "model.rotary.scaling yarn",        \
     MEANING, CHANGED, 1)                                                                                                                   \
-  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "begin and end the ramp of yarn at whole pairs",               \
+  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                                \
+    "round the ends of yarn's ramp to whole pairs; a ramp that is not rounded may begin and end between two pairs",                        \
     "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
   X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "yarn, longrope: factor that multiplies rotated queries and keys; 0: the factor of the scaling's formula",                             \

@@ -477,7 +477,7 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
       {"--layers 1 --model.ahca.depth paper", "it needs --layers of at least 2 (currently 1)"},
       {"--layers 1 --model.ahca.capacities 0.5", "it needs --layers of at least 2 (currently 1)"},
       {"--model.ahca.depth paper --model.ahca.capacities 0.5,0.5", "it needs --model.ahca.depth capacity (currently paper)"},
-      {"--capacity 0.25 --model.ahca.capacities 0.5,0.5", "it needs no --model.ahca.capacities"},
+      {"--capacity 0.25 --model.ahca.capacities 0.5,0.5", "cannot be used together with --model.ahca.capacities"},
       {"--model.ahca.capacities 0.5", "model.ahca.capacities has 1 numbers, expected one for each layer but the first, 2"},
       {"--model.ahca.capacities 0.5,0.75",
        "--model.ahca.capacities: model.ahca.capacities has 0.75 for layer 3, expected 0 to 0.5: numbers that do not grow"},

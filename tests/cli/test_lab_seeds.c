@@ -66,7 +66,7 @@ static void wrong_lists_are_refused(void **state) {
                {"hark lab rank-map --quick --seeds 1-100000", "--seeds: more than 1000 seeds"},
                {"hark lab rank-map --quick --seeds one", "--seeds: 'one' is neither a whole number"},
                {"hark lab rank-map --quick --seeds=", "--seeds: is empty, expected LIST"},
-               {"hark lab rank-map --quick --seed 2 --seeds 1-3", "--seed: has no effect here, it needs no --seeds"},
+               {"hark lab rank-map --quick --seed 2 --seeds 1-3", "--seed: cannot be used together with --seeds"},
                {"hark lab rank-map --quick --seeds 1-3 --terminal", "--terminal: draws one seed"},
                {"hark lab --list --seeds 1-3", "--seeds: has no effect here"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -474,7 +474,7 @@ static void options_without_effect_are_refused(void **state) {
       {"", "", "--rate 2", {"--rate: has no effect here, it needs --expression EXPR or --learned"}},
       {"", "", "--rate 2 --learned", {NULL}},
       {"", "", "--rate 2 --expression decay", {NULL}},
-      {"", "", "--item a --fraction 0.1", {"--fraction: has no effect here, it needs no --item"}},
+      {"", "", "--item a --fraction 0.1", {"--fraction: cannot be used together with --item"}},
       {"", "", "--stretch 2 info recall", {"--stretch: has no effect here, it needs train make"}},
       {"", "", "--stretch 2 make listops", {"--stretch: has no effect here, it needs train make copy or recall"}},
       {"", "", "--stretch 2 make copy", {NULL}},
@@ -541,6 +541,7 @@ static void effects_are_known(void **state) {
   hark_text_free(&text);
   hark_options_print_help(options, NULL, &text);
   assert_non_null(strstr(hark_text_get(&text), "needs --structure window (8)"));
+  assert_non_null(strstr(hark_text_get(&text), "; cannot be used together with --item (0.5)"));
   hark_text_free(&text);
   hark_options_destroy(context, &options);
   options = kept;

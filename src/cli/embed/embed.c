@@ -45,7 +45,7 @@ static const hark_option options[] = {
      "it may be larger if the model's positions allow it",
      NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
-     "cut longer lines (a longer line that is not cut is an error)", NULL},
+     "cut lines that have more tokens than --context; such a line that is not cut is an error", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
      "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
      "or a vocab.txt in its folder",
@@ -55,15 +55,13 @@ static const hark_option options[] = {
      "the unknown token",
      NULL},
     {"batch-tokens", "batch-tokens", HARK_OPTION_INT, AT(batch_tokens), "1024", "[1, 16777216]", NULL, NULL,
-     "largest number of tokens of a pass; memory is needed for as many tokens, or for one line of the context "
-     "if that is more",
-     NULL},
+     "largest number of tokens of a pass; memory is needed for this number of tokens, or for --context tokens if that is more", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
      "checkpoint of a run: best (default), last, or step-N", NULL},
     HARK_WEIGHTS_OPTION(embed_values, weights),
     {"precision", "precision", HARK_OPTION_ENUM, AT(precision), "f32", "f32|bf16", NULL, NULL,
-     "precision of products; bf16: operands are rounded to bf16, and sums are f32, which is faster, needs "
-     "AVX512_BF16; the numbers of an embedding with Euclidean length 1 change by about 1e-3",
+     "precision of products; bf16: operands are rounded to bf16, and sums are f32; this is faster, and "
+     "requires AVX512_BF16; the numbers of an embedding with Euclidean length 1 change by about 1e-3",
      NULL},
 };
 #undef AT

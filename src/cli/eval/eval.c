@@ -579,7 +579,7 @@ const hark_command hark_command_eval = {
         "  hark eval Qwen2-0.5B --data other.txt --context 1024 --structure hierarchical    how much the loss changes "
         "with another attention\n"
         "  hark eval runs/listops --part test      labelled examples: accuracy and confusion matrix\n"
-        "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
+        "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten examples or windows\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"
         "  The checkpoint is compared with its manifest first. docs/evaluation.md describes what is measured.\n",

@@ -41,7 +41,7 @@ static const hark_option options[] = {
     {"table", "table", HARK_OPTION_INT, AT(table), "0", "[0, 4096]", NULL, "K",
      "search: number of distances in the free table that every head learns; 0: the context, but at most 256", "$1 search"},
     {"proof", "proof", HARK_OPTION_BOOL, AT(proof), "true", NULL, NULL, NULL,
-     "measure the losses of models that are trained with the expressions that were found", "$1 search"},
+     "make the last trainings, which measure the losses with the expressions that were found", "$1 search"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
      "search: number of trainings at the same time, as in hark sweep", "$1 search"},
     {"output", "output", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE",

@@ -418,7 +418,7 @@ const hark_command hark_command_lab = {
     .name = "lab",
     .arguments = "[NAME|all]",
     .words = EXPERIMENT_WORDS,
-    .summary = "run an experiment: measure a statement of a paper against criteria fixed beforehand",
+    .summary = "run an experiment: test a statement of a paper by criteria that were fixed beforehand",
     .notes =
         "  hark lab --list\n"
         "  hark lab rank-map --figure rank-map.svg\n"

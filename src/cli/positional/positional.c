@@ -23,8 +23,8 @@ static const hark_option options[] = {
      "heads with separate parameters, over which initial values are spread", NULL},
     {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown", NULL},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, NULL,
-     "show log G at this number of distances, from 0, of an expression with a direction to both sides; 0: at the powers of 2 up to twice "
-     "the context",
+     "show log G, where G is the kernel, at this number of distances, beginning with 0; an expression with a direction is shown on both "
+     "sides; 0: at the powers of 2 up to twice the context",
      NULL},
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
      "refuse a kernel that is not positive definite", NULL},

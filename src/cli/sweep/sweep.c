@@ -46,7 +46,7 @@ static const hark_option options[] = {
      "is 0",
      "list false, table false"},
     {"preflight", "preflight", HARK_OPTION_BOOL, AT(preflight), "true", NULL, NULL, NULL,
-     "check before the runs begin that memory is enough for --jobs runs, and that memory and disk are enough for each run",
+     "make the check before the runs, which tests that memory is enough for --jobs runs, and that memory and disk are enough for each run",
      "list false, table false"},
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", "json false"},
     {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the existing runs and stop",

@@ -58,7 +58,8 @@ typedef struct pathfinder_values {
 #define AT(field) offsetof(pathfinder_values, field)
 static const hark_option options[] = {
     {"size", "size", HARK_OPTION_ENUM, AT(size), "32", "32|64|128|256", NULL, NULL,
-     "pathfinder: pixels per side of an image; it sets those pathfinder options below that are 0", "$1 make, $2 pathfinder"},
+     "pathfinder: pixels per side of an image; it sets the pathfinder options below whose value is 0, and --distractors if it is -1",
+     "$1 make, $2 pathfinder"},
     {"contour", "contour", HARK_OPTION_INT, AT(contour), "14", "[2, 64]", NULL, NULL, "pathfinder: number of dashes in a long path",
      "$1 make, $2 pathfinder"},
     {"distractors", "distractors", HARK_OPTION_INT, AT(distractors), "-1", "[-1, 200]", NULL, NULL,

@@ -9,8 +9,8 @@
 #define AT(field) offsetof(hark_sequence_values, field)
 static const hark_option options[] = {
     {"length", "length", HARK_OPTION_INT, AT(length), "0", "[0, 1048576]", NULL, NULL,
-     "recall, copy, passkey, needle, maps, runs: number of words in an example; 0: 512, but 32 chunks for maps "
-     "and 128 for runs",
+     "recall, copy, passkey, needle, maps, runs: number of words in an example; 0: for maps the words of 32 chunks, "
+     "for runs 128 words, otherwise 512 words",
      "$1 make, $2 recall|copy|passkey|needle|maps|runs"},
     {"pairs", "pairs", HARK_OPTION_INT, AT(pairs), "16", "[1, 100000]", NULL, NULL, "recall: number of pairs of a key and its value",
      "$1 make, $2 recall"},

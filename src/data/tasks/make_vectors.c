@@ -21,16 +21,16 @@ static const hark_option options[] = {
      "regression: number of features of a covariate", "$1 make, $2 regression"},
     {"responses", "responses", HARK_OPTION_INT, AT(responses), "1", "[1, 1024]", NULL, NULL,
      "latent, regression: number of responses to predict", "$1 make, $2 latent|regression"},
-    {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, 1e12]", NULL, NULL, "latent: standard deviation of tokens around z",
-     "$1 make, $2 latent"},
+    {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, 1e12]", NULL, NULL,
+     "latent: standard deviation of the tokens around the latent variable z", "$1 make, $2 latent"},
     {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, 1e12]", NULL, NULL,
      "latent: frequency of the sines that are predicted", "$1 make, $2 latent"},
     {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL,
      "regression: variance of the noise of responses; periodic-text: probability that a symbol is replaced by a random one",
      "$1 make, $2 regression|periodic-text"},
     {"kind", "kind", HARK_OPTION_ENUM, AT(kind), "lag", "lag|period|content|none", NULL, NULL,
-     "periodic-text: what predicts a symbol; lag: the symbol LAG before it; period: a hidden pattern of PERIOD "
-     "symbols; content: what followed the same marker; none: the previous symbol",
+     "periodic-text: what predicts a symbol; lag: the symbol that is --lag positions earlier; period: a hidden pattern of "
+     "--period symbols; content: what followed the same marker; none: the previous symbol",
      "$1 make, $2 periodic-text"},
     {"lag", "lag", HARK_OPTION_INT, AT(lag), "16", "[1, 1000000]", NULL, NULL, "periodic-text: distance of the symbol that is repeated",
      "$1 make, $2 periodic-text, kind lag"},
@@ -38,8 +38,8 @@ static const hark_option options[] = {
      "$1 make, $2 periodic-text, kind period"},
     {"alphabet", "alphabet", HARK_OPTION_INT, AT(alphabet), "16", "[2, 62]", NULL, NULL, "periodic-text: number of different symbols",
      "$1 make, $2 periodic-text"},
-    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z",
-     "$1 make, $2 regression"},
+    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL,
+     "regression: variance of the entries of the coefficients z", "$1 make, $2 regression"},
 };
 #undef AT
 const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),
