@@ -25,7 +25,7 @@ typedef struct downstream_values {
 
 static const hark_option options[] = {
     {"reviews", "reviews", HARK_OPTION_STRING, offsetof(downstream_values, reviews), "", NULL, NULL, "FILE",
-     "downstream: file whose bytes are the texts; every line is a label (0 or 1), a tab and a text", "$1 downstream|all"},
+     "downstream: file of labelled texts; every line is a label (0 or 1), a tab and a text; the tokens are bytes", "$1 downstream|all"},
 };
 const hark_option_table hark_lab_downstream_options = {options, 1, NULL, sizeof(downstream_values), false};
 

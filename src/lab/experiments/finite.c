@@ -215,11 +215,13 @@ const hark_experiment hark_experiment_finite = {
     .summary = "the finite-dimensional example: its Bayes ridge is noise over prior variance",
     .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
     .statement =
-        "Let z ~ N(0, t2 I), and let the noise have the variance s2. Then the posterior mean is the ridge regression "
-        "with ridge s2 / t2. Its excess error is dr s2 E tr (C'C + s2/t2 I)^-1, where dr is the dimension of r. This "
-        "error falls like 1 / L. Its predictive interval has the nominal coverage. A trained predictor learns its "
-        "features from mixtures of c and r, on sequences of 32 tokens. The Bayes predictor has c and r themselves. At "
-        "all lengths the excess error of the trained predictor exceeds that of the Bayes predictor by at most a tenth",
+        "A token has a covariate c and a response r = z c + noise. Let z ~ N(0, t2 I), let the noise have the variance "
+        "s2, and let C be the matrix whose rows are the covariates. Then the posterior mean of z is the ridge "
+        "regression with ridge s2 / t2. Its excess error is dr s2 E tr (C'C + s2/t2 I)^-1, where dr is the dimension "
+        "of r. This error falls like 1 / L. The predictive interval of the posterior has the nominal coverage. A "
+        "trained predictor learns its features from mixtures of c and r, on sequences of 32 tokens. The Bayes "
+        "predictor has c and r themselves. At all lengths the excess error of the trained predictor exceeds that of "
+        "the Bayes predictor by at most a tenth",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7). A predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda. Predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .notes =
@@ -234,12 +236,12 @@ const hark_experiment hark_experiment_finite = {
         "variance of (3.8) contains 23 % of the responses instead of 95 %. Derivation: "
         "[conditional-expectation.md](../mathematics/conditional-expectation.md).\n"
         "\n"
-        "The second table has a trained predictor. It receives the tokens (c, r) M and the masks c M', but not the "
-        "matrices M and M'. Its features c_theta and r_theta are linear maps of the tokens, and its query is a linear "
-        "map of the mask. The entries of these maps are trained on 24576 sequences, each of 32 tokens and sixteen "
-        "masks. They are trained by Adam, then by L-BFGS, then by Levenberg-Marquardt steps. Gradients are those of "
-        "hark's operator linear_ridge. Different features can have the same kernel, and then they give the same "
-        "predictions. Therefore predictions are compared, not features. They are compared with those of the Bayes "
+        "The second table has a trained predictor. It receives the tokens (c, r) M1 and the masks c M2, but not the "
+        "mixing matrices M1 and M2. Its features c_theta and r_theta are linear maps of the tokens, and its query is a "
+        "linear map of the mask. The entries of these maps are trained on 24576 sequences, each of 32 tokens and "
+        "sixteen masks. They are trained by Adam, then by L-BFGS, then by Levenberg-Marquardt steps. Gradients are "
+        "those of hark's operator linear_ridge. Different features can have the same kernel, and then they give the "
+        "same predictions. Therefore predictions are compared, not features. They are compared with those of the Bayes "
         "predictor on the same sequences.\n"
         "\n"
         "*Choices before and after the first run.* Three choices were fixed before the first run. The training has 32 "

@@ -18,7 +18,7 @@ static const hark_lab_column columns[COLUMNS] = {{"d", NULL, NULL},
                                                  {"L", "tokens", NULL},
                                                  {"kernel", NULL, "exp|rbf"},
                                                  {"difference", "largest", NULL},
-                                                 {"difference, W^o displaced", "largest", NULL},
+                                                 {"difference, rows of W^o shifted by one", "largest", NULL},
                                                  {"rank of W^v", "largest", NULL}};
 
 typedef struct shape {
@@ -113,16 +113,17 @@ static hark_status judge(hark_lab *lab) {
   }
   HARK_TRY(hark_lab_require(lab, difference, 0, 1e-12, "the sum of heads equals the concatenation, largest difference"));
   HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "difference with the rows of W^o shifted by one, least over the shapes"));
-  return hark_lab_require(lab, rank, 0, 1, "rank of W^v / d_p, largest");
+  return hark_lab_require(lab, rank, 0, 1, "(rank of W^v) / (d/h), largest");
 }
 
 const hark_experiment hark_experiment_head_sum = {
     .summary = "heads concatenated and projected are a sum of heads",
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
-        "Let W^v_i = W~_i W^o_i. Then the sum of h heads whose values have all d features equals the projected "
-        "concatenation of h heads whose values have d/h features. This holds for both kernels. It does not hold if the "
-        "output weights are shifted by one row",
+        "Let W~_i be the value matrix of head i, W^o_i the rows of the output matrix W^o for this head, and W^v_i = "
+        "W~_i W^o_i. Then the sum of h heads whose values have all d features equals the projected concatenation of h "
+        "heads whose values have d/h features. This holds for the kernels exp and rbf. It does not hold if the rows of "
+        "W^o are shifted by one",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n"
         "\n"

@@ -32,13 +32,14 @@
 enum { SINGLE, SUM, PRODUCT, BANK, SUM_OF_PRODUCTS, WITH_CONTENTS, DIFFERENCE, LARGER, CUT_OFF, OTHER_LEAF, OPERATIONS };
 #define SAFE DIFFERENCE /* operations before it keep the property */
 enum { OPERATION, DRAWS, LEAST, NEGATIVE, CALLED_DEFINITE, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"operation", NULL,
-                                                  "a kernel|a + b|a b|a bank of 3|a b + c d|(a + b) exp(s q.q)|a - b / 2|max(a, b / 2)|a, "
-                                                  "0 beyond 6 tokens|a kernel that is not definite"},
-                                                 {"draws", NULL, NULL},
-                                                 {"least eigenvalue / largest", "least", NULL},
-                                                 {"negative", "draws", NULL},
-                                                 {"parts called definite", "draws", NULL}};
+static const hark_lab_column columns[COLUMNS] = {
+    {"operation", NULL,
+     "a kernel|a + b|a b|a bank of 3|a b + c d|(a + b) exp(s q_n.q_i)|a - b / 2|max(a, b / 2)|a, "
+     "0 beyond 6 tokens|a kernel that is not definite"},
+    {"draws", NULL, NULL},
+    {"least eigenvalue / largest", "least", NULL},
+    {"negative", "draws", NULL},
+    {"parts called definite", "draws", NULL}};
 
 typedef struct closure {
   hark_lab *lab;
@@ -201,10 +202,10 @@ const hark_experiment hark_experiment_kernel_closure = {
     .summary = "sums and products of positive definite kernels are positive definite",
     .paper = HARK_LAB_PAPER_K "section 2.2, equations 5 and 6",
     .statement =
-        "Sums, products and banks of the positive definite kernels of hark's language are positive definite. They remain "
-        "so if they are multiplied by exp(s q.q). Differences and maxima of such kernels are in general not positive "
-        "definite. The same is true of kernels that are set to 0 beyond a distance, and of kernels such as bump, table "
-        "and t5",
+        "Sums, products and banks of the positive definite kernels of hark's language are positive definite. They "
+        "remain so if they are multiplied by exp(s q_n.q_i), where q_n and q_i are the contents of the two tokens, and "
+        "s > 0. Differences and maxima of such kernels are in general not positive definite. The same is true of "
+        "kernels that are set to 0 beyond a distance, and of kernels such as bump, table and t5",
     .notes =
         "Each row of the table has one operation on kernels with random parameters. In all rows but the last, the "
         "kernels are drawn from those kernels of hark that are positive definite for every value of their parameters. In "

@@ -274,11 +274,12 @@ const hark_experiment hark_experiment_rotary_kernel = {
     .notes =
         "    (R_n q)^T (R_m k) = sum_j Re(q_j conj(k_j) e^(i (n - m) theta_j))\n"
         "\n"
-        "In the first table the positions of queries and keys are shifted together. For comparison, the last column "
-        "has the results if only the keys are shifted. In the second table all positions have the same query q and the "
-        "same key k. If q = k, the product is sum_j |q_j|^2 cos((n - m) theta_j), which is symmetric and positive "
-        "semidefinite for any rates. If q and k are independent draws, the product is not symmetric, because the phase "
-        "between q_j and k_j shifts the cosine. So a head can prefer a distance other than 0.\n"
+        "The rates of the first two tables are the usual rates 10000^(-j / pairs) (`static`), or random. In the first "
+        "table the positions of queries and keys are shifted together. For comparison, the last column has the results "
+        "if only the keys are shifted. In the second table all positions have the same query q and the same key k. If "
+        "q = k, the product is sum_j |q_j|^2 cos((n - m) theta_j), which is symmetric and positive semidefinite for "
+        "any rates. If q and k are independent draws, the product is not symmetric, because the phase between q_j and "
+        "k_j shifts the cosine. So a head can prefer a distance other than 0.\n"
         "\n"
         "In the third table queries and keys are equal, and the rates are random. Every |q_j|^2 is 1 / pairs, where "
         "pairs is the number of rates. The product then estimates g, the characteristic function of the distribution "
@@ -289,8 +290,8 @@ const hark_experiment hark_experiment_rotary_kernel = {
         "the error falls slowly: an error of 1 % (root mean square) needs thousands of pairs. Chosen rates, as in a "
         "Fourier series, can give a smaller error. This is not measured here.\n"
         "\n"
-        "*Figure.* The first panel has the kernel of static rates, in which a few pairs with large rates cause waves "
-        "at all distances. The next panels have kernels of 64 drawn rates, and the kernels that they approximate. The "
-        "last panel has the error over the number of pairs.",
+        "*Figure.* The first panel has the kernel of the usual rates, in which a few pairs with large rates cause "
+        "waves at all distances. The next panels have kernels of 64 drawn rates, and the kernels that they "
+        "approximate. The last panel has the error over the number of pairs.",
     .measure = measure,
     .judge = judge};

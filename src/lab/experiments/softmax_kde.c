@@ -188,9 +188,10 @@ const hark_experiment hark_experiment_softmax_kde = {
     .summary = "softmax attention on the sphere is a constant times the mean of a kernel density estimate",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the identity) and Lemma B.2",
     .statement =
-        "For queries, keys and values on the sphere, attention equals 1/A_d(1/g) times the mean of the conditional "
-        "density estimate. This is measured in dimensions 2, 3 and 8. With the constant at the end of the paper's proof, "
-        "the two sides of this equation differ",
+        "Queries, keys and values are on the unit sphere in d dimensions. Let the kernel be exp(q.k / g), with the width g, "
+        "and A_d(x) = I_{d/2}(x) / I_{d/2-1}(x), where I is the modified Bessel function. Then attention equals 1/A_d(1/g) times "
+        "the mean of the conditional density estimate. This is measured in dimensions 2, 3 and 8. With the constant at "
+        "the end of the paper's proof, the two sides of this equation differ",
     .printed = "attention = C int v P^(v|q) dv with C = iota int (a.b) exp(a.b) da = A_d(1)",
     .corrected = "C = 1/A_d(1/g), A_d(x) = I_{d/2}(x)/I_{d/2-1}(x)",
     .notes =
@@ -198,11 +199,11 @@ const hark_experiment hark_experiment_softmax_kde = {
         "\n"
         "So the mean of the density is A_d times attention, and attention is 1/A_d times the mean. The paper has two "
         "errors. The proof of the proposition moves the constant to the wrong side. Lemma B.2 integrates exp(a.b), "
-        "although the kernel is exp(a.b/g). The factor A_d < 1 shrinks the mean towards the origin. This factor is close "
-        "to one only for small g. Attention is computed by hark's operator. The mean is computed by quadrature "
+        "although the kernel is exp(a.b/g). The factor A_d < 1 shrinks the mean towards the origin. This factor is "
+        "close to one only for small g. Attention is computed by hark's operator. The mean is computed by quadrature "
         "(trapezoid and Gauss-Legendre) with the Bessel functions of GSL.\n"
         "\n"
-        "*Figure.* The relative error of both constants over g.",
+        "*Figure.* The relative errors of 1/A_d(1/g) and of the printed A_d(1/g), over g.",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

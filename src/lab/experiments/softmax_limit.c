@@ -175,9 +175,10 @@ const hark_experiment hark_experiment_softmax_limit = {
     .summary = "softmax attention tends to the conditional mean only when the kernel narrows as the sequence grows",
     .paper = HARK_LAB_PAPER_X "Proposition 4.2 (the limit)",
     .statement =
-        "Keys are uniform on the sphere, and E[V | K = q] = c_d q. Attention of fixed width g keeps the distance (1 - "
-        "A_d(1/g)) c_d from this conditional mean. It approaches A_d(1/g) c_d q like L^(-1/2). With the width g = "
-        "L^(-2/(4+m)), m = d - 1, attention approaches the conditional mean like g",
+        "Keys are uniform on the sphere, and E[V | K = q] = c_d q. Let A_d(x) = I_{d/2}(x) / I_{d/2-1}(x), as in "
+        "[softmax-kde](softmax-kde.md). Attention of fixed width g keeps the distance (1 - A_d(1/g)) c_d from this "
+        "conditional mean. It approaches A_d(1/g) c_d q like L^(-1/2). With the width g = L^(-2/(4+m)), m = d - 1, "
+        "attention approaches the conditional mean like g",
     .printed = "attention -> C E[V | K = q] as L -> infinity, the same limit as CME attention, with g fixed",
     .corrected =
         "at fixed g the limit is A_d(1/g) E[V | K = q] in this design, and a smoothed mean in general. The limit of CME "

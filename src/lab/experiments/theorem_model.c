@@ -43,7 +43,7 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
                                                  {"T", "layers", NULL},
                                                  {"skips", NULL, "no|yes"},
                                                  {"aggregation", NULL, HARK_LATENT_AGGREGATE_WORDS},
-                                                 {"r", NULL, HARK_BOUND_WORDS},
+                                                 {"r", "of the norms", HARK_BOUND_WORDS},
                                                  {"formula", "difference", NULL},
                                                  {"order", "difference", NULL},
                                                  {"length", "difference", NULL},
@@ -54,7 +54,7 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
                                                  {"output not 0", "of 16 draws", NULL}};
 
 enum { L_NORM, L_TOKENS, L_LARGEST, L_DIFFERENCE, L_ALIVE, LABORATORY_COLUMNS };
-static const hark_lab_column laboratory_columns[LABORATORY_COLUMNS] = {{"r", NULL, HARK_BOUND_WORDS},
+static const hark_lab_column laboratory_columns[LABORATORY_COLUMNS] = {{"r", "of the norms", HARK_BOUND_WORDS},
                                                                        {"tokens", NULL, NULL},
                                                                        {"|output|", "largest", NULL},
                                                                        {"difference", "largest", NULL},
@@ -499,9 +499,9 @@ const hark_experiment hark_experiment_theorem_model = {
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
         "The model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
-        "tokens are reordered, or if every token is repeated. Rows of layer t are of size R(t) at most. Projections keep "
-        "the bounds of assumption C.3. If weights move, the output moves by no more than the covering number's "
-        "resolutions allow",
+        "tokens are reordered, or if every token is repeated. Rows of layer t have norms of at most R(t), the bound of "
+        "(C.18). Projections keep the bounds of assumption C.3. If weights move, the output moves by at most the "
+        "amount that is used for the covering number",
     .notes =
         "Every row of the table is about one kind of network. Sixteen networks of this kind are measured, each with "
         "newly drawn weights, and the row has the largest of their measurements. The output of a network without skips "
@@ -510,15 +510,16 @@ const hark_experiment hark_experiment_theorem_model = {
         "difference is 0 and shows nothing. The last column counts the networks whose output is not 0. If this number "
         "is 0 in a row, a criterion fails.\n"
         "\n"
-        "The weights are drawn far above their bounds and then projected. The form `single` has no layers, so the rows "
-        "of its layers are not measured. In the column `sum` the rows are aggregated by their sum, in place of the "
-        "network's mean or class query. Then the output depends on the number of tokens, and the aggregation is not "
-        "1-Lipschitz. So assumption C.2 does not hold. The column `moved` measures the property on which covering "
-        "numbers are based. Let W and V be two draws of the weights, and let x = 0.01. Then the weights W + x (V - W) "
-        "satisfy the bounds too. They differ from W by at most 2 x times the bounds. The corrected covering number of "
-        "`bound` contains a number M: if no weight moves by more than x times its bound, the output moves by at most x "
-        "M. So here the output must move by at most 2 x M. Random directions are far from the worst direction, so the "
-        "ratios are small.\n"
+        "The weights are drawn far above their bounds and then projected. The form `single`, (5.1), has no layers of "
+        "(C.4). In its rows of the table, T = 1 has no meaning, and the column `size` is 0, because no rows of layers "
+        "are measured. The column `r` has the norm that bounds the matrices: r in `|.|_(r,s)`. In the column `sum` the "
+        "rows are aggregated by their sum, in place of the network's mean or class query. Then the output depends on "
+        "the number of tokens, and the aggregation is not 1-Lipschitz. So assumption C.2 does not hold. The column "
+        "`moved` measures the property on which covering numbers are based. Let W and V be two draws of the weights, "
+        "and let x = 0.01. Then the weights W + x (V - W) satisfy the bounds too. They differ from W by at most .02 "
+        "times the bounds. The corrected covering number of `bound` contains a number M: if no weight moves by more "
+        "than x times its bound, the output moves by at most x M. So here the output must move by at most .02 M. "
+        "Random directions are far from the worst direction, so the ratios are small.\n"
         "\n"
         "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of "
         "(5.1) in float64. They use L-BFGS and projected Adam on plain vectors of weights. They do not use the "
@@ -528,7 +529,7 @@ const hark_experiment hark_experiment_theorem_model = {
         "- training on thousands of sequences, each with its own mask;\n"
         "- other widths of queries and values;\n"
         "- the scaling of wide networks;\n"
-        "- a smooth map of the output into Y (the model's projection onto a ball has a kink).\n"
+        "- a smooth map of the output into Y = [-1/2, 1/2] (the model's projection onto a ball has a kink).\n"
         "\n"
         "Their attention is the same operator as in the trainer's model. The second table compares both kinds of "
         "networks, with the same weights.",

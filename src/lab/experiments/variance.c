@@ -1,11 +1,11 @@
 /* variance.c - the predictive variance of CME attention, and its error compared with a smoother.
  *
  *     f ~ GP(0, t2 kappa),  kappa = RBF of variance 1/4,   c ~ U(-1, 1),   r = f(c) + N(0, s2)
- *     m = CME attention with lambda = s2 / t2,    var = t2 (kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q))
+ *     m = CME attention with lambda = s2 / t2,    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q)
  *
- * is the posterior of f(q): E (f - m)^2 = E var, and a new response has the variance var + s2, which is tested by E (r - m)^2 / (var + s2)
- * = 1. t2 = 1 is X B.1; for another scale of the prior both lambda and the variance have it as a factor. The smoother is softmax attention
- * with an RBF (Nadaraya-Watson), its width the best of many, found with the true f. Functions are drawn as sums of features
+ * m and t2 var are the posterior of f(q): E (f - m)^2 = t2 E var, and a new response has the variance t2 var + s2, which is tested by
+ * E (r - m)^2 / (t2 var + s2) = 1. t2 = 1 is X B.1. The smoother is softmax attention with an RBF (Nadaraya-Watson), its width the best of
+ * many, found with the true f. Functions are drawn as sums of features
  * (gaussian_process.h); draws of f and of the noise are columns of the values. Source: X (Zhang et al.), equations 4.1 to 4.3 and appendix
  * B.1.
  */
@@ -35,7 +35,7 @@ static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},
                                                  {"its best width", NULL, NULL},
                                                  {"smoother / CME", NULL, NULL},
                                                  {"calibration", "var + s2", NULL},
-                                                 {"calibration, t2 = 4", "var + s2", NULL},
+                                                 {"calibration, t2 = 4", "4 var + s2", NULL},
                                                  {"calibration without s2", "var", NULL}};
 
 typedef struct sample {
@@ -194,22 +194,26 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_variance = {
-    .summary = "for functions of a Gaussian process CME attention has a correct variance, and less error than softmax attention",
+    .summary = "for functions of a Gaussian process, CME attention has a correct variance and a smaller error than softmax attention",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement =
-        "In the Gaussian process model, CME attention with lambda = s2 / t2 has a smaller error than softmax attention "
-        "of the best width. The variance of a new response is t2 var + s2, and t2 var alone is the variance of the "
-        "function",
+        "In the Gaussian process model, the function has the prior variance t2, and the noise has the variance s2. CME "
+        "attention with lambda = s2 / t2 has a smaller error than softmax attention of the best width. CME attention "
+        "also returns a variance, var. The variance of a new response is t2 var + s2, and the variance of the function "
+        "alone is t2 var",
     .notes =
         "    var = kappa(q, q) - kappa(q, C) (K + lambda I)^-1 kappa(C, q),   lambda = s2 / t2:   Var f(q) = t2 var,   "
         "Var r(q) = t2 var + s2\n"
         "\n"
-        "Functions are drawn from the Gaussian process itself. For every set of covariates there are 40 functions, each "
-        "in one column of the values. The smoother is softmax attention with an RBF. It is measured with sixteen widths. "
-        "Its best width is the one with the least error for the true functions, which are unknown in practice. The "
-        "interval [.9, 1.1] was fixed beforehand. It allows three standard deviations, for 2000 draws.\n"
+        "The matrix C has the covariates, and K = kappa(C, C). In the criteria, m is the output of CME attention, and "
+        "r is a new response.\n"
         "\n"
-        "*Figure.* The errors of CME attention and of the best smoother, and the mean of the variance that CME attention "
-        "predicts.",
+        "Functions are drawn from the Gaussian process itself. For every set of covariates there are 40 functions, "
+        "each in one column of the values. The smoother is softmax attention with an RBF. It is measured with sixteen "
+        "widths. Its best width is the one with the least error for the true functions, which are unknown in practice. "
+        "The interval [.9, 1.1] was fixed beforehand. It allows three standard deviations, for 2000 draws.\n"
+        "\n"
+        "*Figure.* The errors of CME attention and of the best smoother, and the mean of the variance that CME "
+        "attention predicts.",
     .measure = measure,
     .judge = judge};
