@@ -83,20 +83,27 @@ const hark_experiment hark_experiment_ahca_chunks = {
     .paper = HARK_LAB_PAPER_AHCA "section 3.1, with the boundaries of H-Net (arXiv 2507.07955)",
     .statement =
         "A run is a part of a text with one topic. If the topics of tokens are predicted through chunks, learned "
-        "boundaries follow the runs. Fixed chunks mix topics. Boundaries are learned with four different gradients. "
-        "All have the gradient of the price of boundaries, and the first (`ratio alone`) has no other. The second adds "
-        "that of the straight-through factor, the third adds that of the smoothing of chunks, and the fourth adds "
-        "both. The statement is judged for the fourth",
+        "boundaries follow the runs. Fixed chunks mix topics. Boundaries are learned with four different gradients, "
+        "which are listed below. The statement is judged for the fourth",
     .notes =
         "    p_t = (1 - cos(q_t, k_{t-1})) / 2,   boundary where p_t >= 1/2,   chunk_k = p_k c_k + (1 - p_k) "
         "chunk_{k-1}\n"
         "\n"
-        "For every token there is a query, which consists of the position of the token and the number of its chunk. The "
-        "query attends to the one slot of the chunk, and the topic of the token is predicted from the result. The "
+        "The boundaries have gradients of up to three parts:\n"
+        "\n"
+        "| boundaries | price of boundaries | straight-through factor | smoothing of chunks |\n"
+        "|---|---|---|---|\n"
+        "| ratio alone | yes | no | no |\n"
+        "| straight-through | yes | yes | no |\n"
+        "| smoothing | yes | no | yes |\n"
+        "| smoothing and straight-through | yes | yes | yes |\n"
+        "\n"
+        "For every token there is a query, which consists of the position of the token and the number of its chunk. "
+        "The query attends to the one slot of the chunk, and the topic of the token is predicted from the result. The "
         "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`). A norm "
-        "after the factor would remove the factor and its gradient. Norms are RMS norms, and linear layers have biases. "
-        "The smallest and the largest length of a chunk are 1 and 32. The defaults for chunks of 8 tokens are 2 and 32. "
-        "F1 does not count the boundaries at the beginning of a sequence.\n"
+        "after the factor would remove the factor and its gradient. Norms are RMS norms, and linear layers have "
+        "biases. The smallest and the largest length of a chunk are 1 and 32. The defaults for chunks of 8 tokens are "
+        "2 and 32. F1 does not count the boundaries at the beginning of a sequence.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
     .trains = true,

@@ -348,7 +348,7 @@ const hark_experiment hark_experiment_ahca_information = {
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
     .failure_of = "selection by norm",
     .failure =
-        "With selection by norm, the part of the statement about norms does not hold: the accuracy is below that of "
+        "The part of the statement about norms does not hold. With selection by norm, the accuracy is below that of "
         "random selection. Selection by norm has no gradient. The needle's norm grows only if the rest of the network "
         "learns from the few sequences in which the needle is selected by chance. How soon this happens depends on the "
         "layers between the slots and the prediction. Each of the following accuracies comes from a single trial of "

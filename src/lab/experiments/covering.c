@@ -310,9 +310,9 @@ const hark_experiment hark_experiment_covering = {
         "attention, as in equation (C.4). One array of weights at a time is replaced by its negative. The weights of "
         "the last layer's attention move the output, as the other weights do. But the sum of Lemma C.15 has no net for "
         "these weights, and none for the aggregation. With T = 1 the sum has no net for any attention. Lemma C.9 "
-        "prints the exponent (4 + h) D^2 T. This is large enough for the layers: it exceeds the sum of Lemma C.15 by "
-        "(2 + h) D^2, exactly the weights of the last attention. But Lemma C.9 lacks d_agg and the resolution of the "
-        "last attention.\n"
+        "prints the exponent (4 + h) D^2 T. This is large enough for the layers. It exceeds the sum of Lemma C.15 by "
+        "(2 + h) D^2, which is exactly the number of weights of the last attention. But Lemma C.9 lacks d_agg and the "
+        "resolution of the last attention.\n"
         "\n"
         "*Figure.* The number of points of packings over the resolution, and the bound.",
     .measure = measure,

@@ -167,10 +167,10 @@ const hark_experiment hark_experiment_misspecification = {
         "\n"
         "Here f* is the conditional mean of the target, and f+ = m is the posterior mean of z. The theorem's bound is "
         "2 eps_g^2 + 2 eps_attn^2. In this experiment eps_g = a, and eps_attn = 0 because the predictor is exact. So "
-        "the theorem's bound is 2 a^2, and the loss is at most half of it. The reason is that the proof loses a factor "
-        "of two if one of the two terms is zero. There are two Monte Carlo estimates of the loss. The first is the "
-        "mean squared distance of f* and f+. The second is the difference of their risks, with noise in y. The closed "
-        "form is one integral.\n"
+        "the theorem's bound is 2 a^2, and the loss is at most half of it. The reason is the inequality (x + y)^2 <= 2 "
+        "x^2 + 2 y^2, which loses a factor of two if x or y is zero. There are two Monte Carlo estimates of the loss. "
+        "The first is the mean squared distance of f* and f+. The second is the difference of their risks, with noise "
+        "in y. The closed form is one integral.\n"
         "\n"
         "*Figure.* The loss over a: the closed form, both Monte Carlo estimates, and a^2.",
     .needs_gsl = true,

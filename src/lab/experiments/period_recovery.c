@@ -289,17 +289,17 @@ const hark_experiment hark_experiment_period_recovery = {
     .notes =
         "    P(x_t = c) = e / A + (1 - e) sum over d of p[d] [x_(t-1-d) = c],      p[d] = G(d) / sum G\n"
         "\n"
-        "A is the number of symbols, and e is learned together with the kernel G. The bracket [x = c] is 1 if x = c, "
-        "and 0 otherwise. The texts are those of `hark data make periodic-text` with 16 symbols. A text with a period "
-        "repeats a hidden pattern. A fifth of its symbols are replaced by random ones. A text without a period is a "
-        "chain in which every symbol depends on the previous one. Its symbols repeat no more often than by chance. "
-        "Gradients are those of hark's expressions. L-BFGS starts at every whole period from 2 to 32, and makes some "
-        "steps from each. Then it continues from the best of the points that it has reached.\n"
+        "A is the number of symbols, d is 0 to 63, and e is learned together with the kernel G. The bracket [x = c] is "
+        "1 if x = c, and 0 otherwise. The texts are those of `hark data make periodic-text` with 16 symbols. A text "
+        "with a period repeats a hidden pattern. A fifth of its symbols are replaced by random ones. A text without a "
+        "period is a chain in which every symbol depends on the previous one. Its symbols repeat no more often than by "
+        "chance. Gradients are those of hark's expressions. L-BFGS starts at every whole period from 2 to 32, and "
+        "makes some steps from each. These searches end at 31 points. Then L-BFGS continues from the best of them.\n"
         "\n"
         "Different periods can give the same kernel at whole distances. For example, sharp peaks every 23 / 4 tokens "
-        "and a sharp peak every 23 tokens give the same kernel there. Therefore the experiment takes all points with a "
-        "loss within .005 nats of the least loss. Among these, the point with the longest period is the best. The "
-        "first version took the point with the least loss, and found 5.75 in place of 23.\n"
+        "and a sharp peak every 23 tokens give the same kernel there. Therefore the experiment takes those of the 31 "
+        "points whose loss is within .005 nats of the least loss. Among these, the point with the longest period is "
+        "the best. The first version took the point with the least loss, and found 5.75 in place of 23.\n"
         "\n"
         "In a decoder, distance d of the kernel belongs to the token that is d + 1 places before the predicted one. So "
         "a text of period T repeats at d = T - 1, 2 T - 1, .. . Kernels of the paper's form have their peaks at 0, T, "
@@ -313,7 +313,7 @@ const hark_experiment hark_experiment_period_recovery = {
     .failure_of = "fraction of the periods",
     .failure =
         "Of the ten recorded seeds only seed 6 fails. It finds 23.5 for the period 23, and 30.8 for the period 30. The "
-        "64 distances contain only two repetitions of such a period. The prediction hardly depends on the position of "
-        "a sharp peak between two whole distances.",
+        "kernel has 64 distances, which contain only two repetitions of such a period. The prediction hardly depends "
+        "on the position of a sharp peak between two whole distances.",
     .measure = measure,
     .judge = judge};

@@ -305,10 +305,11 @@ const hark_experiment hark_experiment_transfer = {
         "m_2^2. Downstream, only the factor of the frozen feature is trained, and the loss is E m_2^2. The downstream "
         "loss is 1/s^2 times the pre-training loss, so the condition number of the theorem is attained. E_PT and E_DS "
         "are the excess risks of the trained predictors, in pre-training and downstream. The predictor of pre-training "
-        "is trained by reduced-rank regression. In the second table the targets have the additional term a sin 3z, so "
-        "eps_SSL^2 <= 2 a^2. There eps_g and eps_agg are zero. In the third table the covariate of the downstream mask "
-        "differs from that of pre-training. Then no function of this mask equals the pre-training target. The largest "
-        "difference over |z| <= R is sqrt(2) R sin(angle). It grows with R without bound, so eps_SSL is infinite.\n"
+        "is trained by reduced-rank regression. In the second table the targets have the additional term a sin 3z "
+        "(with a = 0 in most rows), so eps_SSL^2 <= 2 a^2. There eps_g and eps_agg are zero. In the third table the "
+        "covariate of the downstream mask differs from that of pre-training. Then no function of this mask equals the "
+        "pre-training target. The largest difference over |z| <= R is sqrt(2) R sin(angle). It grows with R without "
+        "bound, so eps_SSL is infinite.\n"
         "\n"
         "*Figure.* Both losses over mu.",
     .needs_gsl = true,
