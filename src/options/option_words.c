@@ -100,7 +100,8 @@ void hark_option_expected(const hark_option *option, hark_text *text) {
   if (!read_interval(option->range, &range)) return;
   char low[HARK_NUMBER_BYTES];
   if (range.high == HUGE_VAL) {
-    hark_text_append(text, " %s %s", range.open_low ? "above" : "of at least", hark_number_print(range.low, low));
+    hark_text_append(text, " %s %s%s", range.open_low ? "above" : "of at least", hark_number_print(range.low, low),
+                     option->type == HARK_OPTION_DURATION ? "s" : "");
   } else {
     hark_text_append(text, " in %s", option->range);
   }
