@@ -65,6 +65,24 @@ static void append_path(hark_text *text, const char *path) {
   hark_text_append(text, plain ? "'" : "\"");
 }
 
+hark_status hark_picture_check_place(hark_context *context, const char *path, const char *remedy) {
+  static const char png[] = "\x89PNG";
+  char first[1024];
+  int descriptor = -1;
+  uint64_t size = 0;
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind != HARK_PATH_FILE) return HARK_OK;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  const size_t bytes = size < sizeof first - 1 ? (size_t)size : sizeof first - 1;
+  const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
+  hark_file_close(&descriptor);
+  HARK_TRY(status);
+  first[bytes] = '\0';
+  if (bytes == 0 || strstr(first, DARK_STYLE) != NULL || memcmp(first, png, sizeof png - 1) == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no picture of hark, and would be overwritten: %s", path, remedy);
+}
+
 hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out) {
   out->curves = 0;
   out->optional = false;

@@ -23,6 +23,10 @@ typedef struct hark_picture {
   hark_text data, script;
 } hark_picture;
 
+/* Before a picture is written to a name that nobody chose: a file there that is no picture of hark is refused (HARK_BAD_CONFIGURATION, with
+ * `remedy` at the end). A PNG is replaced, whoever drew it. */
+HARK_MUST_CHECK hark_status hark_picture_check_place(hark_context *context, const char *path, const char *remedy);
+
 /* Begins the script with the picture's kind, size and file. A PNG has two pixels for each of `width` and `height`, with smooth lines. An
  * SVG has sans-serif after its font, and a reader who prefers a dark screen sees its light and dark exchanged. */
 HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out);

@@ -188,6 +188,10 @@ static hark_status fail_parser(walk *w, const yaml_parser_t *parser) {
 
 hark_status hark_yaml_walk(hark_context *context, const char *name, const char *text, size_t length, hark_yaml_visitor *visitor,
                            void *user) {
+  if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* a byte order mark, which libyaml counts as a column */
+    text += 3;
+    length -= 3;
+  }
   if (length > HARK_YAML_BYTES) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: larger than %zu bytes", name, HARK_YAML_BYTES);
   const char *const foreign = hark_foreign_file(text, length);
   if (foreign != NULL) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is %s, expected YAML", name, foreign);

@@ -200,7 +200,7 @@ static void prompts_come_from_files(void **state) {
   assert_int_equal(shell("printf 'the quick' | $H generate run --file - -n 5 --seed 3 >got"), 0);
   expect_in("got", given, true);
   free(given);
-  expect("generate run --file prompt.txt --prompt x", HARK_EXIT_USAGE, "", "--file: has no effect here");
+  expect("generate run --file prompt.txt --prompt x", HARK_EXIT_USAGE, "", "--file: cannot be used together with --prompt");
   expect("generate run --file missing.txt", HARK_EXIT_BAD_INPUT, "", "missing.txt");
   expect("generate run --file - </dev/null", HARK_EXIT_BAD_INPUT, "", "is empty");
 }

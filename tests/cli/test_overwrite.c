@@ -163,6 +163,16 @@ static void a_run_replaces_no_file_of_others(void **state) {
   expect("train --data text.txt --out own --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
 }
 
+/* Names that nobody chose: a figure and reports of hark are replaced, and nothing else. */
+static void usual_names_replace_own_files_only(void **state) {
+  (void)state;
+  for (int again = 0; again < 2; again++) expect("plot run", HARK_EXIT_DONE, "", "");
+  assert_int_equal(shell("rm -rf own && cp -r run own && cp text.txt own/loss.svg && mkdir found && cp text.txt found/search.md"), 0);
+  expect_refused("plot own", "own/loss.svg", "is no picture of hark, and would be overwritten");
+  expect_refused("kernels search --data text.txt --out found --no-proof", "found/search.md", "is no report of hark kernels search");
+  assert_int_equal(shell("cmp text.txt own/loss.svg && cmp text.txt found/search.md"), 0);
+}
+
 static void other_files_are_replaced(void **state) {
   (void)state;
   static const char *const words[] = {"report run -o run/report.html",
@@ -197,6 +207,7 @@ static void empty_names_are_refused(void **state) {
                {"sweep plan.yaml --table --baseline ''", "--baseline"},
                {"sweep plan.yaml --table --beside ''", "--beside"},
                {"sweep plan.yaml --table --at=", "--at"},
+               {"report run --text ''", "--text"},
                {"train --data text.txt --out new --backend '' --steps 1", "--backend"},
                {"data info --format '' made", "--format"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i].words, cases[i].option, "is empty, expected ");
@@ -228,6 +239,7 @@ int main(void) {
       cmocka_unit_test(files_of_runs_stay),
       cmocka_unit_test(a_run_replaces_no_file_of_others),
       cmocka_unit_test(other_files_are_replaced),
+      cmocka_unit_test(usual_names_replace_own_files_only),
       cmocka_unit_test(empty_names_are_refused),
       cmocka_unit_test(a_checkpoint_has_no_other),
   };

@@ -543,7 +543,7 @@ static void runs_are_compared_at_equal_costs(void **state) {
   json_decref(whole);
   json_decref(equal);
   json_decref(tokens);
-  command_expect(folder, "sweep plan.yaml --table --at operations=least", 0, "of no more than", "", &output);
+  command_expect(folder, "sweep plan.yaml --table --at operations=least", 0, "Only evaluations with operations of at most ", "", &output);
   command_expect(folder, "sweep plan.yaml --table --at nothing=least", 2, "", "--at: no run has nothing; there are step, ", &output);
   command_expect(folder, "sweep plan.yaml --table --at tokns=100", 2, "", "--at: no run has tokns, did you mean tokens; ", &output);
   command_expect(folder, "sweep plan.yaml --table --metric val/los", 2, "", "--metric: no run has val/los, did you mean val/loss; ",
@@ -554,6 +554,37 @@ static void runs_are_compared_at_equal_costs(void **state) {
   command_expect(folder, "sweep plan.yaml --table --at lr=1", 2, "", "--at: no run has lr in a line of metrics.jsonl with val/loss",
                  &output);
   command_expect(folder, "sweep plan.yaml --table --at operations", 2, "", "--at: 'operations' given", &output);
+}
+
+/* Runs of one cell on two texts have no mean, a picture of another program stays, and a list shows what a sweep would do. */
+static void what_a_sweep_does_not_mix_or_replace(void **state) {
+  (void)state;
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nseeds: [1]\nvariants: {plain: {}}\n");
+  test_file_write_text(folder, "out/sweep.svg", "mine");
+  command_expect(folder, "sweep plan.yaml", 2, "", "out/sweep.svg: is no picture of hark, and would be overwritten", &output);
+  assert_int_equal(test_folder_count(folder, "out"), 2 + 1);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "", &output);
+  assert_int_equal(unlink(test_path(folder, "out/sweep.svg")), 0);
+  command_expect(folder, "sweep plan.yaml --table --at step=1 --beside step", 0, "| plain | 0 | - | - | - | - | - |", "", &output);
+  command_expect(folder, "sweep plan.yaml --table --beside step,", 2, "", "--beside: 'step,' ends with a comma", &output);
+  command_expect(folder, "sweep plan.yaml --table --beside none", 0, "| plain | 1 |", "", &output);
+
+  char *const text = test_file_text(folder, "text.txt");
+  test_file_write_text(folder, "text.txt", "other words, of another text, which are other words again and again, and other words still\n");
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nseeds: [1, 2]\nvariants: {plain: {}}\n");
+  command_expect(folder, "sweep plan.yaml", 2, "", "plain-seed=2: was trained on other data than plain-seed=1", &output);
+  command_expect(folder, "sweep plan.yaml --table", 2, "", "plain-seed=2: was trained on other data than plain-seed=1", &output);
+  test_file_write_text(folder, "text.txt", text);
+  free(text);
+
+  test_file_write_text(folder, "plan.yaml",
+                       "config: base.yaml\nout: out\nseeds: [1]\nvariants: {plain: {}}\nsettings: {train.warmup: 1}\n");
+  command_expect(folder, "sweep plan.yaml --list", 2, "", "this run was started with train.warmup", &output);
+  char from[TEST_PATH_BYTES];
+  (void)snprintf(from, sizeof from, "%s", test_path(folder, "out"));
+  assert_int_equal(rename(from, test_path(folder, "moved")), 0);
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: moved\nseeds: [1]\nvariants: {plain: {}}\n");
+  command_expect(folder, "sweep plan.yaml --table", 2, "", "the runs of this sweep are in another folder, 'out/plain-seed=1'", &output);
 }
 
 int main(void) {
@@ -577,6 +608,7 @@ int main(void) {
                                      TEST(settings_have_an_effect_in_some_run),
                                      TEST(spreads_leave_out_what_is_missing),
                                      TEST(numbers_of_a_run_are_chosen),
+                                     TEST(what_a_sweep_does_not_mix_or_replace),
                                      TEST(runs_are_compared_at_equal_costs),
                                      TEST(differences_are_paired_and_edges_found)};
 #undef TEST

@@ -47,6 +47,9 @@ static void items_come_in_order_with_their_lines(void **state) {
       {"# nothing\n", ""},
       {"---\n", ""},
       {"a: 1\nb: x y\n", "1s a=1;2s b=x y;"},
+      {"\xef\xbb\xbf"
+       "a:\n  b: 1\nc: 2\n",
+       "1m a;2s a.b=1;3s c=2;"}, /* a byte order mark */
       {"a:\n  b: 1\n  c:\n    d: 'q'\ne: \"\"\n", "1m a;2s a.b=1;3m a.c;4s a.c.d=q;5s e=;"},
       {"{a: {b: 1}, c: [x, 'y']}", "1m a;1s a.b=1;1l c;1i c[0]=x;1i c[1]=y;"},
       {"a.b: 1\na.c: ~\nd:\ne: null\nf: 'null'", "1s a.b=1;2n a.c;3n d;4n e;5s f=null;"},

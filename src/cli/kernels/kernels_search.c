@@ -37,6 +37,10 @@ static const char *const stage_names[STAGES] = {"rotary", "table", "found", "fix
 static const char *const stage_texts[STAGES] = {"rotary positions", "a free table of every head", "the expressions below, learned",
                                                 "the expressions below, not learned"};
 
+/* How the files of the report begin, without blanks. */
+#define REPORT_TITLE "#Positionalkernelsofatext"
+#define REPORT_BEGINNING "{\"trainings\":["
+
 typedef struct search {
   hark_invocation *call;
   hark_context *context;
@@ -187,7 +191,7 @@ static void append_losses(const search *s, hark_text *text) {
 }
 
 static void append_report(const search *s, hark_text *text) {
-  hark_text_append(text, "# Positional kernels of a text\n\n");
+  hark_text_append(text, "# Positional kernels of a text\n\n"); /* REPORT_TITLE */
   append_losses(s, text);
   hark_text_append(text,
                    "\n## The kernels\n\nFitted to the tables of seed %" PRId64 ", in %" PRId64
@@ -203,7 +207,7 @@ static void append_report(const search *s, hark_text *text) {
 }
 
 static void append_json(const search *s, hark_text *text) {
-  hark_text_append(text, "{\"trainings\": [");
+  hark_text_append(text, "{\"trainings\": ["); /* REPORT_BEGINNING */
   for (int i = 0; i < stages_of(s); i++) {
     hark_text_append(text, "%s{\"positions\": \"%s\", \"parameters\": %" PRId64, i > 0 ? ", " : "", stage_names[i],
                      parameters_of(s, (stage)i));
@@ -244,6 +248,19 @@ static hark_status report(search *s) {
 
 /* ---- from beginning to end ---- */
 
+/* The report of an earlier call is replaced, and no other file. */
+static hark_status check_report(const search *s, const char *ending, const char *beginning) {
+  char path[HARK_PATH_BYTES];
+  hark_path_kind kind;
+  bool own = true;
+  HARK_TRY(path_of(s, "search", ending, path));
+  HARK_TRY(hark_path_examine(s->context, path, &kind));
+  if (kind == HARK_PATH_FILE) HARK_TRY(hark_file_begins_with(s->context, path, beginning, &own));
+  if (own) return HARK_OK;
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION,
+                   "%s: is no report of hark kernels search, and would be overwritten: give another --out", path);
+}
+
 /* base.yaml, and how many distances a table has. */
 static hark_status begin(search *s) {
   char path[HARK_PATH_BYTES];
@@ -255,6 +272,8 @@ static hark_status begin(search *s) {
     status = hark_file_read(s->context, s->values->base, (size_t)1 << 24, &text);
   else
     hark_text_append(&text, "%s", small);
+  if (status == HARK_OK) status = check_report(s, ".md", REPORT_TITLE);
+  if (status == HARK_OK) status = check_report(s, ".json", REPORT_BEGINNING);
   if (status == HARK_OK) status = hark_folder_make(s->context, s->values->out);
   if (status == HARK_OK) status = keep_file(s, "base", ".yaml", &text, path);
   hark_text_free(&text);

@@ -207,7 +207,9 @@ static hark_status picture_path(const hark_invocation *call, const plot_values *
   const char *const run = hark_options_argument(call->options, 0);
   const bool alone =
       hark_options_argument_count(call->options) == 1 && hark_path_kind_of(run) == HARK_PATH_FOLDER && access(run, W_OK) == 0;
-  return hark_path_join(call->context, values->output[0] == 0 && alone ? run : "", values->output[0] != 0 ? values->output : name, out);
+  if (values->output[0] != 0) return hark_path_join(call->context, "", values->output, out);
+  HARK_TRY(hark_path_join(call->context, alone ? run : "", name, out));
+  return values->terminal ? HARK_OK : hark_picture_check_place(call->context, out, "-o FILE names another place");
 }
 
 /* Of print_script(), at most. */

@@ -213,6 +213,8 @@ static hark_status run(hark_invocation *call) {
 static hark_status check(hark_invocation *call) {
   const hark_report_values *const values = call->values[0];
   const size_t bytes = strlen(values->title);
+  if (values->text[0] == '\0' && hark_command_is_given(call, "text"))
+    HARK_TRY(hark_options_complain(call->context, call->options, "text", "is empty, expected a text"));
   if (hark_report_utf8_bytes(values->title, bytes) == bytes) return HARK_OK;
   return hark_options_complain(call->context, call->options, "title", "is not UTF-8, and a page is");
 }

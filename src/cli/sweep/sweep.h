@@ -86,6 +86,10 @@ HARK_MUST_CHECK hark_status hark_sweep_check_metrics(const sweep *sweeps, int co
 HARK_MUST_CHECK hark_status hark_sweep_record(sweep *s, int run, int exit_code);
 /* Prints table or JSON, and draws the picture if requested. */
 HARK_MUST_CHECK hark_status hark_sweep_report(sweep *s);
+/* Refuses runs of one cell that were trained on different data. */
+HARK_MUST_CHECK hark_status hark_sweep_check_data(const sweep *s);
+/* Before anything is trained: sweep.svg of another program is refused. */
+HARK_MUST_CHECK hark_status hark_sweep_check_picture(const sweep *s);
 /* Prints the names of the runs. */
 HARK_MUST_CHECK hark_status hark_sweep_print_runs(const sweep *s);
 

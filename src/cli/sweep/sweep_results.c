@@ -8,6 +8,7 @@
 #include "cli/metrics.h"
 #include "cli/sweep/sweep.h"
 
+#define PICTURE_NAME "sweep.svg"
 #define PICTURE_HEIGHT 560 /* without its key, which is below */
 #define KEY_HEIGHT 24      /* of a cell there */
 
@@ -54,7 +55,8 @@ hark_status hark_sweep_measure_run(sweep *s, int run, const hark_sweep_budget *b
   if (!there) return HARK_OK;
   const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
   HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
-  for (int i = 0; i < s->results.beside_count; i++) {
+  const bool none = budget->name[0] != '\0' && isnan(s->results.values[run]); /* no evaluation is within the budget */
+  for (int i = 0; i < s->results.beside_count && !none; i++) {
     const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
     HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
   }
@@ -166,7 +168,8 @@ hark_status hark_sweep_read_beside(sweep *s) {
     s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
     s->results.beside_count++;
     at += length;
-    if (*at == ',') at++;
+    if (*at == ',' && *++at == '\0')
+      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s' ends with a comma", s->values->beside);
   }
   return HARK_OK;
 }
@@ -213,11 +216,18 @@ static void append_curves(const sweep *s, const hark_series *series, hark_pictur
   }
 }
 
+hark_status hark_sweep_check_picture(const sweep *s) {
+  char path[HARK_PATH_BYTES];
+  if (!s->values->picture) return HARK_OK;
+  HARK_TRY(hark_sweep_path_in(s, PICTURE_NAME, path));
+  return hark_picture_check_place(s->context, path, "--no-picture draws none");
+}
+
 static hark_status draw_series(sweep *s, const hark_series *series) {
   char path[HARK_PATH_BYTES];
   double x[2], y[2];
   hark_picture picture;
-  HARK_TRY(hark_sweep_path_in(s, "sweep.svg", path));
+  HARK_TRY(hark_sweep_path_in(s, PICTURE_NAME, path));
   HARK_TRY(hark_picture_begin(s->context, path, false, 1000, PICTURE_HEIGHT + KEY_HEIGHT * hark_sweep_cells(s->plan), &picture));
   picture.optional = true;
   hark_text_append(&picture.script,
@@ -256,6 +266,7 @@ static hark_status head(const sweep *s) {
 
 hark_status hark_sweep_report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
+  HARK_TRY(hark_sweep_check_data(s)); /* again: the data may have changed before the last runs */
   HARK_TRY(measure_at(s));
   HARK_TRY(head(s));
   if (s->call->json)

@@ -125,7 +125,7 @@ void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) 
   }
   print_edges(results, text);
   if (results->budget.name[0] != '\0')
-    hark_text_append(text, "Only evaluations of no more than %.6g %s count.\n", results->budget.limit, results->budget.name);
+    hark_text_append(text, "Only evaluations with %s of at most %.6g are used.\n", results->budget.name, results->budget.limit);
 }
 
 static void print_spread(const char *prefix, hark_spread spread, hark_text *text) {
@@ -246,6 +246,6 @@ void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int coun
     }
   }
   for (int i = 0; i < count && sweeps[0]->budget.name[0] != '\0'; i++)
-    hark_text_append(text, "%s: only evaluations of no more than %.6g %s count.\n", sweeps[i]->label, sweeps[i]->budget.limit,
-                     sweeps[i]->budget.name);
+    hark_text_append(text, "%s: only evaluations with %s of at most %.6g are used.\n", sweeps[i]->label, sweeps[i]->budget.name,
+                     sweeps[i]->budget.limit);
 }
