@@ -1,4 +1,4 @@
-/* sweep_data.c - whether the runs of a cell were trained on the same data: their checkpoints record its checksum. A cell's mean over runs of
+/* sweep_data.c - whether the runs of a cell were trained on the same data: their checkpoints record its checksum. The mean over runs of
  * two texts would mean nothing. */
 #include <jansson.h>
 #include <stdio.h>
