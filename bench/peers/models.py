@@ -42,6 +42,8 @@ CASES = {
     "llama3": ("Llama", {**BASE, "rope_parameters": {"rope_theta": 5000.0, **LLAMA3}}, {}),
     "llama_yarn": ("Llama", {**BASE, "rope_parameters": {"rope_theta": 10000.0, **YARN}}, {}),
     "llama_linear": ("Llama", {**BASE, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0}}, {}),
+    "llama_gelu": ("Llama", {**BASE, "hidden_act": "gelu"}, {}),
+    "llama_gelu_tanh": ("Llama", {**BASE, "hidden_act": "gelu_pytorch_tanh"}, {}),
     "llama_mixed": ("Llama", BASE, {"dtypes": [torch.bfloat16, torch.float32, torch.float16], "shard": "8KB"}),
     "mistral": ("Mistral", {**BASE, "sliding_window": 5}, {}),
     "mistral_full": ("Mistral", {**BASE, "sliding_window": None, "head_dim": 6}, {}),

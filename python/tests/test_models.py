@@ -212,6 +212,8 @@ def test_weights_change_the_logits_and_not_the_arrays(run):
             "model.attention.hierarchical_bias": True,
         },
         {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
+        {"model.activation": "gated_gelu"},
+        {"model.activation": "gated_gelu_tanh"},
         {
             "model.positional": "decay",
             "model.attention.structure": ["window", "dense"],

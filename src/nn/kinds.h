@@ -3,7 +3,7 @@
 #define HARK_NN_KINDS_H
 
 /* The words, for tables of options and descriptions of models. */
-#define HARK_ACTIVATION_WORDS "gelu|gelu_tanh|relu|silu|gated_silu"
+#define HARK_ACTIVATION_WORDS "gelu|gelu_tanh|relu|silu|gated_silu|gated_gelu|gated_gelu_tanh"
 #define HARK_NORM_WORDS "layer_norm|rms_norm"
 #define HARK_POSITIONS_WORDS "none|learned|sinusoidal|rotary"
 #define HARK_POSITIONAL_SCOPE_WORDS "model|layer|head"
@@ -26,7 +26,9 @@ typedef enum hark_activation {
   HARK_ACTIVATION_GELU_TANH,
   HARK_ACTIVATION_RELU,
   HARK_ACTIVATION_SILU,
-  HARK_ACTIVATION_GATED_SILU
+  HARK_ACTIVATION_GATED_SILU,
+  HARK_ACTIVATION_GATED_GELU,
+  HARK_ACTIVATION_GATED_GELU_TANH
 } hark_activation;
 
 /* Which projections of attention have biases in a model whose other layers have none: queries, keys and values, or the output too. */

@@ -78,42 +78,49 @@ static hark_status declare_part(hark_context *context, hark_parameters *paramete
   return hark_linear_declare(context, parameters, in, out, bias, deviation, name, layer);
 }
 
+static bool is_gated(hark_activation activation) {
+  return activation == HARK_ACTIVATION_GATED_SILU || activation == HARK_ACTIVATION_GATED_GELU ||
+         activation == HARK_ACTIVATION_GATED_GELU_TANH;
+}
+
 hark_status hark_feed_forward_declare(hark_context *context, hark_parameters *parameters, hark_activation activation, int64_t width,
                                       int64_t inner, bool bias, double deviation, double output_deviation, const char *prefix,
                                       hark_feed_forward *layer) {
   *layer = (hark_feed_forward){.activation = activation};
-  if (activation == HARK_ACTIVATION_GATED_SILU)
-    HARK_TRY(declare_part(context, parameters, width, inner, bias, deviation, prefix, "gate", &layer->gate));
+  if (is_gated(activation)) HARK_TRY(declare_part(context, parameters, width, inner, bias, deviation, prefix, "gate", &layer->gate));
   HARK_TRY(declare_part(context, parameters, width, inner, bias, deviation, prefix, "up", &layer->up));
   return declare_part(context, parameters, inner, width, bias, output_deviation, prefix, "down", &layer->down);
 }
 
-/* Releases *value and replaces it. */
-static hark_status activate(const hark_forward *forward, hark_activation activation, hark_value *value) {
-  const hark_gelu_attributes gelu = {.tanh_approximation = activation == HARK_ACTIVATION_GELU_TANH};
+/* Releases the values, two of a gated activation and one of the others. *out may be one of them. */
+static hark_status activate(const hark_forward *forward, hark_activation activation, const hark_value *values, hark_value *out) {
+  static const hark_gelu_attributes exact = {.tanh_approximation = false}, approximate = {.tanh_approximation = true};
+  hark_tape *const tape = forward->tape;
   switch (activation) {
-    case HARK_ACTIVATION_GELU:
-    case HARK_ACTIVATION_GELU_TANH: return hark_tape_apply(forward->tape, &hark_op_gelu, &gelu, 1, value, 1, value);
-    case HARK_ACTIVATION_RELU: return hark_tape_apply(forward->tape, &hark_op_relu, NULL, 1, value, 1, value);
-    case HARK_ACTIVATION_SILU:
-    case HARK_ACTIVATION_GATED_SILU: break;
+    case HARK_ACTIVATION_GELU: return hark_tape_apply(tape, &hark_op_gelu, &exact, 1, values, 1, out);
+    case HARK_ACTIVATION_GELU_TANH: return hark_tape_apply(tape, &hark_op_gelu, &approximate, 1, values, 1, out);
+    case HARK_ACTIVATION_RELU: return hark_tape_apply(tape, &hark_op_relu, NULL, 1, values, 1, out);
+    case HARK_ACTIVATION_GATED_SILU: return hark_tape_apply(tape, &hark_op_gated_silu, NULL, 2, values, 3, out);
+    case HARK_ACTIVATION_GATED_GELU: return hark_tape_apply(tape, &hark_op_gated_gelu, &exact, 2, values, 3, out);
+    case HARK_ACTIVATION_GATED_GELU_TANH: return hark_tape_apply(tape, &hark_op_gated_gelu, &approximate, 2, values, 3, out);
+    case HARK_ACTIVATION_SILU: break;
   }
-  return hark_tape_apply(forward->tape, &hark_op_silu, NULL, 1, value, 1, value);
+  return hark_tape_apply(tape, &hark_op_silu, NULL, 1, values, 1, out);
 }
 
 hark_status hark_feed_forward_apply(const hark_forward *forward, const hark_feed_forward *layer, hark_value x, hark_value *out) {
   hark_value inner = 0;
-  if (layer->activation == HARK_ACTIVATION_GATED_SILU) {
+  if (is_gated(layer->activation)) {
     hark_value parts[2] = {0};
     hark_value operand = 0;
     HARK_TRY(hark_forward_operand(forward, x, &operand));
     HARK_TRY(hark_linear_apply(forward, &layer->gate, operand, &parts[0]));
     HARK_TRY(hark_linear_apply(forward, &layer->up, operand, &parts[1]));
     hark_forward_operand_release(forward, x, operand);
-    HARK_TRY(hark_tape_apply(forward->tape, &hark_op_gated_silu, NULL, 2, parts, 3, &inner));
+    HARK_TRY(activate(forward, layer->activation, parts, &inner));
   } else {
     HARK_TRY(hark_linear_apply(forward, &layer->up, x, &inner));
-    HARK_TRY(activate(forward, layer->activation, &inner));
+    HARK_TRY(activate(forward, layer->activation, &inner, &inner));
   }
   HARK_TRY(hark_linear_apply(forward, &layer->down, inner, out));
   hark_tape_release(forward->tape, inner);

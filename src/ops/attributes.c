@@ -176,6 +176,7 @@ static const struct {
     ROWS(layer_norm, of_norm),
     ROWS(rms_norm, of_norm),
     ROWS(gelu, of_gelu),
+    ROWS(gated_gelu, of_gelu),
     ROWS(dropout, of_dropout),
     ROWS(pool, of_pool),
     ROWS(squared_error, of_squared_error),

@@ -5,45 +5,27 @@
  * x, y of one shape. Hendrycks, Gimpel, arXiv 1606.08415.
  */
 #include "ops/elementwise.h"
+#include "ops/gelu_value.h"
 
 enum { INPUT_X, INPUT_COUNT };
-
-#define SQRT_HALF 0.70710678118654752440
-#define INVERSE_SQRT_2PI 0.39894228040143267794
-#define SQRT_2_OVER_PI 0.79788456080286535588
-#define CUBIC 0.044715
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const char *const names[INPUT_COUNT] = {"x"};
   return hark_elementwise_infer(context, &hark_op_gelu, names, attributes, inputs, input_count, out);
 }
 
-/* erfc keeps the relative accuracy of the left tail, where 1 + erf cancels. */
-static double value(double x, bool tanh_approximation) {
-  if (tanh_approximation) return 0.5 * x * (1 + tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)));
-  return 0.5 * x * erfc(-x * SQRT_HALF);
-}
-
-static double derivative(double x, bool tanh_approximation) {
-  if (tanh_approximation) {
-    const double t = tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * CUBIC * x * x);
-  }
-  return 0.5 * erfc(-x * SQRT_HALF) + x * INVERSE_SQRT_2PI * exp(-0.5 * x * x);
-}
-
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   const bool tanh_approximation = ((const hark_gelu_attributes *)call->attributes)->tanh_approximation;
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
-  for (int64_t i = first; i < last; i++) hark_put(y, i, value(hark_get(x, i), tanh_approximation));
+  for (int64_t i = first; i < last; i++) hark_put(y, i, gelu_value(hark_get(x, i), tanh_approximation));
 }
 
-/* y = value(x): dx = dy value'(x) */
+/* y = f(x): dx = dy f'(x) */
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   const bool tanh_approximation = ((const hark_gelu_attributes *)call->attributes)->tanh_approximation;
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]);
   const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
-  for (int64_t i = first; i < last; i++) hark_give(dx, i, hark_get(dy, i) * derivative(hark_get(x, i), tanh_approximation));
+  for (int64_t i = first; i < last; i++) hark_give(dx, i, hark_get(dy, i) * gelu_slope(hark_get(x, i), tanh_approximation));
 }
 
 HARK_ELEMENTWISE(8, 14, 4);

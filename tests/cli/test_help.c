@@ -298,9 +298,10 @@ static void fish_completes(void **state) {
   }
   if (call_line("hark completion %s", "fish") != 0) fail_msg("%s", output.err);
   test_file_write_text(folder, "hark.fish", output.out);
-  assert_int_equal(system("HOME=$PWD fish --no-config -c 'source hark.fish; complete -C \"hark train --activation \"' >said"
-                          " && cut -f1 said | sort | tr '\\n' ' ' | grep -qx 'gated_silu gelu gelu_tanh relu silu '"),
-                   0);
+  assert_int_equal(
+      system("HOME=$PWD fish --no-config -c 'source hark.fish; complete -C \"hark train --activation \"' >said"
+             " && cut -f1 said | sort | tr '\\n' ' ' | grep -qx 'gated_gelu gated_gelu_tanh gated_silu gelu gelu_tanh relu silu '"),
+      0);
   assert_int_equal(system("HOME=$PWD fish --no-config -c 'source hark.fish; complete -C \"hark tra\"' | grep -q '^train'"), 0);
 }
 

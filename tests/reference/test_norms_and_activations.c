@@ -189,15 +189,14 @@ static void relu_has_derivative_zero_at_zero_and_keeps_nan(void **state) {
   test_single_close(&s);
 }
 
-static void gated_silu_is_silu_times_the_gate(void **state) {
-  (void)state;
+static void check_gated(const hark_operator *gated, const hark_operator *plain, const void *attributes) {
   static const hark_sample_input vector = {HARK_F32, 1, {POINTS}, -4, 4};
   test_single s;
-  test_single_open(&s, &hark_op_gated_silu, NULL, 2, (const hark_sample_input[]){vector, vector});
+  test_single_open(&s, gated, attributes, 2, (const hark_sample_input[]){vector, vector});
   double *a = test_single_get(&s, 0), *b = test_single_get(&s, 1), *y = test_single_forward(&s), alone[POINTS];
   test_single_backward(&s, (const double[]){1, 1, 1, 1, 1, 1, 1});
   double *db = test_single_gradient(&s, 1);
-  apply(&hark_op_silu, NULL, a, alone);
+  apply(plain, attributes, a, alone);
   for (int i = 0; i < POINTS; i++) {
     test_near(y[i], alone[i] * b[i], ROUNDING);
     test_near(db[i], alone[i], ROUNDING); /* linear in b */
@@ -207,6 +206,14 @@ static void gated_silu_is_silu_times_the_gate(void **state) {
   free(b);
   free(a);
   test_single_close(&s);
+}
+
+static void gated_functions_are_those_times_the_gate(void **state) {
+  (void)state;
+  static const hark_gelu_attributes exact = {false}, approximate = {true};
+  check_gated(&hark_op_gated_silu, &hark_op_silu, NULL);
+  check_gated(&hark_op_gated_gelu, &hark_op_gelu, &exact);
+  check_gated(&hark_op_gated_gelu, &hark_op_gelu, &approximate);
 }
 
 static void add_and_scale_are_what_they_say(void **state) {
@@ -278,7 +285,7 @@ int main(void) {
       cmocka_unit_test(odd_part_is_half_the_identity),
       cmocka_unit_test(silu_has_known_values),
       cmocka_unit_test(relu_has_derivative_zero_at_zero_and_keeps_nan),
-      cmocka_unit_test(gated_silu_is_silu_times_the_gate),
+      cmocka_unit_test(gated_functions_are_those_times_the_gate),
       cmocka_unit_test(add_and_scale_are_what_they_say),
       cmocka_unit_test(tanh_has_known_values),
       cmocka_unit_test(unit_rows_have_length_one),

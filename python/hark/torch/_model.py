@@ -15,6 +15,8 @@ _ACTIVATIONS = {
     "relu": torch.relu,
     "silu": nn.functional.silu,
     "gated_silu": nn.functional.silu,
+    "gated_gelu": nn.functional.gelu,
+    "gated_gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh"),
 }
 # Keys of a description that the modules use, or that have no effect on them. A model with any other key is refused.
 _KEYS = {
@@ -172,7 +174,7 @@ class Block(nn.Module):
 
     def _feed_forward(self, x):
         if self.gate is not None:
-            return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+            return self.down(_ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
         return self.down(_ACTIVATIONS[self.activation](self.up(x)))
 
     def forward(self, x, table, kernel):

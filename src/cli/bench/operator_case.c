@@ -49,6 +49,7 @@ static const lettered_row rows[] = {
     {"silu", {"MD"}},
     {"relu", {"MD"}},
     {"gated_silu", {"MD", "MD"}},
+    {"gated_gelu", {"MD", "MD"}},
     {"add", {"MD", "MD"}},
     {"scale", {"MD"}},
     {"dropout", {"MD"}},

@@ -9,12 +9,15 @@ extern const hark_foreign_fixed hark_llama_fixed[];
 #define HARK_LLAMA_TENSORS 20
 extern const hark_foreign_tensor hark_llama_tensors[HARK_LLAMA_TENSORS];
 
+#define HARK_LLAMA_ACTIVATIONS                                                                                                             \
+  "silu=gated_silu|swish=gated_silu|gelu=gated_gelu|gelu_pytorch_tanh=gated_gelu_tanh|gelu_new=gated_gelu_tanh|gelu_fast=gated_gelu_tanh"
+
 /* The first rows of a table of keys. `context`: of a missing max_position_embeddings. */
 #define HARK_LLAMA_KEYS(context)                                                                                                           \
   HARK_FOREIGN_NUMBER_KEY("vocab_size", "vocabulary", NULL), HARK_FOREIGN_NUMBER_KEY("hidden_size", "width", NULL),                        \
       HARK_FOREIGN_NUMBER_KEY("intermediate_size", "feed_forward_width", NULL),                                                            \
       HARK_FOREIGN_NUMBER_KEY("num_hidden_layers", "layers", NULL), HARK_FOREIGN_NUMBER_KEY("num_attention_heads", "heads", NULL),         \
-      HARK_FOREIGN_WORD_KEY("hidden_act", "activation", "silu", "silu=gated_silu|swish=gated_silu"),                                       \
+      HARK_FOREIGN_WORD_KEY("hidden_act", "activation", "silu", HARK_LLAMA_ACTIVATIONS),                                                   \
       HARK_FOREIGN_NUMBER_KEY("max_position_embeddings", "context", context),                                                              \
       HARK_FOREIGN_NUMBER_KEY("rms_norm_eps", "norm_epsilon", "1e-6"),                                                                     \
       HARK_FOREIGN_NUMBER_KEY("tie_word_embeddings", "tie_embeddings", "false"), HARK_FOREIGN_IGNORED_KEY("attention_dropout"),            \

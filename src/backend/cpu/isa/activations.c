@@ -1,10 +1,10 @@
-/* activations.c - relu, silu, gated_silu and gelu, element by element.
+/* activations.c - relu, silu, gelu and their gated forms, element by element.
  *
  *     relu   y = max(x, 0)                         dx = dy [y > 0]
  *     silu   y = x s(x), s(x) = 1 / (1 + e^-x)     dx = dy s (1 + x (1 - s))
- *     gated  y = silu(a) b                         da = dy b s (1 + a (1 - s)), db = dy silu(a)
  *     gelu   y = x Phi(x)                          dx = dy (Phi + x phi)
  *       tanh y = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u);   dx = dy (s + x s (1 - s) 2u')
+ *     gated  y = f(a) b, f one of silu and gelu    da = dy b f'(a), db = dy f(a)
  *
  * Relative errors beyond the rounding of x: gelu 5e-7; silu, the tanh approximation and their slopes 1e-6 if the result is above 1e-34 in
  * magnitude; in the tail below that an absolute error below 1e-32. Memory limits the speed of relu; the others cost an exponential and a
@@ -67,35 +67,6 @@ hark_status HARK_ISA(hark_cpu_silu_backward)(hark_context *context, const hark_c
   return spread_backward(context, call, hark_cpu_exponentials, silu_backward_range);
 }
 
-/* ---- gated_silu -------------------------------------------------------------------------------------------------------------------- */
-HARK_SIMD vf gated(const void *constants, vf a, vf b) { return silu(constants, a) * b; }
-
-static void gated_range(const hark_call *call, int64_t first, int64_t last) {
-  map2(gated, NULL, call->outputs[0].data, false, call->inputs[0].data, call->inputs[1].data, first, last);
-}
-hark_status HARK_ISA(hark_cpu_gated_silu_forward)(hark_context *context, const hark_call *call) {
-  return spread_forward(context, call, hark_cpu_exponentials, gated_range);
-}
-
-/* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s */
-HARK_SIMD void gated_backward(const hark_call *call, int64_t i, int count) {
-  const vf a = load_lanes((const float *)call->inputs[0].data + i, count), b = load_lanes((const float *)call->inputs[1].data + i, count);
-  const vf dy = load_lanes((const float *)call->output_gradients[0].data + i, count);
-  vf rest;
-  const vf s = sigmoid_and_rest(a, &rest);
-  float *da = call->input_gradients[0].data, *db = call->input_gradients[1].data;
-  if (hark_cpu_requested(call, 0)) give_lanes(da + i, dy * b * silu_slope(tail_end(a), s, rest), hark_cpu_adds(call, 0), count);
-  if (hark_cpu_requested(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
-}
-static void gated_backward_range(const hark_call *call, int64_t first, int64_t last) {
-  int64_t i = first;
-  for (; i + HARK_LANES <= last; i += HARK_LANES) gated_backward(call, i, HARK_LANES);
-  if (i < last) gated_backward(call, i, (int)(last - i));
-}
-hark_status HARK_ISA(hark_cpu_gated_silu_backward)(hark_context *context, const hark_call *call) {
-  return spread_backward(context, call, hark_cpu_exponentials, gated_backward_range);
-}
-
 /* ---- gelu -------------------------------------------------------------------------------------------------------------------------- */
 #define INVERSE_SQRT_2PI 0.39894228040143267794f
 #define SQRT_2_OVER_PI 0.79788456080286535588f
@@ -145,15 +116,20 @@ HARK_SIMD vf gelu_tanh(const void *constants, vf x) {
   const vf u = vf_set(SQRT_2_OVER_PI) * vf_fma(vf_set(CUBIC) * x * x, x, x);
   return x * sigmoid(u + u);
 }
-/* y = x s(2u): dx = dy (s + x s (1 - s) 2u'), u' = sqrt(2/pi) (1 + 3 0.044715 x^2) */
-HARK_SIMD vf gelu_tanh_backward(const void *constants, vf x, vf dy) {
-  (void)constants;
+/* y = x s(2u): y' = s + x s (1 - s) 2u', u' = sqrt(2/pi) (1 + 3 0.044715 x^2); *share <- s */
+HARK_SIMD vf gelu_tanh_slope(vf x, vf *share) {
   x = vf_min(vf_set(12.0f), vf_max(vf_set(-12.0f), x)); /* beyond, the slope is 1 or 0 to the last bit, and powers of x would overflow */
   const vf u = vf_set(SQRT_2_OVER_PI) * vf_fma(vf_set(CUBIC) * x * x, x, x);
   vf rest;
   const vf s = sigmoid_and_rest(u + u, &rest);
   const vf slope = vf_set(2.0f * SQRT_2_OVER_PI) * vf_fma(vf_set(3.0f * CUBIC) * x, x, vf_set(1.0f));
-  return dy * vf_fma(x * s * rest, slope, s);
+  *share = s;
+  return vf_fma(x * s * rest, slope, s);
+}
+HARK_SIMD vf gelu_tanh_backward(const void *constants, vf x, vf dy) {
+  (void)constants;
+  vf share;
+  return dy * gelu_tanh_slope(x, &share);
 }
 
 static bool is_approximate(const hark_call *call) { return ((const hark_gelu_attributes *)call->attributes)->tanh_approximation; }
@@ -175,4 +151,80 @@ hark_status HARK_ISA(hark_cpu_gelu_forward)(hark_context *context, const hark_ca
 }
 hark_status HARK_ISA(hark_cpu_gelu_backward)(hark_context *context, const hark_call *call) {
   return spread_backward(context, call, hark_cpu_exponentials, gelu_backward_range);
+}
+
+/* ---- gated ------------------------------------------------------------------------------------------------------------------------- */
+/* f(a) = a share(a): returns the share, *slope <- f'(a). */
+typedef vf share_and_slope(vf a, vf *slope);
+
+HARK_SIMD vf silu_share(vf a, vf *slope) {
+  vf rest;
+  const vf s = sigmoid_and_rest(a, &rest);
+  *slope = silu_slope(tail_end(a), s, rest);
+  return s;
+}
+HARK_SIMD vf gelu_share(vf a, vf *slope) {
+  vf bell;
+  const vf phi = distribution(a, &bell);
+  *slope = vf_fma(a * vf_set(INVERSE_SQRT_2PI), bell, phi);
+  return phi;
+}
+HARK_SIMD vf gelu_tanh_share(vf a, vf *slope) {
+  vf share;
+  *slope = gelu_tanh_slope(a, &share);
+  return share;
+}
+
+HARK_SIMD vf gated_silu(const void *constants, vf a, vf b) { return silu(constants, a) * b; }
+HARK_SIMD vf gated_gelu(const void *constants, vf a, vf b) { return gelu(constants, a) * b; }
+HARK_SIMD vf gated_gelu_tanh(const void *constants, vf a, vf b) { return gelu_tanh(constants, a) * b; }
+
+/* y = f(a) b: da = dy b f'(a), db = dy f(a) */
+HARK_SIMD void gated_backward(share_and_slope *of, const hark_call *call, int64_t i, int count) {
+  const vf a = load_lanes((const float *)call->inputs[0].data + i, count), b = load_lanes((const float *)call->inputs[1].data + i, count);
+  const vf dy = load_lanes((const float *)call->output_gradients[0].data + i, count);
+  vf slope;
+  const vf share = of(a, &slope);
+  float *da = call->input_gradients[0].data, *db = call->input_gradients[1].data;
+  if (hark_cpu_requested(call, 0)) give_lanes(da + i, dy * b * slope, hark_cpu_adds(call, 0), count);
+  if (hark_cpu_requested(call, 1)) give_lanes(db + i, dy * a * share, hark_cpu_adds(call, 1), count);
+}
+HARK_SIMD void gated_backward_over(share_and_slope *of, const hark_call *call, int64_t first, int64_t last) {
+  int64_t i = first;
+  for (; i + HARK_LANES <= last; i += HARK_LANES) gated_backward(of, call, i, HARK_LANES);
+  if (i < last) gated_backward(of, call, i, (int)(last - i));
+}
+
+static void gated_silu_range(const hark_call *call, int64_t first, int64_t last) {
+  map2(gated_silu, NULL, call->outputs[0].data, false, call->inputs[0].data, call->inputs[1].data, first, last);
+}
+static void gated_silu_backward_range(const hark_call *call, int64_t first, int64_t last) {
+  gated_backward_over(silu_share, call, first, last);
+}
+hark_status HARK_ISA(hark_cpu_gated_silu_forward)(hark_context *context, const hark_call *call) {
+  return spread_forward(context, call, hark_cpu_exponentials, gated_silu_range);
+}
+hark_status HARK_ISA(hark_cpu_gated_silu_backward)(hark_context *context, const hark_call *call) {
+  return spread_backward(context, call, hark_cpu_exponentials, gated_silu_backward_range);
+}
+
+static void gated_gelu_range(const hark_call *call, int64_t first, int64_t last) {
+  float *const y = call->outputs[0].data;
+  const float *const a = call->inputs[0].data, *const b = call->inputs[1].data;
+  if (is_approximate(call))
+    map2(gated_gelu_tanh, NULL, y, false, a, b, first, last);
+  else
+    map2(gated_gelu, NULL, y, false, a, b, first, last);
+}
+static void gated_gelu_backward_range(const hark_call *call, int64_t first, int64_t last) {
+  if (is_approximate(call))
+    gated_backward_over(gelu_tanh_share, call, first, last);
+  else
+    gated_backward_over(gelu_share, call, first, last);
+}
+hark_status HARK_ISA(hark_cpu_gated_gelu_forward)(hark_context *context, const hark_call *call) {
+  return spread_forward(context, call, hark_cpu_exponentials, gated_gelu_range);
+}
+hark_status HARK_ISA(hark_cpu_gated_gelu_backward)(hark_context *context, const hark_call *call) {
+  return spread_backward(context, call, hark_cpu_exponentials, gated_gelu_backward_range);
 }

@@ -25,6 +25,7 @@ hark_kernel HARK_ISA(hark_cpu_gelu_forward), HARK_ISA(hark_cpu_gelu_backward);
 hark_kernel HARK_ISA(hark_cpu_silu_forward), HARK_ISA(hark_cpu_silu_backward);
 hark_kernel HARK_ISA(hark_cpu_relu_forward), HARK_ISA(hark_cpu_relu_backward);
 hark_kernel HARK_ISA(hark_cpu_gated_silu_forward), HARK_ISA(hark_cpu_gated_silu_backward);
+hark_kernel HARK_ISA(hark_cpu_gated_gelu_forward), HARK_ISA(hark_cpu_gated_gelu_backward);
 hark_kernel HARK_ISA(hark_cpu_add_forward), HARK_ISA(hark_cpu_add_backward);
 hark_kernel HARK_ISA(hark_cpu_dropout_forward), HARK_ISA(hark_cpu_dropout_backward);
 hark_kernel HARK_ISA(hark_cpu_cross_entropy_forward), HARK_ISA(hark_cpu_cross_entropy_backward);

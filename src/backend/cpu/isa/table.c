@@ -23,6 +23,7 @@ static const hark_backend_kernel kernels[] = {
     {"silu", HARK_ISA(hark_cpu_silu_forward), HARK_ISA(hark_cpu_silu_backward)},
     {"relu", HARK_ISA(hark_cpu_relu_forward), HARK_ISA(hark_cpu_relu_backward)},
     {"gated_silu", HARK_ISA(hark_cpu_gated_silu_forward), HARK_ISA(hark_cpu_gated_silu_backward)},
+    {"gated_gelu", HARK_ISA(hark_cpu_gated_gelu_forward), HARK_ISA(hark_cpu_gated_gelu_backward)},
     {"add", HARK_ISA(hark_cpu_add_forward), HARK_ISA(hark_cpu_add_backward)},
     {"dropout", HARK_ISA(hark_cpu_dropout_forward), HARK_ISA(hark_cpu_dropout_backward)},
     {"cross_entropy", HARK_ISA(hark_cpu_cross_entropy_forward), HARK_ISA(hark_cpu_cross_entropy_backward)},
