@@ -92,8 +92,8 @@ typedef struct hark_norm_attributes {
   double epsilon;
 } hark_norm_attributes;
 
-/* gelu: y = x Phi(x), or its tanh approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). gated_gelu: y = gelu(a) b, inputs a, b of one
- * shape. */
+/* gelu: y = x Phi(x), or its tanh approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ * gated_gelu: y = gelu(a) b, inputs a, b of one shape. */
 typedef struct hark_gelu_attributes {
   bool tanh_approximation;
 } hark_gelu_attributes;
