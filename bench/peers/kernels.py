@@ -218,7 +218,7 @@ def ridge_of(q, k, v, log_kernel, ridge):
 
 
 def log_mean(table, distances):
-    """log of the mean of G over the last dimension; table: log G of the distances from -(T - 1) to T - 1. 0 where all G are 0."""
+    """log of the mean of G over the last dimension; table: log G of the distances from -(T - 1) to T - 1. -inf where all G are 0."""
     mean = torch.exp(table)[distances + table.shape[0] // 2].mean(-1)
     return torch.where(mean > 0, torch.log(torch.where(mean > 0, mean, 1.0)), -math.inf)
 
@@ -313,7 +313,8 @@ def compare(a, expression, name, case, generator):
         largest = tensor.detach().abs().max()
         if key == "dpositional":  # a common factor of G has no gradient: compared with the terms that cancel
             largest = torch.maximum(largest, (out.detach() * given["dout"]).abs().sum() * 1e-2)
-        worst = max(worst, float((have[key] - tensor.detach()).abs().max() / largest.clamp_min(1e-300)))
+        error = float((have[key] - tensor.detach()).abs().max() / largest.clamp_min(1e-300))
+        worst = max(worst, math.inf if math.isnan(error) else error)
     return worst
 
 

@@ -32,7 +32,7 @@ static const char introduction[] =
     "- A Boolean option is set by `--flag` and unset by `--no-flag`. A list is given by repeating its flag.\n"
     "- Numbers have a decimal point in every locale. Whole numbers may be written as `8e6`, times as `90s`, `10m` or "
     "`1h30m`.\n"
-    "- An option that is not a list may be given once on the command line, and a key may occur once in a file.\n"
+    "- An option that is not a list may be given at most once on the command line, and a key may occur at most once in a file.\n"
     "- An option that would have no effect is refused. Column `needs` lists the conditions under which an option has "
     "an effect.\n"
     "  They are separated by semicolons, and all of them must hold. A key without effect may be in a file if it has its default value.\n"

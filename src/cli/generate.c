@@ -24,8 +24,8 @@ typedef struct generate_values {
 
 #define AT(field) offsetof(generate_values, field)
 static const hark_option options[] = {
-    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to continue; not given: the beginning of a line",
-     NULL},
+    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT",
+     "text to continue; not given: the model begins a new line", NULL},
     {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "file with the text to continue; -: standard input",
      "prompt none"},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, 1e9]", NULL, NULL, "number of tokens to generate",

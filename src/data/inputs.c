@@ -41,10 +41,9 @@ static hark_status make_spool(hark_context *context, hark_spool *spool) {
     spool->open = spool->descriptor >= 0;
     spool->bytes = 0;
     if (spool->open) return HARK_OK;
-    if (error != EEXIST)
-      return hark_system_fail_output(context, error, hark_spool_folder(), "no file for unpacked data can be made (TMPDIR)");
+    if (error != EEXIST) return hark_system_fail_output(context, error, hark_spool_folder(), "no temporary file can be made (TMPDIR)");
   }
-  return hark_fail(context, HARK_IO_ERROR, "%s: no file for unpacked data can be made (TMPDIR)", hark_spool_folder());
+  return hark_fail(context, HARK_IO_ERROR, "%s: no temporary file can be made (TMPDIR)", hark_spool_folder());
 }
 
 hark_status hark_spool_append(hark_context *context, hark_spool *spool, const void *data, size_t bytes) {
@@ -54,7 +53,8 @@ hark_status hark_spool_append(hark_context *context, hark_spool *spool, const vo
     const ssize_t put = pwrite(spool->descriptor, at, bytes, (off_t)spool->bytes);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
-      return hark_system_fail_output(context, put < 0 ? errno : ENOSPC, hark_spool_folder(), "unpacked data cannot be written (TMPDIR)");
+      return hark_system_fail_output(context, put < 0 ? errno : ENOSPC, hark_spool_folder(),
+                                     "the temporary file cannot be written (TMPDIR)");
     at += put;
     bytes -= (size_t)put;
     spool->bytes += (uint64_t)put;

@@ -1,7 +1,8 @@
 /* files.h - files and folders. After a crash, complete writes are there and incomplete ones are not.
  *
- * Every message names the path. A path that does not exist is HARK_NOT_FOUND, a folder that is read as a file HARK_BAD_FILE, all other
- * errors of the system are HARK_IO_ERROR. Interrupted and partial reads and writes are continued.
+ * Every message names the path. A path that is read and does not exist is HARK_NOT_FOUND, a folder that is read as a file HARK_BAD_FILE;
+ * all other errors of the system are HARK_IO_ERROR, also of a path that is to be written. Interrupted and partial reads and writes are
+ * continued.
  *
  *   whole files     read (with a limit), write
  *   atomic writer   check, open, append, commit | discard

@@ -80,7 +80,7 @@ hark_status hark_path_join(hark_context *context, const char *folder, const char
     used = snprintf(out, HARK_PATH_BYTES, "%s%s%s", folder, folder[length - 1] == '/' ? "" : "/", name);
   }
   if (used < 0 || used >= HARK_PATH_BYTES)
-    return hark_fail(context, HARK_NOT_FOUND, "%.64s...: path of more than %d bytes", folder, HARK_PATH_BYTES - 1);
+    return hark_fail(context, HARK_NOT_FOUND, "%.64s...: path of more than %d bytes", length > 0 ? folder : name, HARK_PATH_BYTES - 1);
   return HARK_OK;
 }
 
@@ -282,7 +282,7 @@ static hark_status refuse_lock(hark_context *context, const char *path, const ch
 hark_status hark_folder_check_unlocked(hark_context *context, const char *path) {
   char name[HARK_PATH_BYTES];
   HARK_TRY(hark_path_join(context, path, HARK_LOCK_NAME, name));
-  int opened = hark_open_again(name, O_RDONLY, 0);
+  int opened = hark_open_again(name, O_RDONLY | O_NONBLOCK, 0); /* a pipe of this name would wait for a writer */
   if (opened < 0 && (errno == ENOENT || errno == ENOTDIR)) return HARK_OK;
   if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_SH | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
@@ -301,7 +301,7 @@ static hark_status check_own_lock(hark_context *context, int opened, const char 
   size_t length = 0;
   while (length < bytes && text[length] >= '0' && text[length] <= '9') length++;
   if (bytes < sizeof text && (length == bytes || (length > 0 && length + 1 == bytes && text[length] == '\n'))) return HARK_OK;
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and its lock would overwrite it: expected another folder",
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is no file of hark, and would be overwritten: move it, or choose another folder",
                    name);
 }
 

@@ -123,8 +123,8 @@ typedef enum hark_stored {
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
     GROUP, 1)                                                                                                                              \
   X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \
-    "divisor of the distances before the positional kernel, for contexts longer than in training", HARK_NEEDS_POSITIONAL, MEANING,         \
-    CHANGED, 1)                                                                                                                            \
+    "number by which token distances are divided before the positional kernel is computed, for contexts longer than in training",          \
+    HARK_NEEDS_POSITIONAL, MEANING, CHANGED, 1)                                                                                            \
   X(tie_embeddings, "tie-embeddings", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                     \
     "share the weights of the token embedding with the output layer", "model.architecture decoder|masked_encoder", WEIGHTS, ALWAYS, 3)     \
   X(bias, "bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "biases in linear layers and layer norms", NULL, WEIGHTS, ALWAYS, 3)   \

@@ -268,7 +268,7 @@ static hark_status read_members(hark_context *context, const hark_json_node *obj
     return hark_fail(context, HARK_BAD_FILE, "format_version is %" PRId64 ", this version of hark reads %d", version->integer,
                      VOCABULARY_FORMAT_VERSION);
   if (kind == NULL && hark_json_member(object, "format") != NULL)
-    return hark_fail(context, HARK_UNSUPPORTED, "the vocabulary of labelled examples, expected that of a text");
+    return hark_fail(context, HARK_BAD_FILE, "the vocabulary of labelled examples, expected that of a text");
   if (kind == NULL) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
   if (!hark_json_is(hark_json_member(object, "size"), HARK_JSON_INTEGER))
     return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");

@@ -113,8 +113,8 @@ static const hark_option options[] = {
      "fraction of the characters of the text that the vocabulary covers; the rarest characters are left out", SUBWORDS},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time; without them, hark train "
-     "plans ten minutes for a text, and 5000 steps with a configuration file, train.init_from or labelled examples",
+     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time; if none of these is given, "
+     "hark train chooses the length for a text (docs/numbers.md), and otherwise the run has 5000 steps",
      NULL},
     {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length of the run in epochs; 0: not set",
      NULL},

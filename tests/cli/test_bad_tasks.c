@@ -201,7 +201,7 @@ static void vocabularies_of_other_runs(void **state) {
       {"train --resume --out run --steps 4 --data label.tsv --classes 3", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: of another task"},
       {"train --out nothing --init-from text --data text.txt --tokenizer bytes --steps 1", HARK_EXIT_USAGE,
        "weights need their own vocabulary"},
-      {"train --out nothing --init-from recall --data text.txt --steps 1", HARK_EXIT_USAGE,
+      {"train --out nothing --init-from recall --data text.txt --steps 1", HARK_EXIT_BAD_INPUT,
        "recall/vocabulary.json: the vocabulary of labelled examples, expected that of a text"},
   };
   REFUSE(cases);

@@ -148,8 +148,11 @@ static void a_run_replaces_no_file_of_others(void **state) {
   assert_int_equal(shell("rm -rf own && cp -r run own && cd own && rm config.yaml last best metrics.jsonl"), 0);
   expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/checkpoints", "has checkpoints of a run");
   assert_int_equal(shell("rm -rf own && mkdir own && cp text.txt own/.lock"), 0);
-  expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/.lock: is no file of hark", "would overwrite it");
+  expect_refused("train --data text.txt --out own --steps 1 " COMMAND_TINY, "own/.lock: is no file of hark", "would be overwritten");
   assert_int_equal(shell("cmp text.txt own/.lock && rm own/.lock && rmdir own"), 0); /* and nothing is added */
+  assert_int_equal(shell("rm -rf own && mkdir own && mkfifo own/.lock"), 0);
+  test_command_run(folder, "", "train --data text.txt --out own --steps 1 " COMMAND_TINY, &output);
+  if (output.code != HARK_EXIT_DISK || strstr(output.err, "own/.lock: is not a regular file") == NULL) fail_msg("%s", output.err);
   static const char *const links[] = {"metrics.jsonl", "checkpoints", "cache"};
   for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
     (void)snprintf(line, sizeof line, "rm -rf own && mkdir own && ln -s /nowhere/x own/%s", links[i]);

@@ -65,7 +65,7 @@ static const hark_option options[] = {
     {"rotary-context", "rotary-context", HARK_OPTION_INT, AT(rotary_context), "0", "[0, 16777216]", NULL, "N", "the context in training",
      "rotary-scaling yarn|llama3|dynamic"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
-     "kernel of the token distance, such as decay(l=12)*periodic (hark positional explains them); given once "
+     "kernel of the token distance, such as decay(l=12)*periodic (hark positional explains such expressions); given once "
      "for all heads, or once per head",
      NULL},
     {"directed-kernel", "directed-kernel", HARK_OPTION_BOOL, AT(directed_kernel), "false", NULL, NULL, NULL,
@@ -368,7 +368,7 @@ const hark_command hark_command_attend = {
         "    which it would multiply the rates of BASE)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]. Let n be the position of the query minus the position of\n"
-        "the key: its value is in column (distances - 1 + n).\n"
+        "the key. The value for n is in column (distances - 1 + n).\n"
         "Differences with --structure hierarchical:\n"
         "  log_kernel needs the distances that the cells of the hierarchy reach; their number is the smallest product of NR and a\n"
         "    power of 2 that is at least L\n"

@@ -22,7 +22,7 @@ static const hark_option options[] = {
      "best",
      NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
-     "show at most this number of figures of a run, positional kernels and rows of rotary rates together", NULL},
+     "largest number of figures of a run; positional kernels and rows of rotary rates are counted together", NULL},
     {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",
      "text that the models read; the page then shows their attention maps, or the chunks of architecture ahca", NULL},
     {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "read this text from a file", "text none"},
@@ -229,7 +229,8 @@ const hark_command hark_command_report = {
         "  hark eval runs/a --json > a.json; hark report runs/a --evaluation a.json\n"
         "\n"
         "  The page is one file, which loads nothing. So it can be sent by mail, and opened without a network.\n"
-        "  Damaged runs, and runs that a process still writes, are shown as far as they can be read, with the reason.\n",
+        "  Damaged runs, and runs that a process still writes, are shown as far as they can be read, with the reason why the rest is "
+        "missing.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

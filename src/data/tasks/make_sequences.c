@@ -27,7 +27,9 @@ static const hark_option options[] = {
      "$1 make, $2 copy"},
     {"digits", "digits", HARK_OPTION_INT, AT(digits), "5", "[1, 100]", NULL, NULL, "passkey: number of digits", "$1 make, $2 passkey"},
     {"answer", "answer", HARK_OPTION_ENUM, AT(answer), "shown", "shown|blank", NULL, NULL,
-     "copy, passkey: inputs during the answer; shown: the answer itself, one word later; blank: blanks", "$1 make, $2 copy|passkey"},
+     "copy, passkey: input words where the answer is predicted; shown: the words of the answer, each one word later than its target; "
+     "blank: blanks",
+     "$1 make, $2 copy|passkey"},
     {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL,
      "needle: number of words in a chunk, whose last word has the target", "$1 make, $2 needle"},
     {"plain", "plain", HARK_OPTION_INT, AT(plain), "32", "[1, 100000]", NULL, NULL, "needle: number of different words without meaning",

@@ -13,7 +13,7 @@
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
     {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "0", "[0, 1048575]", NULL, NULL,
-     "latent, regression, periodic-text: number of tokens in an example; 0: 16, but 1024 for periodic-text",
+     "latent, regression, periodic-text: number of tokens in an example; 0 means 16 tokens, or 1024 for periodic-text",
      "$1 make, $2 latent|regression|periodic-text"},
     {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: number of features of a token",
      "$1 make, $2 latent"},
@@ -30,7 +30,7 @@ static const hark_option options[] = {
      "$1 make, $2 regression|periodic-text"},
     {"kind", "kind", HARK_OPTION_ENUM, AT(kind), "lag", "lag|period|content|none", NULL, NULL,
      "periodic-text: what predicts a symbol; lag: the symbol that is --lag positions earlier; period: a hidden pattern of "
-     "--period symbols; content: what followed the same marker; none: the previous symbol",
+     "--period symbols; content: what followed the same marker; none: only the previous symbol, without a lag, pattern or marker",
      "$1 make, $2 periodic-text"},
     {"lag", "lag", HARK_OPTION_INT, AT(lag), "16", "[1, 1000000]", NULL, NULL, "periodic-text: distance of the symbol that is repeated",
      "$1 make, $2 periodic-text, kind lag"},

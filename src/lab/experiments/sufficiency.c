@@ -280,7 +280,7 @@ const hark_experiment hark_experiment_sufficiency = {
         "also measured for five of the six tokens. There information is lost. I(X; y) is computed a second time, from "
         "binomial probabilities of the number of ones.\n"
         "\n"
-        "*Figure.* The least distance between the predictive distributions of distinct posteriors, for every model. It "
-        "is zero with rank 2, and above the singular value with rank 3.",
+        "*Figure.* The least contraction over pairs of distinct posteriors, for every model. It "
+        "is zero with rank 2, and at least the singular value with rank 3.",
     .measure = measure,
     .judge = judge};
