@@ -180,11 +180,11 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
 }
 
 /* True for an option that names something, such as a file, a checkpoint or a metric, by the word for its value. A text, an expression of
- * positional kernels and a list of numbers may be empty, and so may a value of which the help says what it means then ("empty: ..."). */
+ * positional kernels, a list of numbers and a name in brackets may be empty. */
 static bool names_something(const hark_option *option) {
   static const char *const of_lists[] = {"FILE", "FOLDER", "PATH", "RUN", "NAME"};
   const char *const word = option->argument;
-  if (word == NULL || (option->help != NULL && strstr(option->help, "empty: ") != NULL)) return false;
+  if (word == NULL || word[0] == '[') return false;
   if (option->type == HARK_OPTION_STRING) return strstr(word, "TEXT") == NULL && strstr(word, "EXPR") == NULL;
   for (size_t i = 0; i < sizeof of_lists / sizeof *of_lists; i++)
     if (option->type == HARK_OPTION_LIST && strstr(word, of_lists[i]) != NULL) return true;

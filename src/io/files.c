@@ -185,8 +185,12 @@ hark_status hark_file_begins_with(hark_context *context, const char *path, const
   const hark_status status = hark_file_read_at(context, descriptor, path, first, bytes, 0);
   hark_file_close(&descriptor);
   *begins = status == HARK_OK;
-  for (size_t i = 0; i < bytes && *begins && *beginning != '\0'; i++)
-    if (first[i] != ' ' && first[i] != '\n') *begins = first[i] == *beginning++;
+  for (size_t i = 0; i < bytes && *begins; i++) {
+    if (first[i] == ' ' || first[i] == '\n') continue;
+    beginning += strspn(beginning, " \n");
+    if (*beginning == '\0') break;
+    *begins = first[i] == *beginning++;
+  }
   return status;
 }
 

@@ -69,7 +69,7 @@ HARK_MUST_CHECK hark_status hark_file_read_at(hark_context *context, int descrip
                                               uint64_t offset);
 void hark_file_close(int *descriptor);
 
-/* *begins: the file agrees, without blanks and line ends, with `beginning` (at most 128 bytes, without them too), or with a part of it if
+/* *begins: the file agrees, without blanks and line ends, with `beginning` (at most 128 bytes), or with a part of it if
  * the file is shorter: a process that was killed may have left it so. An empty file agrees. */
 HARK_MUST_CHECK hark_status hark_file_begins_with(hark_context *context, const char *path, const char *beginning, bool *begins);
 
@@ -127,7 +127,8 @@ HARK_MUST_CHECK hark_status hark_path_examine(hark_context *context, const char 
 /* A link, whatever it leads to; false for a missing path. */
 HARK_MUST_CHECK hark_status hark_path_is_link(hark_context *context, const char *path, bool *is);
 
-/* folder/name into `out` of HARK_PATH_BYTES bytes. An empty folder is the current one; an absolute name is used alone. HARK_TOO_LARGE. */
+/* folder/name into `out` of HARK_PATH_BYTES bytes. An empty folder is the current one; an absolute name is used alone.
+ * HARK_NOT_FOUND for a longer path: none exists. */
 HARK_MUST_CHECK hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out);
 /* The last part of a path. */
 const char *hark_path_name(const char *path);

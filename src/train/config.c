@@ -62,7 +62,7 @@ static const hark_option options[] = {
      "train on N examples, the same for all seeds; a larger N includes the examples of a smaller one; 0: on all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
      "number of classes, if the files do not state it; 0: two classes", EXAMPLES},
-    {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "NAME",
+    {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "[NAME]",
      "member of JSON lines (.jsonl, .ndjson) that contains the text; empty: these files are read as plain text", "data.format corpus|text"},
     {"data.label_field", "label-field", HARK_OPTION_STRING, AT(data.label_field), HARK_JSON_LINES_LABEL, NULL, DATA, "NAME",
      "member of JSON lines that contains the label", "data.format text"},

@@ -357,9 +357,12 @@ static void beginnings_are_compared_without_blanks(void **state) {
   } cases[] = {{"", true},   {"{\n  \"a\": 1}", true}, {"{\"a\":1, \"b\"", true}, {"{\"a", true}, {"{\"b\":", false},
                {"x", false}, {"x{\"a\":", false},      {"{\"a\";", false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    bool begins = !cases[i].begins;
-    assert_fine(context, hark_file_begins_with(context, test_file_write_text(folder, "file", cases[i].contents), "{\"a\":", &begins));
-    assert_int_equal(begins, cases[i].begins);
+    static const char *const beginnings[] = {"{\"a\":", "{ \"a\" :\n"};
+    for (size_t b = 0; b < sizeof beginnings / sizeof *beginnings; b++) {
+      bool begins = !cases[i].begins;
+      assert_fine(context, hark_file_begins_with(context, test_file_write_text(folder, "file", cases[i].contents), beginnings[b], &begins));
+      assert_int_equal(begins, cases[i].begins);
+    }
   }
   bool begins;
   assert_failure(context, hark_file_begins_with(context, test_path(folder, "none"), "{", &begins), HARK_NOT_FOUND, "none");

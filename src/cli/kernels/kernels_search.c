@@ -37,9 +37,9 @@ static const char *const stage_names[STAGES] = {"rotary", "table", "found", "fix
 static const char *const stage_texts[STAGES] = {"rotary positions", "a free table of every head", "the expressions below, learned",
                                                 "the expressions below, not learned"};
 
-/* How the files of the report begin, without blanks. */
-#define REPORT_TITLE "#Positionalkernelsofatext"
-#define REPORT_BEGINNING "{\"trainings\":["
+/* How the files of the report begin. */
+#define PAGE_BEGINNING "# Positional kernels of a text\n\n"
+#define OBJECT_BEGINNING "{\"trainings\": ["
 
 typedef struct search {
   hark_invocation *call;
@@ -191,7 +191,7 @@ static void append_losses(const search *s, hark_text *text) {
 }
 
 static void append_report(const search *s, hark_text *text) {
-  hark_text_append(text, "# Positional kernels of a text\n\n"); /* REPORT_TITLE */
+  hark_text_append(text, PAGE_BEGINNING);
   append_losses(s, text);
   hark_text_append(text,
                    "\n## The kernels\n\nFitted to the tables of seed %" PRId64 ", in %" PRId64
@@ -207,7 +207,7 @@ static void append_report(const search *s, hark_text *text) {
 }
 
 static void append_json(const search *s, hark_text *text) {
-  hark_text_append(text, "{\"trainings\": ["); /* REPORT_BEGINNING */
+  hark_text_append(text, OBJECT_BEGINNING);
   for (int i = 0; i < stages_of(s); i++) {
     hark_text_append(text, "%s{\"positions\": \"%s\", \"parameters\": %" PRId64, i > 0 ? ", " : "", stage_names[i],
                      parameters_of(s, (stage)i));
@@ -272,8 +272,8 @@ static hark_status begin(search *s) {
     status = hark_file_read(s->context, s->values->base, (size_t)1 << 24, &text);
   else
     hark_text_append(&text, "%s", small);
-  if (status == HARK_OK) status = check_report(s, ".md", REPORT_TITLE);
-  if (status == HARK_OK) status = check_report(s, ".json", REPORT_BEGINNING);
+  if (status == HARK_OK) status = check_report(s, ".md", PAGE_BEGINNING);
+  if (status == HARK_OK) status = check_report(s, ".json", OBJECT_BEGINNING);
   if (status == HARK_OK) status = hark_folder_make(s->context, s->values->out);
   if (status == HARK_OK) status = keep_file(s, "base", ".yaml", &text, path);
   hark_text_free(&text);

@@ -53,14 +53,10 @@ hark_status hark_lab_document_begin(hark_invocation *call, const char *path, har
   return status == HARK_OK ? hark_folder_make(call->context, document->folder) : status;
 }
 
-/* *ours: the file is a page of hark lab of this experiment. The comparison of files leaves out blanks and line ends. */
+/* *ours: the file is a page of hark lab of this experiment. */
 static hark_status compare_title(const hark_lab_document *document, const char *name, const char *path, bool *ours) {
   char title[HARK_LAB_TITLE_BYTES];
-  size_t length = 0;
   hark_lab_markdown_title(name, title);
-  for (const char *at = title; *at != 0; at++)
-    if (*at != ' ' && *at != '\n') title[length++] = *at;
-  title[length] = 0;
   return hark_file_begins_with(document->call->context, path, title, ours);
 }
 

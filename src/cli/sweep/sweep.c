@@ -126,14 +126,14 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   hark_text before = hark_text_empty(call->context), now = hark_text_empty(call->context);
   hark_options_print_value(stored, option->name, &before);
   hark_options_print_value(run->now, option->name, &now);
-  const bool moved = strcmp(option->name, "run.directory") == 0; /* which the sweep sets */
-  const hark_status status = moved ? hark_fail(call->context, HARK_BAD_CONFIGURATION,
-                                               "%s: the runs of this sweep are in another folder, '%s': move them back, or give "
-                                               "the sweep another 'out'",
-                                               run->path, hark_text_get(&before))
-                                   : hark_fail(call->context, HARK_BAD_CONFIGURATION,
-                                               "%s: " BEGIN_AGAIN "this run was started with %s '%s', and the plan has '%s'", run->path,
-                                               option->name, hark_text_get(&before), hark_text_get(&now));
+  hark_status status;
+  if (strcmp(option->name, "run.directory") == 0) /* which the sweep sets */
+    status = hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                       "%s: the runs of this sweep are in another folder, '%s': move them back, or give the sweep another 'out'", run->path,
+                       hark_text_get(&before));
+  else
+    status = hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: " BEGIN_AGAIN "this run was started with %s '%s', and the plan has '%s'",
+                       run->path, option->name, hark_text_get(&before), hark_text_get(&now));
   hark_text_free(&before);
   hark_text_free(&now);
   return status;
@@ -326,7 +326,7 @@ static hark_status prepare(sweep *s) {
   HARK_TRY(hark_sweep_read_results(s, path));
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
   if (s->values->list) return HARK_OK;
-  HARK_TRY(hark_sweep_check_data(s));
+  if (is_trained(s)) HARK_TRY(hark_sweep_check_data(s)); /* the report checks it too */
   HARK_TRY(hark_sweep_check_picture(s));
   for (int run = 0; run < s->runs; run++) HARK_TRY(hark_sweep_measure_run(s, run, &hark_sweep_whole));
   return HARK_OK;

@@ -266,7 +266,7 @@ static hark_status head(const sweep *s) {
 
 hark_status hark_sweep_report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
-  HARK_TRY(hark_sweep_check_data(s)); /* again: the data may have changed before the last runs */
+  HARK_TRY(hark_sweep_check_data(s)); /* after the last runs, before which the data may have changed */
   HARK_TRY(measure_at(s));
   HARK_TRY(head(s));
   if (s->call->json)
