@@ -198,33 +198,37 @@ def test_weights_change_the_logits_and_not_the_arrays(run):
             hark.load(run.path, weights=wrong)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"model.positions": "learned", "model.norm": "rms_norm", "model.activation": "gated_silu", "model.bias": True},
-        {
-            "model.positions": "sinusoidal",
-            "model.rotary.base": 500,
-            "model.tie_embeddings": False,
-            "model.attention.structure": "hierarchical",
-            "model.attention.hierarchy_block": 4,
-            "model.attention.hierarchical_bias": True,
-        },
-        {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
-        {"model.activation": "gated_gelu"},
-        {"model.activation": "gated_gelu_tanh"},
-        {
-            "model.positional": "decay",
-            "model.attention.structure": ["window", "dense"],
-            "model.attention.window": 5,
-            "model.attention.forget_gate": True,
-        },
-        {"model.positions": "none", "model.attention.contextual_positions": 6, "model.key_heads": 1},
-        {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
-    ],
-    ids=["plain", "learned", "hierarchical", "positional", "window", "contextual", "rotary"],
-)
+DECODERS = {
+    "plain": {},
+    "learned": {
+        "model.positions": "learned",
+        "model.norm": "rms_norm",
+        "model.activation": "gated_silu",
+        "model.bias": True,
+    },
+    "hierarchical": {
+        "model.positions": "sinusoidal",
+        "model.rotary.base": 500,
+        "model.tie_embeddings": False,
+        "model.attention.structure": "hierarchical",
+        "model.attention.hierarchy_block": 4,
+        "model.attention.hierarchical_bias": True,
+    },
+    "positional": {"model.positional": "decay*periodic", "model.positional_scope": "head", "model.key_heads": 1},
+    "gated_gelu": {"model.activation": "gated_gelu"},
+    "gated_gelu_tanh": {"model.activation": "gated_gelu_tanh"},
+    "window": {
+        "model.positional": "decay",
+        "model.attention.structure": ["window", "dense"],
+        "model.attention.window": 5,
+        "model.attention.forget_gate": True,
+    },
+    "contextual": {"model.positions": "none", "model.attention.contextual_positions": 6, "model.key_heads": 1},
+    "rotary": {"model.rotary.learned": "head", "model.rotary.pairs": "interleaved", "model.attention.kernel": "rbf"},
+}
+
+
+@pytest.mark.parametrize("options", DECODERS.values(), ids=DECODERS)
 def test_torch_module_of_a_decoder(text, tmp_path, options):
     torch = pytest.importorskip("torch")
     run = hark.train({**SMALL, **options, "data.paths": [str(text)]}, tmp_path / "run")

@@ -288,12 +288,11 @@ HIERARCHICAL = schema_words(structure="hierarchical", causal=True, hierarchy_blo
 @pytest.mark.parametrize(
     "words, more",
     [
-        (PLAIN, {}),
-        (HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}),
-        (PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()}),
-        (CAUSAL, {"contextual": random(H, 5, D).requires_grad_()}),
+        pytest.param(PLAIN, {}, id="dense"),
+        pytest.param(HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}, id="hierarchical"),
+        pytest.param(PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()}, id="bias"),
+        pytest.param(CAUSAL, {"contextual": random(H, 5, D).requires_grad_()}, id="contextual"),
     ],
-    ids=["dense", "hierarchical", "bias", "contextual"],
 )
 def test_opcheck_forward(words, more):
     torch.library.opcheck(torch.ops.hark.attention.default, operator_arguments(words, **more))
