@@ -96,6 +96,8 @@ bool hark_options_is_requested(const hark_options *options, const char *name, co
  * By flags, options that must not be given are left out; hark_option_print_exclusions() prints them: "--item". */
 void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text);
 void hark_option_print_exclusions(const hark_options *options, const hark_option *option, hark_text *text);
+/* Appends "cannot be used together with --item" if the option of this name has no effect because that one is given; false: nothing. */
+bool hark_options_print_excluded(const hark_options *options, const char *name, hark_text *text);
 
 /* Marks a file's value of an option as usual: it is the default that is derived from other options. */
 void hark_options_note_usual(hark_options *options, const char *name);

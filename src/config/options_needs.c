@@ -227,6 +227,25 @@ static void print_present(const hark_options *options, const char *at, hark_text
   hark_text_append(text, ")");
 }
 
+/* False: the condition is no exclusion, and nothing is appended. On the command line, the place of the other option is named if that is a
+ * file. */
+static bool print_excluded(const hark_options *options, const char *condition, bool keys, hark_text *text) {
+  hark_option_need n;
+  if (!is_exclusion(options, condition) || !hark_option_need_read(&condition, &n)) return false;
+  const hark_option_entry *const other = hark_options_entry(options, n.name);
+  const bool apart = !keys && other != NULL && other->where != NULL && other->where[0] != '-';
+  hark_text_append(text, "cannot be used together with ");
+  print_name(options, &n, keys || apart, text);
+  if (apart) hark_text_append(text, " (%s)", other->where);
+  return true;
+}
+
+bool hark_options_print_excluded(const hark_options *options, const char *name, hark_text *text) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  const char *const condition = entry == NULL ? NULL : idle_for(options, entry);
+  return condition != NULL && print_excluded(options, condition, entry->where[0] != '-', text);
+}
+
 hark_status hark_options_refuse_idle(hark_context *context, hark_options *options) {
   for (int i = 0; i < options->count; i++) {
     hark_option_entry *const entry = &options->entries[i];
@@ -234,11 +253,7 @@ hark_status hark_options_refuse_idle(hark_context *context, hark_options *option
     if (condition == NULL) continue;
     hark_text text = hark_text_empty(context);
     const bool keys = entry->where[0] != '-';
-    hark_option_need n;
-    if (is_exclusion(options, condition) && hark_option_need_read(&condition, &n)) {
-      hark_text_append(&text, "cannot be used together with ");
-      print_name(options, &n, keys, &text);
-    } else {
+    if (!print_excluded(options, condition, keys, &text)) {
       hark_text_append(&text, "has no effect here, it needs ");
       (void)print_condition(options, condition, keys, &text);
       print_present(options, condition, &text);

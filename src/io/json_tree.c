@@ -157,8 +157,10 @@ static hark_status read_number(reader *r, hark_json_node *node) {
   }
   r->at = end;
   node->kind = whole ? HARK_JSON_INTEGER : HARK_JSON_REAL;
-  if (!whole)
+  if (!whole) {
+    node->quick = hark_number_read_quick(r->text + begin, end - begin);
     return hark_number_read(r->text + begin, end - begin, &node->real) ? HARK_OK : fail_at(r, begin, "a number that is too large");
+  }
   return hark_number_read_whole(r->text + begin, end - begin, &node->integer) ? HARK_OK : fail_at(r, begin, "too big integer");
 }
 

@@ -45,7 +45,10 @@ typedef struct hark_json_node {
   union {
     bool boolean;
     int64_t integer;
-    double real;
+    struct {
+      double real;
+      double quick; /* hark_number_read_quick() */
+    };
     struct {
       const char *text; /* ends with a zero byte, and may contain others */
       size_t bytes;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define TEXT_LIMIT 512           /* bytes of a number; longer ones are refused */
+#define LARGEST_POWER 308        /* of ten, in a double */
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers below are exact in a double */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -70,6 +71,51 @@ static size_t read_prefix(const char *text, size_t length, double *out) {
   if (end != local + size || !isfinite(value)) return 0;
   *out = value;
   return used;
+}
+
+/* The double next to 10^exponent, which is 10^exponent itself up to 10^22. */
+static double power_of_ten(int exponent) {
+  static const double exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  if (exponent < (int)(sizeof exact / sizeof *exact)) return exact[exponent];
+  char text[16];
+  snprintf(text, sizeof text, "1e%d", exponent);
+  return strtod(text, NULL);
+}
+
+/* value 10^exponent. Powers up to 10^308 are the doubles next to them, and smaller values are divided more than once. */
+static double scale_by_ten(double value, int64_t exponent) {
+  for (; exponent < -LARGEST_POWER && value != 0; exponent += LARGEST_POWER) value /= 1e308;
+  if (value == 0) return 0;
+  if (exponent > LARGEST_POWER) return HUGE_VAL;
+  const double power = power_of_ten((int)(exponent < 0 ? -exponent : exponent));
+  return exponent < 0 ? value / power : value * power;
+}
+
+double hark_number_read_quick(const char *text, size_t length) {
+  const bool negative = length > 0 && text[0] == '-';
+  uint64_t digits = 0;
+  int64_t exponent = 0;
+  bool full = false, fraction = false;
+  size_t at = negative;
+  for (; at < length && text[at] != 'e' && text[at] != 'E'; at++) {
+    if (text[at] == '.') {
+      fraction = true;
+      continue;
+    }
+    const uint64_t digit = (uint64_t)(text[at] - '0');
+    full = full || digits > (UINT64_MAX - digit) / 10; /* from here on digits count only as places before the point */
+    if (!full) digits = 10 * digits + digit;
+    exponent += full ? !fraction : -(int64_t)fraction;
+  }
+  if (at < length) {
+    const bool minus = text[++at] == '-';
+    int64_t written = 0;
+    for (at += minus || text[at] == '+'; at < length; at++) written = written < INT32_MAX ? 10 * written + (text[at] - '0') : written;
+    exponent += minus ? -written : written;
+  }
+  const double value = scale_by_ten((double)digits, exponent);
+  return negative ? -value : value;
 }
 
 bool hark_number_read(const char *text, size_t length, double *out) {

@@ -14,6 +14,11 @@
 /* Reads the whole of text[0..length): [+-] digits [. digits] [e [+-] digits]. False for anything else, for infinities and overflow. */
 bool hark_number_read(const char *text, size_t length, double *out);
 
+/* The value of a number of JSON as serde_json, the reader of the tokenizers library, computes it by default: the digits as one whole number
+ * below 2^64, rounded to a double, times or over a power of ten. It is not always the double next to the number, which hark_number_read
+ * finds, and equal sums of scores are decided by such differences. The text must be valid; a value that is too large is infinite. */
+double hark_number_read_quick(const char *text, size_t length);
+
 /* Reads a whole number: [+-] digits, or a decimal form that is exactly whole and below 2^53 ("8e6"). False for anything else. */
 bool hark_number_read_whole(const char *text, size_t length, int64_t *out);
 

@@ -74,12 +74,12 @@ typedef enum hark_stored {
   X(width, "width", INT, "512", "[1, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a token", HARK_NEEDS_NOT_FINITE, WEIGHTS,        \
     ALWAYS, 1)                                                                                                                             \
   X(feed_forward_width, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "hidden features of the feed-forward layer; 0: four times the width", "model.architecture !finite or model.finite.map network",        \
+    "hidden features of the feed-forward layer; 0: four times the width", "model.finite.map network or model.architecture !finite",        \
     WEIGHTS, SETTLED, 1)                                                                                                                   \
   X(context, "context", INT, "256", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
     "tokens of a training window, or of the longest example", NULL, WEIGHTS, ALWAYS, 1)                                                    \
   X(activation, "activation", ENUM, "gelu", HARK_ACTIVATION_WORDS, HARK_FLAG_OF_TRAINING, NULL, "activation of the feed-forward layer",    \
-    "model.architecture !finite or model.finite.map network, model.architecture !ahca or model.ahca.layer block", WEIGHTS, ALWAYS, 1)      \
+    "model.finite.map network or model.architecture !finite, model.ahca.layer block or model.architecture !ahca", WEIGHTS, ALWAYS, 1)      \
   X(norm, "norm", ENUM, "layer_norm", HARK_NORM_WORDS, HARK_FLAG_OF_TRAINING, NULL, "kind of normalisation layers", HARK_NEEDS_OF_TOKENS,  \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(norm_epsilon, NULL, FLOAT, "1e-5", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL, "added to the variance in normalisation layers",             \

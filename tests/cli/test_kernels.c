@@ -262,6 +262,8 @@ static void what_has_no_kernels_is_refused(void **state) {
   expect("kernels fit none --text text.txt", HARK_EXIT_BAD_INPUT, "", "none");
   expect("kernels fit", HARK_EXIT_USAGE, "", "fit: needs a run or a file of a model");
   expect("kernels search run --data text.txt --out x", HARK_EXIT_USAGE, "", "run: is one argument too many");
+  expect("kernels fit plain other --text text.txt", HARK_EXIT_USAGE, "", "hark kernels: other: unexpected argument");
+  assert_int_equal(test_line_count(output.err), 1);
   expect("kernels search", HARK_EXIT_USAGE, "", "--data: missing, expected a text");
   expect("kernels export plain", HARK_EXIT_USAGE, "", "--output: missing, expected a file");
   expect("kernels export plain --output k.txt", HARK_EXIT_USAGE, "", "--output: expected a name that ends in .py, .csv or .safetensors");

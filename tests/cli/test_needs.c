@@ -67,7 +67,8 @@ static void options_without_effect_are_refused(void **state) {
       {"config --data.long-sentences cut", 1, "it needs --unit sentences (currently text)"},
       {"config --unit sentences --epoch windows", 1, "it needs --unit text (currently sentences)"},
       {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (currently corpus)"},
-      {"config --validation v.txt --validation-fraction 0.2", 1, "cannot be used together with --validation"},
+      {"config --validation v.txt --validation-fraction 0.2", 1, "cannot be used together with --validation\n"},
+      {"config --config paths.yaml --validation-fraction 0.2", 1, "cannot be used together with data.validation_paths (paths.yaml:1)\n"},
       {"config --allow-missing 'a*' --allow-unexpected b", 2, "it needs --init-from PATH"},
       {"config --schedule constant --train.minimum-rate 1e-5", 1, "it needs --schedule cosine or linear (currently constant)"},
       {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (currently 0)"},
@@ -100,6 +101,7 @@ static void options_without_effect_are_refused(void **state) {
       {"plot run --terminal --png --log", 2, "it needs --terminal off"}};
   expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "");
   test_file_write_text(folder, "weights.safetensors", "");
+  test_file_write_text(folder, "paths.yaml", "data: {validation_paths: v.txt}\n");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const int code = cases[i].lines > 0 ? HARK_EXIT_USAGE : HARK_EXIT_DONE;
     expect(cases[i].words, code, cases[i].says);

@@ -400,6 +400,8 @@ static void settings_have_an_effect_in_some_run(void **state) {
                {"variants: {a: {train.rotary_rate: 2}, b: {}}\n",
                 "train.rotary_rate: has no effect in any run, it needs model.rotary.learned other than none"},
                {"grid: {model.attention.sigma: [1, 2]}\n", "model.attention.sigma: has no effect in any run"},
+               {"settings: {data.validation_paths: text.txt}\ngrid: {data.validation_fraction: [0.1, 0.2]}\n",
+                "data.validation_fraction: cannot be used together with data.validation_paths\n"},
                {"settings: {train.steps: [1, 2]}\n", "plan.yaml:3: train.steps: a list given, expected one value"},
                {"settings: {model.attention.structure: []}\n", "expected one of dense"},
                {"settings: {data.paths: }\n", "plan.yaml:3: expected settings, KEY: VALUE"},

@@ -139,6 +139,37 @@ static void printing_and_reading_agree(void **state) {
   assert_string_equal(hark_number_print(-INFINITY, text), "-inf");
 }
 
+/* Values that serde_json 1.0 gives, among them some that are not the doubles next to the number. */
+static void quick_values_are_those_of_serde_json(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    double value;
+  } cases[] = {
+      {"-3.6823990090533596", -0x1.d758d9c95a7eap+1}, /* the next double is ..7e9p+1 */
+      {"-7.0148069374754484", -0x1.c0f298cc0d807p+2}, /* ..808p+2 */
+      {"-6.204202872320587", -0x1.8d11a8ec976f9p+2},
+      {"0.0", 0},
+      {"-0.0", -0.0},
+      {"1.5e3", 1500},
+      {"25e-1", 2.5},
+      {"2.5E+1", 25},
+      {"18446744073709551615.0", 18446744073709551616.0},
+      {"18446744073709551616000.0", 0x1.f4p+73},
+      {"123456789012345678901234567890.5", 0x1.8ee90ff6c373ep+96},
+      {"0.000000000000000000000000000000123456789012345678905", 0x1.40831c305489bp-103},
+      {"1e-320", 1e-320},
+      {"0e999999999999", 0},
+      {"1e999999999999", HUGE_VAL},
+      {"1e-999999999999", 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const double value = hark_number_read_quick(cases[i].text, strlen(cases[i].text));
+    if (value != cases[i].value || signbit(value) != signbit(cases[i].value))
+      fail_msg("%s is %a, expected %a", cases[i].text, value, cases[i].value);
+  }
+}
+
 static void a_locale_changes_nothing(void **state) {
   char folder[TEST_PATH_BYTES];
   test_folder_make(folder);
@@ -162,7 +193,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decimal_numbers_are_read),      cmocka_unit_test(other_texts_are_refused),
       cmocka_unit_test(whole_numbers_keep_all_digits), cmocka_unit_test(durations_have_units),
-      cmocka_unit_test(printing_and_reading_agree),    cmocka_unit_test(a_locale_changes_nothing),
+      cmocka_unit_test(printing_and_reading_agree),    cmocka_unit_test(quick_values_are_those_of_serde_json),
+      cmocka_unit_test(a_locale_changes_nothing),
   };
   return cmocka_run_group_tests_name("number", tests, NULL, NULL);
 }

@@ -310,6 +310,34 @@ static void growth_is_limited(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Scores are read as the tokenizers library reads them: with the doubles next to these numbers, "aa" would come first. */
+static void equal_sums_are_decided_as_by_the_library(void **state) {
+  (void)state;
+  static const char file[] =
+      "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"?\", 0.0], [\"p\", -3.25], "
+      "[\"a\", -3.6823990090533596], [\"aa\", -6.204202872320587], "
+      "[\"b\", -4.297071596334271], [\"bb\", -7.0148069374754484]]}}";
+  static const struct {
+    const char *text;
+    int32_t ids[3]; /* by tokenizers 0.23.3 */
+  } cases[] = {{"paaa", {1, 3, 2}}, {"pbbb", {1, 4, 5}}};
+  hark_context *context = test_reference_open();
+  hark_pipeline *pipeline = NULL;
+  hark_pipeline_work *work = NULL;
+  const int32_t *ids;
+  size_t count, at;
+  assert_fine(context, hark_pipeline_read(context, "t", file, strlen(file), &pipeline));
+  assert_fine(context, hark_pipeline_work_create(context, pipeline, &work));
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    assert_fine(context, hark_pipeline_encode(work, cases[i].text, strlen(cases[i].text), true, &ids, &count, &at));
+    assert_int_equal(count, 3);
+    assert_memory_equal(ids, cases[i].ids, sizeof cases[i].ids);
+  }
+  hark_pipeline_work_destroy(&work);
+  hark_pipeline_destroy(context, &pipeline);
+  hark_context_destroy(&context);
+}
+
 /* A model without an unknown token, or with one that its vocabulary lacks. */
 #define UNIGRAM "\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", -1], [\"b\", -1], [\"\u2581\", -1]]}"
 #define WORDS "\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"?\"}"
@@ -376,6 +404,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_supported_is_named),
       cmocka_unit_test(cut_files_are_refused),
       cmocka_unit_test(growth_is_limited),
+      cmocka_unit_test(equal_sums_are_decided_as_by_the_library),
       cmocka_unit_test(what_the_vocabulary_lacks_has_a_place),
       cmocka_unit_test(invalid_text_is_refused_with_its_byte),
   };

@@ -29,9 +29,9 @@ static const hark_option options[] = {
      "factor of q.k; 0: 1 / sqrt(d), where d is the number of features", "kernel exp"},
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "sigma in exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
     {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
-     "c in the ridge lambda = c L^P, where P is --ridge-power and L the number of keys that are not masked", CME},
+     "c in the ridge lambda = c n^P, where P is --ridge-power and n the number of keys that are not masked", CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
-     "P in the ridge lambda = c L^P; 0: lambda = c; not with --causal", CME},
+     "P in the ridge lambda = c n^P; 0: lambda = c; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
      "a number that q.k never exceeds; it is subtracted from q.k before the exponential, so that exponents stay in range; results do not "
      "change",
@@ -359,7 +359,8 @@ const hark_command hark_command_attend = {
     .arguments = "",
     .summary = "run one attention operator on tensors from a safetensors file",
     .notes =
-        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]. Optional input:\n"
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]. Where L stands, Lq = Lk = L. Optional\n"
+        "input:\n"
         "  key_lengths [B] (I64)                       segments [B,L] (I64, negative: padding)\n"
         "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
         "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"

@@ -45,7 +45,7 @@ static const hark_option options[] = {
      "it may be larger if the model's positions allow it",
      NULL},
     {"truncate", "truncate", HARK_OPTION_BOOL, AT(truncate), "true", NULL, NULL, NULL,
-     "cut lines that have more tokens than --context; such a line that is not cut is an error", NULL},
+     "cut lines that have more tokens than --context; without cutting, such lines are an error", NULL},
     {"tokenizer", "tokenizer", HARK_OPTION_STRING, AT(tokenizer), "", NULL, NULL, "FILE",
      "a tokenizer.json, or a .model of SentencePiece; not given: the vocabulary of the model, or such a file "
      "or a vocab.txt in its folder",

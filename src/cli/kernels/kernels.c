@@ -100,7 +100,7 @@ static hark_status check(hark_invocation *call) {
   const hark_kernels_values *const values = call->values[0];
   const kernels_verb *const verb = find_verb(call);
   const int count = hark_options_argument_count(call->options);
-  if (verb == NULL) return HARK_OK;
+  if (verb == NULL || count > hark_command_kernels.argument_maximum) return HARK_OK; /* main reports it */
   if (count > verb->arguments)
     return hark_options_complain(call->context, call->options, hark_options_argument(call->options, count - 1), "is one argument too many");
   if (count < verb->arguments)

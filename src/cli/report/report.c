@@ -182,6 +182,7 @@ static hark_status write_page(hark_report *report) {
 /* The context of the models that --text needs, and of the estimates of memory. */
 static hark_status run(hark_invocation *call) {
   const hark_report_values *const values = call->values[0];
+  char shown[HARK_SHOWN_BYTES];
   void *memory = NULL;
   HARK_TRY(hark_command_open(call, "cpu", 0, 0, false));
   hark_context *const context = call->context;
@@ -198,6 +199,9 @@ static hark_status run(hark_invocation *call) {
   report.runs = memory;
   hark_status status = collect(&report);
   if (status == HARK_OK) status = write_page(&report);
+  if (status == HARK_OK && report.refused > 0)
+    status = hark_fail(context, report.refusal, "%s lacks %d of the %d arguments", hark_text_shown(values->output, shown), report.refused,
+                       hark_options_argument_count(call->options));
   if (report.warnings > HARK_REPORT_WARNINGS)
     hark_command_warn(call, "%" PRId64 " more problems, which the page lists", report.warnings - HARK_REPORT_WARNINGS);
   hark_text_free(&report.data);

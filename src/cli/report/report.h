@@ -39,6 +39,8 @@ typedef struct hark_report {
   int64_t seen;                            /* runs of all arguments, of which some may be the same */
   int64_t found, listed, damaged, running; /* runs */
   int64_t notes, warnings;                 /* problems of the page; lines on stderr */
+  int refused;                             /* arguments that are no runs */
+  hark_status refusal;                     /* of the first of them */
   hark_text warned;                        /* the latter, each followed by a line end */
   hark_text words;                         /* of --text or --file */
   hark_text evaluations;                   /* items of a list */

@@ -112,13 +112,19 @@ static hark_status list_folder(hark_report *report, const char *folder) {
   return hark_fail(report->context, HARK_NOT_FOUND, "%s: no runs in this folder", folder);
 }
 
+/* Keeps the problem of an argument for the page, which is written all the same, and its status for the end. */
+static hark_status keep_refusal(hark_report *report, hark_status status) {
+  if (status != HARK_OK && report->refused++ == 0) report->refusal = status;
+  return hark_report_keep_problem(report, -1, status);
+}
+
 hark_status hark_report_add_runs(hark_report *report) {
   hark_text_append(&report->data, ",\"runs\":[");
   const int arguments = hark_options_argument_count(report->call->options);
   for (int i = 0; i < arguments; i++) {
     const hark_status status = list_folder(report, hark_options_argument(report->call->options, i));
     if (arguments == 1) HARK_TRY(status);
-    HARK_TRY(hark_report_keep_problem(report, -1, status));
+    HARK_TRY(keep_refusal(report, status));
   }
   hark_text_append(&report->data, "],\"found\":%" PRId64, report->found);
   return report->data.status;

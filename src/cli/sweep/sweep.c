@@ -49,7 +49,7 @@ static const hark_option options[] = {
      "make the check before the runs, which tests that memory is enough for --jobs runs, and that memory and disk are enough for each run",
      "list false, table false"},
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", "json false"},
-    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the existing runs and stop",
+    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs in results.jsonl and stop",
      "list false"},
     {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "draw sweep.svg in the sweep's folder", "list false"},
 };

@@ -352,13 +352,16 @@ hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *p
 
 /* The problem of an option without an effect in any run, from the configuration of one of them. */
 static hark_status refuse_unused(hark_context *context, const hark_options *options, const hark_option *option) {
-  hark_text needs = hark_text_empty(context);
-  hark_option_print_needs(options, option, true, &needs);
-  hark_status status = needs.status;
+  hark_text problem = hark_text_empty(context);
+  if (!hark_options_print_excluded(options, option->name, &problem)) {
+    hark_text_append(&problem, "has no effect in any run, it needs ");
+    hark_option_print_needs(options, option, true, &problem);
+  }
+  hark_status status = problem.status;
   if (status == HARK_OK)
-    status = hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s: has no effect in any run, it needs %s",
-                       hark_options_where(options, option->name), option->name, hark_text_get(&needs));
-  hark_text_free(&needs);
+    status = hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s: %s", hark_options_where(options, option->name), option->name,
+                       hark_text_get(&problem));
+  hark_text_free(&problem);
   return status;
 }
 

@@ -324,9 +324,9 @@ const hark_experiment hark_experiment_ahca_figures = {
         "out from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix "
         "and the run's boundaries. They are the weights of plain averages: the smoothing of chunks is left out.\n"
         "\n"
-        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the first letters and "
-        "slots. 3: slots and global tokens. 4: scores, with those selected. 5: layers of chunks. 6: rows from stage to "
-        "stage.",
+        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the first letters and slots. "
+        "3: slots and global tokens. 4: the scores of the global tokens, with marks at the selected ones. 5: the layers "
+        "of every chunk. 6: the number of rows at every stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};

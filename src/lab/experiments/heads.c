@@ -228,8 +228,8 @@ const hark_experiment hark_experiment_heads = {
         "R^2 is the fraction of the variance of a head's output that the best linear map explains. For sin 2q, closed "
         "forms give .092 for queries that are distributed like the tokens, and .445 for queries between -1.7 and 1.7 "
         "(`within 1.7`). The measured R^2 is compared with these values. The bounds .02 and .6 were fixed beforehand. "
-        "These tokens are bounded. Normal tokens show no difference between the heads, because all their conditional "
-        "means are linear.\n"
+        "These values and bounds are for bounded tokens. Normal tokens show no difference between the heads, because all "
+        "their conditional means are linear.\n"
         "\n"
         "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,

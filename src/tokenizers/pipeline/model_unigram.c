@@ -3,7 +3,7 @@
  *     best(0) = 0,   best(e) = max over pieces p that end at e: best(e - |p|) + score(p)
  *
  * A character that is no piece counts as unknown, with a score 10 below the lowest. Of equal sums the first one counts, from the shortest
- * beginning on. Cost O(bytes x longest piece). Sums are doubles as in the tokenizers library, or floats as in SentencePiece.
+ * beginning on. Cost O(bytes x longest piece). Scores and sums are doubles as in the tokenizers library, or floats as in SentencePiece.
  */
 #include <math.h>
 
@@ -55,7 +55,7 @@ static bool entry_of(const hark_json_node *item, hark_span *text, double *score)
   const hark_json_node *const number = item->first->next;
   if (number->kind != HARK_JSON_REAL && number->kind != HARK_JSON_INTEGER) return false;
   *text = (hark_span){item->first->text, item->first->bytes};
-  *score = number->kind == HARK_JSON_REAL ? number->real : (double)number->integer;
+  *score = number->kind == HARK_JSON_REAL ? number->quick : (double)number->integer;
   return true;
 }
 
