@@ -487,7 +487,7 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
       {"--layers 1 --capacity 0.25", "it needs --layers of at least 2 (currently 1)"},
       {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs --layers of at least 2 (currently 1)"},
       {"--model.ahca.layer linear --activation silu",
-       "--activation: has no effect here, it needs --architecture other than ahca or --model.ahca.layer block"},
+       "--activation: has no effect here, it needs --model.ahca.layer block or --architecture other than ahca"},
       {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
       {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
       {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
