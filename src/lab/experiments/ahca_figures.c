@@ -314,19 +314,21 @@ const hark_experiment hark_experiment_ahca_figures = {
     .summary = "the paper's figures 1 to 6, drawn from a network that has learned a text",
     .paper = HARK_LAB_PAPER_AHCA "figures 1 to 6",
     .statement =
-        "A network has learned to reconstruct a text from the slots of its chunks. The figures show its chunks of the "
-        "text, both compressions, the selected tokens, the layers of every chunk, and the rows of every stage",
+        "A network has learned to reconstruct a text from a few vectors (slots) for each chunk. The figures show the "
+        "chunks into which the network cuts a passage, both compressions, the selected tokens, the layers of every "
+        "chunk, and the rows of every stage",
     .notes =
-        "    M = 132 letters -> learned chunks, C1 = 2 -> C2 = 16 -> Cs = 4 -> four layers on half of the chunks, one "
-        "on the others\n"
+        "    M = 132 letters -> learned chunks, 2 slots per chunk (C1) -> 16 global tokens (C2) -> 4 selected (Cs) -> "
+        "four layers on half of the chunks, one on the others\n"
         "\n"
-        "The text consists of the descriptions of the experiments of `hark lab`. The passage in the figures is held "
-        "out from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix "
-        "and the run's boundaries. They are the weights of plain averages: the smoothing of chunks is left out.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`. The passage in the figures is held out "
+        "from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix and the "
+        "chunk boundaries that the network chose in the passage. They are the weights of plain averages: the smoothing "
+        "of chunks is left out.\n"
         "\n"
-        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the first letters and slots. "
-        "3: slots and global tokens. 4: the scores of the global tokens, with marks at the selected ones. 5: the layers "
-        "of every chunk. 6: the number of rows at every stage.",
+        "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the weights of the first "
+        "letters in the first slots. 3: the weights of slots in global tokens. 4: the scores of the global tokens, with "
+        "marks at the selected ones. 5: the layers of every chunk. 6: the number of rows at every stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};

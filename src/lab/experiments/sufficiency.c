@@ -257,9 +257,9 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior has "
-        "the same mutual information with the target as the sequence. If T = P(y | z) has rank 3, distinct posteriors "
-        "have distinct predictive distributions. If T has rank 2, this need not be true",
+        "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior and "
+        "the sequence have the same mutual information with the target y. If T = P(y | z) has rank 3, distinct "
+        "posteriors have distinct predictive distributions. If T has rank 2, this need not be true",
     .notes =
         "Let b(X) = P(z | X) and T[y, z] = P(y | z). Then the predictive distribution is P(y | X) = T b(X). Two "
         "posteriors are distinct if their values differ. Only these values are compared, not the numbers of ones in "
@@ -269,18 +269,19 @@ const hark_experiment hark_experiment_sufficiency = {
         "\n"
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
-        "The posterior is minimal only if T is injective, as the lemma assumes. In the models of rank 2, the first row "
-        "of T is orthogonal to the difference of two posteriors. The other two values of y share the remaining "
-        "probability in a fixed ratio, and the entries of the difference sum to 0. So the other two rows of T are "
-        "orthogonal to the difference too. So these two posteriors have the same predictive distribution. The seven "
-        "classes of sequences then become six, and no information about y is lost. In this case the posterior is "
+        "The posterior is minimal if T is injective, as the lemma assumes. Otherwise it need not be. In the models of "
+        "rank 2, the first row of T is orthogonal to the difference of two posteriors. The other two values of y share "
+        "the remaining probability in a fixed ratio, and the entries of the difference sum to 0. So the other two rows "
+        "of T are orthogonal to the difference too. So these two posteriors have the same predictive distribution. "
+        "Sequences with the same posterior form seven groups, one for each number of ones. Sequences with the same "
+        "predictive distribution form only six, and no information about y is lost. In this case the posterior is "
         "sufficient for y but not minimal.\n"
         "\n"
         "The sufficiency of the posterior is an identity. To check that a failure would be visible, the information is "
         "also measured for five of the six tokens. There information is lost. I(X; y) is computed a second time, from "
         "binomial probabilities of the number of ones.\n"
         "\n"
-        "*Figure.* The least contraction over pairs of distinct posteriors, for every model. It "
-        "is zero with rank 2, and at least the singular value with rank 3.",
+        "*Figure.* The least contraction over pairs of distinct posteriors, for every model. It is zero with rank 2, and "
+        "at least sigma_3(T) with rank 3.",
     .measure = measure,
     .judge = judge};
