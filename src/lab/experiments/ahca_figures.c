@@ -321,14 +321,14 @@ const hark_experiment hark_experiment_ahca_figures = {
         "    M = 132 letters -> learned chunks, 2 slots per chunk (C1) -> 16 global tokens (C2) -> 4 selected (Cs) -> "
         "four layers on half of the chunks, one on the others\n"
         "\n"
-        "The text consists of the descriptions of the experiments of `hark lab`. The passage in the figures is held out "
-        "from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix and the "
-        "chunk boundaries that the network chose in the passage. They are the weights of plain averages: the smoothing "
-        "of chunks is left out.\n"
+        "The text consists of the descriptions of the experiments of `hark lab`. The passage in the figures is held "
+        "out from training. The weights in figures 2 and 3 are the output of `segment_pool` for the identity matrix "
+        "and the chunk boundaries that the network chose in the passage. They are the weights of plain averages: the "
+        "smoothing of chunks is left out.\n"
         "\n"
         "*Figure.* 1: letters in reading order, with alternating shades for the chunks. 2: the weights of the first "
-        "letters in the first slots. 3: the weights of slots in global tokens. 4: the scores of the global tokens, with "
-        "marks at the selected ones. 5: the layers of every chunk. 6: the number of rows at every stage.",
+        "letters in the first slots. 3: the weights of slots in global tokens. 4: the scores of the global tokens, "
+        "with marks at the selected ones. 5: the layers of every chunk. 6: the number of rows at every stage.",
     .trains = true,
     .measure = measure,
     .judge = judge};

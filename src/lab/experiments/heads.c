@@ -218,20 +218,20 @@ const hark_experiment hark_experiment_heads = {
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
         "Tokens are x = (u, x_2), with u uniform on (-2, 2) and x_2 = sin 2u + N(0, .04). With an invertible W^k, CME "
-        "attention approaches q (W^k)^-1 W^v. This holds for any distribution of the tokens. With k = u and v = x_2, CME "
-        "attention approaches sin 2q. The best linear map explains 9 % of the variance of sin 2q for queries that are "
-        "distributed like the tokens, and 44 % for queries between -1.7 and 1.7. For normally distributed tokens every "
-        "head is linear",
+        "attention approaches q (W^k)^-1 W^v. This holds for any distribution of the tokens. With k = u and v = x_2, "
+        "CME attention approaches sin 2q. The best linear map explains 9 % of the variance of sin 2q for queries that "
+        "are distributed like the tokens, and 44 % for queries between -1.7 and 1.7. For normally distributed tokens "
+        "every head is linear",
     .notes =
         "    k = x W^k invertible:  E[V | K = q] = q (W^k)^-1 W^v;      k = u, v = x_2:  E[V | K = q] = sin 2q\n"
         "\n"
         "The first equation holds for every distribution of tokens and is exact, because the key determines the token. "
         "R^2 is the fraction of the variance of a head's output that the best linear map explains. For sin 2q, closed "
         "forms give .092 for queries that are distributed like the tokens, and .445 for queries between -1.7 and 1.7 "
-        "(`within 1.7`). The measured R^2 is compared with these values. The limits .02 of the error with invertible W^k "
-        "and .6 of R^2 were fixed beforehand. These values and limits are for the tokens with u in (-2, 2), `bounded` in "
-        "the table. Normally distributed tokens show no difference between the heads, because all their conditional "
-        "means are linear.\n"
+        "(`within 1.7`). The measured R^2 is compared with these values. The limits .02 of the error with invertible "
+        "W^k and .6 of R^2 were fixed beforehand. These values and limits are for the tokens with u in (-2, 2), "
+        "`bounded` in the table. Normally distributed tokens show no difference between the heads, because all their "
+        "conditional means are linear.\n"
         "\n"
         "*Figure.* The output of the head with k = u, v = x_2 for 400 queries and 256 tokens, and sin 2q.",
     .measure = measure,

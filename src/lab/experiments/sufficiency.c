@@ -257,8 +257,8 @@ const hark_experiment hark_experiment_sufficiency = {
     .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
-        "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior and "
-        "the sequence have the same mutual information with the target y. If T = P(y | z) has rank 3, distinct "
+        "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior "
+        "and the sequence have the same mutual information with the target y. If T = P(y | z) has rank 3, distinct "
         "posteriors have distinct predictive distributions. If T has rank 2, this need not be true",
     .notes =
         "Let b(X) = P(z | X) and T[y, z] = P(y | z). Then the predictive distribution is P(y | X) = T b(X). Two "
@@ -281,7 +281,7 @@ const hark_experiment hark_experiment_sufficiency = {
         "also measured for five of the six tokens. There information is lost. I(X; y) is computed a second time, from "
         "binomial probabilities of the number of ones.\n"
         "\n"
-        "*Figure.* The least contraction over pairs of distinct posteriors, for every model. It is zero with rank 2, and "
-        "at least sigma_3(T) with rank 3.",
+        "*Figure.* The least contraction over pairs of distinct posteriors, for every model. It is zero with rank 2, "
+        "and at least sigma_3(T) with rank 3.",
     .measure = measure,
     .judge = judge};
