@@ -14,7 +14,7 @@
 #include "io/text.h"
 
 /* X(name in C, name of the command line, table of its options or NULL), in the order of `hark lab --list`. Flags of different
- * experiments are different. */
+ * experiments are different, unless they share a table. */
 #define HARK_EXPERIMENTS(X)                                                                                                                \
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
   X(rotary_kernel, "rotary-kernel", NULL)                                                                                                  \
@@ -22,8 +22,8 @@
   X(kernel_closure, "kernel-closure", NULL)                                                                                                \
   X(bank_order, "bank-order", NULL)                                                                                                        \
   X(period_recovery, "period-recovery", NULL)                                                                                              \
-  X(rank_map, "rank-map", NULL)                                                                                                            \
-  X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
+  X(rank_map, "rank-map", &hark_lab_trained_options)                                                                                       \
+  X(approximation, "approximation", &hark_lab_trained_options)                                                                             \
   X(definetti, "definetti", NULL)                                                                                                          \
   X(sufficiency, "sufficiency", NULL)                                                                                                      \
   X(finite, "finite", NULL)                                                                                                                \
@@ -243,7 +243,7 @@ HARK_MUST_CHECK hark_status hark_lab_add_cell(hark_lab_panel *panel, const hark_
 #define HARK_EXPERIMENT_DECLARE(id, name, options) extern const hark_experiment hark_experiment_##id;
 HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
 #undef HARK_EXPERIMENT_DECLARE
-extern const hark_option_table hark_lab_approximation_options;
+extern const hark_option_table hark_lab_trained_options; /* lab/trained_heads.h */
 extern const hark_option_table hark_lab_bound_options;
 extern const hark_option_table hark_lab_downstream_options;
 extern const hark_option_table hark_lab_ahca_information_options;

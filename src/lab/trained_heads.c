@@ -3,7 +3,20 @@
 #include "lab/trained_heads.h"
 
 #include "data/inputs.h"
+#include "io/files.h"
+#include "models/encoder.h"
 #include "models/model.h"
+#include "models/observe.h"
+
+static const hark_option option_rows[] = {
+    {"run", "run", HARK_OPTION_STRING, offsetof(hark_lab_trained_values, run), "", NULL, NULL, "RUN",
+     "approximation, rank-map: a run, a checkpoint or a file with a trained model, whose heads are measured too",
+     "$1 approximation|rank-map|all"},
+    {"text", "text", HARK_OPTION_STRING, offsetof(hark_lab_trained_values, text), "", NULL, NULL, "FILE",
+     "approximation, rank-map: the text that the model reads; for models of pictures, the grey values as bytes",
+     "$1 approximation|rank-map|all"},
+};
+const hark_option_table hark_lab_trained_options = {option_rows, 2, NULL, sizeof(hark_lab_trained_values), false};
 
 /* One pass. */
 typedef struct reading {
@@ -11,7 +24,6 @@ typedef struct reading {
   hark_context *context; /* the model's */
   hark_model *model;
   hark_trained_heads *heads;
-  hark_tensor tokens; /* i32 [1, length] */
 } reading;
 
 /* out[h, t, :] <- rows[t, h / shared, :], of f32 rows in the backend's memory. */
@@ -34,55 +46,27 @@ static hark_status keep(const reading *r, const hark_tensor *tensor, int64_t sha
 static hark_status take_layer(void *user, const hark_attention_application *seen) {
   const reading *const r = user;
   const hark_trained_heads *const heads = r->heads;
+  const hark_attention_desc *const desc = hark_attention_plan_desc(((const hark_attention_attributes *)seen->attributes)->plan);
+  hark_attention_desc *const similarity = &heads->similarities[seen->layer];
   const hark_tensor *const query = &seen->inputs[0], *const key = &seen->inputs[1], *const value = &seen->inputs[2];
-  if (query->data == NULL) return HARK_OK; /* a shape-only run */
+  *similarity = hark_attention_desc_default();
+  similarity->kernel = desc->kernel;
+  if (desc->kernel == HARK_KERNEL_RBF)
+    similarity->sigma = desc->sigma;
+  else
+    similarity->scale = desc->scale;
   const int64_t first = seen->layer * heads->heads * heads->length * heads->head_dim, shared = query->shape[2] / key->shape[2];
   HARK_TRY(keep(r, query, 1, heads->query + first));
   HARK_TRY(keep(r, key, shared, heads->key + first));
   return keep(r, value, shared, heads->value + first);
 }
 
-static hark_status pass(reading *r, hark_attention_plan *const *plans) {
-  hark_tape *tape;
-  hark_value tokens = 0, logits = 0;
-  HARK_TRY(hark_tape_create(r->context, &tape));
-  hark_tape_set_recording(tape, false);
-  const hark_forward forward = {
-      .tape = tape, .parameters = &r->model->network->parameters, .plans = plans, .observe = take_layer, .observe_user = r};
-  hark_status status = hark_tape_leaf(tape, &r->tokens, NULL, &tokens);
-  if (status == HARK_OK) status = hark_stack_logits(r->context, r->model->network, &forward, tokens, true, &logits);
-  hark_tape_destroy(&tape);
-  return status;
-}
-
-/* The kernel of queries and keys in the layers' attention. */
-static hark_status keep_similarities(const reading *r, hark_attention_plan *const *plans) {
-  const hark_trained_heads *const heads = r->heads;
-  for (int64_t layer = 0; layer < heads->layers; layer++) {
-    const hark_attention_desc *const desc = hark_attention_plan_desc(plans[layer]);
-    heads->similarities[layer] = hark_attention_desc_default();
-    heads->similarities[layer].kernel = desc->kernel;
-    if (desc->kernel == HARK_KERNEL_RBF)
-      heads->similarities[layer].sigma = desc->sigma;
-    else
-      heads->similarities[layer].scale = desc->scale;
-  }
-  return HARK_OK;
-}
-
-static hark_status run_model(reading *r) {
-  hark_attention_plan **plans = NULL;
-  const int64_t length = r->heads->length;
-  HARK_TRY(hark_network_plans_rectangular(r->context, r->model->network, 1, length, length, false, &plans));
-  hark_status status = keep_similarities(r, plans);
-  if (status == HARK_OK) status = pass(r, plans);
-  hark_network_plans_destroy(r->context, r->model->network, &plans);
-  return status;
-}
-
 static hark_status make_room(hark_lab *lab, const hark_network_config *config, int64_t length, hark_trained_heads *out) {
-  *out =
-      (hark_trained_heads){.layers = config->layers, .heads = config->heads, .length = length, .head_dim = config->width / config->heads};
+  *out = (hark_trained_heads){.layers = config->layers,
+                              .heads = config->heads,
+                              .length = length,
+                              .head_dim = hark_network_head_dim(config),
+                              .causal = hark_architecture_of(config->architecture)->causal};
   const int64_t count = out->layers * out->heads * length * out->head_dim;
   void *similarities;
   HARK_TRY(hark_lab_allocate(lab, (size_t)config->layers * sizeof *out->similarities, &similarities));
@@ -93,25 +77,36 @@ static hark_status make_room(hark_lab *lab, const hark_network_config *config, i
   return HARK_OK;
 }
 
+#define GREY_VALUES 256
+
+/* Text to tokens, or for models of grey values each byte to one. */
+static hark_status encode(const reading *r, const hark_text *text, int32_t *tokens, size_t *count) {
+  const char *const bytes = hark_text_get(text);
+  const hark_status status = hark_model_encode(r->context, r->model, bytes, text->length, true, tokens, count);
+  if (status != HARK_UNSUPPORTED || r->model->network->config.vocabulary != HARK_TOKEN_RESERVED + GREY_VALUES) return status;
+  for (*count = 0; *count < text->length; (*count)++) tokens[*count] = HARK_TOKEN_RESERVED + (unsigned char)bytes[*count];
+  return HARK_OK;
+}
+
 /* With the text in memory. */
 static hark_status read_text(reading *r, const char *model, const hark_text *text, const char *path, int64_t least, int64_t longest) {
   const hark_network_config *const config = &r->model->network->config;
-  const size_t bytes = hark_max((int64_t)text->length, 1) * sizeof(int32_t);
+  const int64_t front = hark_encoder_front(config);
+  const size_t bytes = (text->length + 1) * sizeof(int32_t);
   void *memory = NULL;
   size_t count = 0;
   HARK_TRY(hark_allocate(r->context, bytes, &memory));
-  hark_status status = hark_model_encode(r->context, r->model, hark_text_get(text), text->length, true, memory, &count);
-  const int64_t length = hark_min(hark_min(longest, config->context), (int64_t)count), shape[] = {1, length};
+  int32_t *const tokens = memory;
+  tokens[0] = HARK_TOKEN_CLASS;
+  hark_status status = encode(r, text, tokens + front, &count);
+  const int64_t length = hark_min(hark_min(longest, config->context), (int64_t)count + front);
   if (status == HARK_OK && config->context < least)
     status = hark_fail(r->context, HARK_BAD_FILE, "%s: a context of %lld, expected at least %lld", model, (long long)config->context,
                        (long long)least);
   else if (status == HARK_OK && length < least)
     status = hark_fail(r->context, HARK_BAD_FILE, "%s: %lld tokens, expected at least %lld", path, (long long)count, (long long)least);
-  if (status == HARK_OK) status = hark_tensor_create(r->context, HARK_I32, 2, shape, &r->tokens);
-  if (status == HARK_OK) status = hark_tensor_write(r->context, &r->tokens, memory);
   if (status == HARK_OK) status = make_room(r->lab, config, length, r->heads);
-  if (status == HARK_OK) status = run_model(r);
-  hark_tensor_destroy(r->context, &r->tokens);
+  if (status == HARK_OK) status = hark_network_observe(r->context, r->model->network, tokens, length, take_layer, r);
   hark_release(r->context, memory, bytes);
   return status;
 }
@@ -119,12 +114,16 @@ static hark_status read_text(reading *r, const char *model, const hark_text *tex
 /* Refuses a model whose logits have terms other than queries and keys. The caller destroys r->model, also after a failure. */
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
-  HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
   const hark_network_config *const config = &r->model->network->config;
+  if (config->architecture != HARK_ARCHITECTURE_DECODER && config->architecture != HARK_ARCHITECTURE_ENCODER &&
+      config->architecture != HARK_ARCHITECTURE_MASKED_ENCODER)
+    return hark_fail(r->context, HARK_UNSUPPORTED, "%s: the model is of architecture %s, expected decoder, encoder or masked_encoder",
+                     model, r->model->network->architecture->name);
+  if (config->features > 0)
+    return hark_fail(r->context, HARK_UNSUPPORTED, "%s: the model reads vectors, expected one that reads texts", model);
   const char *const reason =
       config->attention.forget_gate                                                                ? "forget gates"
       : config->attention.contextual_positions > 0                                                 ? "contextual positions"
-      : config->attention.hierarchical_bias                                                        ? "a learned bias"
       : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)            ? "weights of kernel ridge regression"
       : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_STICK_BREAKING) ? "stick-breaking weights"
       : hark_positional_source_given(&r->model->network->positional_source)                        ? "a positional kernel"
@@ -160,10 +159,22 @@ static hark_status close_context(hark_context *caller, reading *r, hark_status s
   return status;
 }
 
-hark_status hark_trained_heads_check(hark_context *context, const char *model) {
+hark_status hark_trained_heads_check(hark_context *context, const void *own) {
+  const hark_lab_trained_values *const values = own;
+  const char *const paths[] = {values->run, values->text};
   reading r = {.model = NULL};
+  if ((values->run[0] != 0) != (values->text[0] != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "--run RUN and --text FILE go together: the model reads the text");
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    hark_path_kind kind;
+    if (paths[i][0] == 0) continue;
+    HARK_TRY(hark_path_examine(context, paths[i], &kind));
+    if (kind == HARK_PATH_NONE)
+      return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such %s", paths[i], i == 0 ? "run, checkpoint or file" : "file");
+  }
+  if (values->run[0] == 0) return HARK_OK;
   HARK_TRY(open_context(context, &r.context));
-  return close_context(context, &r, load(&r, model));
+  return close_context(context, &r, load(&r, values->run));
 }
 
 hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,

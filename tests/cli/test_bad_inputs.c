@@ -61,6 +61,7 @@ static const reader readers[] = {
     {"train --data X --out no", LINES},
     {"train --resume X", 0},
     {"lab approximation --quick --run X --text text.txt", 0},
+    {"lab rank-map --quick --run X --text text.txt", 0},
     {"lab bound --quick --model X", 0},
     {"train --data text.txt --out no --tokenizer imported --vocabulary X", 0},
     {"data info X --format text", 0},

@@ -388,7 +388,8 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab rank-map --markdown lab.txt", "'lab.txt' is not a name that ends in .md"},
                {"hark lab all --markdown .md", "ends in .md"},
                {"hark lab softmax-kda", "did you mean softmax-kde?"},
-               {"hark lab rank-map --run run", "--run: has no effect here, it needs lab approximation or all"},
+               {"hark lab heads --run run", "--run: has no effect here, it needs lab approximation, rank-map or all"},
+               {"hark lab rank-map --run run", "--text FILE"},
                {"hark lab rank-map --terminal --json", "has no effect with --json"},
                {"hark lab all --quick --text text.txt", "--run RUN"},
                {"hark lab approximation --quick --run run", "--text FILE"}};
@@ -397,6 +398,25 @@ static void wrong_words_are_refused(void **state) {
     if (strstr(output.err, wrong[i].part) == NULL || test_line_count(output.err) != 1)
       fail_msg("%s: %s, expected one line with \"%s\"", wrong[i].line, output.err, wrong[i].part);
     assert_string_equal(output.out, "");
+  }
+}
+
+static double number(const json_t *rows, size_t row, size_t column) {
+  return json_number_value(json_array_get(json_array_get(rows, row), column));
+}
+
+/* Two heads after one step: the weights are nearly equal, so a block is nearly a constant. */
+static void check_ranks(const json_t *tables, size_t levels) {
+  const json_t *const blocks = json_object_get(json_array_get(tables, 2), "rows");
+  const json_t *const heads = json_object_get(json_array_get(tables, 3), "rows");
+  assert_int_equal(json_array_size(tables), 4);
+  assert_int_equal(json_array_size(blocks), 2 * (levels + 1));
+  assert_int_equal(json_array_size(heads), 2);
+  for (size_t i = 0; i < json_array_size(blocks); i++) {
+    const double level = number(blocks, i, 2);
+    assert_true(number(blocks, i, 3) == (level < 0 ? 16 : 16 * pow(2, level)));
+    assert_true(number(blocks, i, 6) >= 1 && (level < 0 || number(blocks, i, 6) <= 2));
+    assert_true(number(blocks, i, 8) >= number(blocks, i, 6));
   }
 }
 
@@ -410,6 +430,22 @@ static void trained_heads_are_measured(void **state) {
   assert_int_equal(json_array_size(tables), 3);
   assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 2), "rows")), 2 * 4 * 5); /* heads, causal ways, block sizes */
   assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 1), "rows")), 2 * 10 + 2 * 4);
+  json_decref(document);
+  hark("hark lab rank-map --quick --json --run run --text text.txt", 0);
+  document = parsed(output.out);
+  check_ranks(json_object_get(document, "tables"), 3);
+  json_decref(document);
+  hark(
+      "hark train --data text.txt --out masked --architecture masked_encoder --steps 1 --layers 1 --width 16 --heads 2 --context 192 "
+      "--structure hierarchical --hierarchical-bias --batch 1 --threads 1",
+      0);
+  hark("hark lab rank-map --quick --json --run masked --text text.txt", 0);
+  document = parsed(output.out);
+  check_ranks(json_object_get(document, "tables"), 3);
+  json_decref(document);
+  hark("hark lab approximation --quick --json --run masked --text text.txt", 0);
+  document = parsed(output.out);
+  assert_int_equal(json_array_size(json_object_get(json_array_get(json_object_get(document, "tables"), 2), "rows")), 2 * 6 * 5);
   json_decref(document);
   hark("hark lab all --quick --run nowhere --text text.txt", HARK_EXIT_BAD_INPUT);
   assert_string_equal(output.out, ""); /* before the other experiments */
@@ -426,7 +462,7 @@ static void other_models_are_refused(void **state) {
   } others[] = {{"--contextual-positions=4", "contextual positions"},
                 {"--forget-gate", "forget gates"},
                 {"--positional rbf(l=4)", "a positional kernel"},
-                {"--architecture masked_encoder", "only a decoder"}};
+                {"--architecture ahca --model.ahca.head reconstruction", "expected decoder, encoder or masked_encoder"}};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
     char line[512];
     (void)snprintf(line, sizeof line,

@@ -80,6 +80,14 @@ static hark_status check_seeds(hark_invocation *call) {
   return HARK_OK;
 }
 
+/* The values of an experiment's own options. Experiments may share a table, whose values are those of the first of them. */
+static const void *own_values(const hark_invocation *call, int experiment) {
+  const hark_option_table *const *const tables = call->command->tables;
+  int first = 1;
+  while (tables[first] != tables[experiment + 1]) first++;
+  return call->values[first];
+}
+
 /* The list has all experiments, and options of experiments have no effect on it. */
 static hark_status check_list(hark_invocation *call) {
   static const hark_option_table *const tables[] = {HARK_EXPERIMENTS(EXPERIMENT_OPTIONS)};
@@ -314,7 +322,7 @@ static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed,
   view->name = entry->name;
   view->seed = seed;
   view->started = hark_progress_clock();
-  HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)seed, call->values[experiment + 1], &lab));
+  HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)seed, own_values(call, experiment), &lab));
   hark_status status = run_watched(lab, entry, view);
   if (status == HARK_OK) status = hark_lab_outcomes_add(outcomes, seed, &lab);
   hark_lab_destroy(&lab);
@@ -403,7 +411,7 @@ static hark_status run(hark_invocation *call) {
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const hark_experiment *const experiment = hark_lab_entries[i].experiment;
     const hark_status status =
-        is_chosen(chosen, i) && experiment->check != NULL ? experiment->check(call->context, call->values[i + 1]) : HARK_OK;
+        is_chosen(chosen, i) && experiment->check != NULL ? experiment->check(call->context, own_values(call, i)) : HARK_OK;
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[i].name);
     HARK_TRY(status);
     if (is_chosen(chosen, i)) HARK_TRY(check_folder(call, hark_lab_entries[i].name));
@@ -427,6 +435,7 @@ const hark_command hark_command_lab = {
         "  hark lab all --markdown docs/lab.md\n"
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
+        "  hark lab rank-map --run runs/book --text book.txt\n"
         "\n"
         "  An option whose explanation begins with a name and a colon, such as 'bound:', is only for this experiment.\n"
         "  A criterion that fails is a result and is reported with its numbers. The exit code is then 0, or 1 with --strict. With --seeds "

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/files.h"
 #include "lab/trained_heads.h"
 
 #define HEAD_DIM 16
@@ -27,18 +26,6 @@
 #define ROUNDING 1e-12
 #define MARGIN 1.05 /* in comparisons of two errors, because the number of draws is finite */
 #define TRAINED_LENGTH 512
-
-typedef struct approximation_values {
-  const char *run, *text;
-} approximation_values;
-
-static const hark_option options[] = {
-    {"run", "run", HARK_OPTION_STRING, offsetof(approximation_values, run), "", NULL, NULL, "RUN",
-     "approximation: a run, a checkpoint or a file with a trained model, whose heads are measured too", "$1 approximation|all"},
-    {"text", "text", HARK_OPTION_STRING, offsetof(approximation_values, text), "", NULL, NULL, "FILE",
-     "approximation: the text that the model reads", "$1 approximation|all"},
-};
-const hark_option_table hark_lab_approximation_options = {options, 2, NULL, sizeof(approximation_values), false};
 
 /* ---- ways to approximate ---- */
 
@@ -279,27 +266,35 @@ static hark_status study_exactness(bench *b, double *numbers) {
 
 /* ---- trained heads ---- */
 
-enum { LAYER, HEAD, TRAINED_PARTITION, TRAINED_QUERY, TRAINED_BLOCK, TRAINED_RELATIVE, TRAINED_ROW, TRAINED_COLUMNS };
-static const hark_lab_column trained_columns[TRAINED_COLUMNS] = {
-    {"layer", NULL, NULL},  {"head", NULL, NULL},         {"partition", NULL, PARTITION_WORDS}, {"coarse query", NULL, QUERY_WORDS},
-    {"Nr", "tokens", NULL}, {"error", "|H-D|/|D|", NULL}, {"row error", "largest", NULL}};
+enum { LAYER, HEAD, TRAINED_CAUSAL, TRAINED_PARTITION, TRAINED_QUERY, TRAINED_BLOCK, TRAINED_RELATIVE, TRAINED_ROW, TRAINED_COLUMNS };
+static const hark_lab_column trained_columns[TRAINED_COLUMNS] = {{"layer", NULL, NULL},
+                                                                 {"head", NULL, NULL},
+                                                                 {"causal", NULL, CAUSAL_WORDS},
+                                                                 {"partition", NULL, PARTITION_WORDS},
+                                                                 {"coarse query", NULL, QUERY_WORDS},
+                                                                 {"Nr", "tokens", NULL},
+                                                                 {"error", "|H-D|/|D|", NULL},
+                                                                 {"row error", "largest", NULL}};
 
-static hark_status study_head(const bench *b, int64_t layer, int64_t head, hark_lab_table *table) {
+static hark_status study_head(const bench *b, bool causal, int64_t layer, int64_t head, hark_lab_table *table) {
   const int64_t half = (b->head.length + 1) / 2;
   HARK_TRY(attend_densely(b));
   for (int w = 0; w < WAYS; w++) {
-    if (!ways[w].causal) continue; /* the model is */
+    if (ways[w].causal != causal) continue;
     for (int block = 0; block < BLOCKS; block++) {
       errors e;
       HARK_TRY(measure_way(b, &ways[w], block_of(block), &e));
-      const double row[TRAINED_COLUMNS] = {(double)layer, (double)head, ways[w].partition, ways[w].query, (double)block_of(block),
-                                           e.relative,    e.row};
+      const double row[TRAINED_COLUMNS] = {(double)layer,           (double)head, causal, ways[w].partition, ways[w].query,
+                                           (double)block_of(block), e.relative,   e.row};
       HARK_TRY(hark_lab_add_row(b->lab, table, row));
     }
     HARK_TRY(measure_exactness(b, TRAINED_ONE_LEVEL, &ways[w], half + half % 2));
   }
   return HARK_OK;
 }
+
+/* True for the ways that the trained heads' table has. */
+static bool is_of_model(const hark_lab_table *table, const way *w) { return w->causal == (hark_lab_row(table, 0)[TRAINED_CAUSAL] != 0); }
 
 /* Mean over the heads, from the rows with this way and block. */
 static double mean_error(const hark_lab_table *table, const way *w, int64_t block) {
@@ -323,7 +318,7 @@ static hark_status draw_trained(hark_lab *lab, const hark_lab_table *table) {
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
   for (int w = 0; w < WAYS; w++) {
     hark_lab_curve *curve;
-    if (!ways[w].causal) continue;
+    if (!is_of_model(table, &ways[w])) continue;
     HARK_TRY(add_way(lab, panel, &ways[w], &curve));
     for (int block = 0; block < BLOCKS; block++)
       HARK_TRY(hark_lab_add_point(curve, (double)block_of(block), mean_error(table, &ways[w], block_of(block))));
@@ -336,35 +331,20 @@ static hark_status study_trained(hark_lab *lab, const hark_trained_heads *heads)
   hark_lab_table *table;
   bench b;
   HARK_TRY(open_bench(lab, heads->length, heads->head_dim, &b));
-  HARK_TRY(hark_lab_add_table(lab, "heads of the trained model, causal", trained_columns, TRAINED_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "heads of the trained model", trained_columns, TRAINED_COLUMNS, &table));
   const int64_t size = heads->length * heads->head_dim;
   for (int64_t layer = 0; layer < heads->layers; layer++)
     for (int64_t head = 0; head < heads->heads; head++) {
       const int64_t first = (layer * heads->heads + head) * size;
       b.similarity = &heads->similarities[layer];
       set_head(&b, heads->query + first, heads->key + first, heads->value + first);
-      HARK_TRY(study_head(&b, layer, head, table));
+      HARK_TRY(study_head(&b, heads->causal, layer, head, table));
     }
   return draw_trained(lab, table);
 }
 
-static hark_status check(hark_context *context, const void *own) {
-  const approximation_values *const values = own;
-  const char *const paths[] = {values->run, values->text};
-  if ((values->run[0] != 0) != (values->text[0] != 0))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "--run RUN and --text FILE go together: the model reads the text");
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    hark_path_kind kind;
-    if (paths[i][0] == 0) continue;
-    HARK_TRY(hark_path_examine(context, paths[i], &kind));
-    if (kind == HARK_PATH_NONE)
-      return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such %s", paths[i], i == 0 ? "run, checkpoint or file" : "file");
-  }
-  return values->run[0] != 0 ? hark_trained_heads_check(context, values->run) : HARK_OK;
-}
-
 static hark_status measure(hark_lab *lab) {
-  const approximation_values *const values = lab->options;
+  const hark_lab_trained_values *const values = lab->options;
   const int64_t length = lab->quick ? QUICK_LENGTH : FULL_LENGTH;
   const hark_attention_desc similarity = hark_attention_desc_default();
   double *numbers;
@@ -407,7 +387,7 @@ static hark_status judge_trained(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[2];
   double largest = 0;
   for (int w = 0; w < WAYS; w++)
-    for (int block = 1; block < BLOCKS && ways[w].causal; block++)
+    for (int block = 1; block < BLOCKS && is_of_model(table, &ways[w]); block++)
       largest = hark_lab_larger(largest, mean_error(table, &ways[w], block_of(block)) / mean_error(table, &ways[w], block_of(block - 1)));
   return hark_lab_require(lab, largest, 0, MARGIN, "trained heads: mean error with 2 Nr / with Nr, largest");
 }
@@ -474,15 +454,15 @@ const hark_experiment hark_experiment_approximation = {
         "\n"
         "    hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "also measures *trained* heads. It uses the q, k and v of every layer and head as attention receives them, "
-        "that is, with rotary positions applied. The model reads at most the first 512 tokens of the text. Trained "
-        "heads have a separate table and two more criteria: with one level the error is zero, and the mean error over "
-        "heads falls with Nr. The model is a run, a checkpoint or a file. Models are refused if their logits depend on "
-        "more than queries and keys (positional kernels, contextual positions, forget gates, a learned hierarchical "
-        "bias).\n"
+        "also measures *trained* heads. It uses the q, k and v of every layer and head as attention receives them, that "
+        "is, with rotary positions applied. The model reads at most the first 512 tokens of the text. Trained heads have "
+        "a separate table and two more criteria: with one level the error is zero, and the mean error over heads falls "
+        "with Nr. The model is a run, a checkpoint or a file: a decoder, an encoder or a masked encoder. Models are "
+        "refused if their logits depend on more than queries and keys (positional kernels, contextual positions, forget "
+        "gates). A learned bias of hierarchical attention is left out of both sides.\n"
         "\n"
         "*Figure.* The error over Nr, with a panel for each kind of head and one for trained heads. The curves of "
         "causal attention are dashed.",
-    .check = check,
+    .check = hark_trained_heads_check,
     .measure = measure,
     .judge = judge};
