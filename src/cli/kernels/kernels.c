@@ -21,8 +21,8 @@ static const hark_option options[] = {
     {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: largest number of kernels in an expression",
      "$1 search|fit"},
     {"price", "price", HARK_OPTION_FLOAT, AT(price), "0.001", "[0, 1]", NULL, "NATS",
-     "search, fit: number of nats by which each further parameter must reduce the divergence of a head's "
-     "attention",
+     "search, fit: number of nats by which each further parameter must reduce the divergence between a head's "
+     "attention with its learned kernel and with the expression",
      "$1 search|fit"},
     {"definite", "definite", HARK_OPTION_BOOL, AT(definite), "false", NULL, NULL, NULL,
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
@@ -46,7 +46,7 @@ static const hark_option options[] = {
      "search: number of trainings at the same time, as in hark sweep", "$1 search"},
     {"output", "output", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE",
      "export: file to write; NAME.py is a score_mod for PyTorch's FlexAttention, and NAME.csv or "
-     "NAME.safetensors a table of log G",
+     "NAME.safetensors a table of the logarithm of the kernel for each distance",
      "$1 export"},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, "T",
      "export: distances 0 .. T - 1; 0: the model's context", "$1 export"},

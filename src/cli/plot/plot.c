@@ -349,7 +349,8 @@ const hark_command hark_command_plot = {
     .notes =
         "  RUN is the folder of a run, or a file like its metrics.jsonl. With --positional it is a run, a checkpoint or a model's file.\n"
         "  With --evaluation it is a file of JSON that hark eval printed, with one line for each run and context (hark eval --help).\n"
-        "  Runs NAME-seed=1, NAME-seed=2, ..., as hark sweep names them, have one colour and one entry in the legend.\n",
+        "  Runs NAME-seed=1, NAME-seed=2, ..., as hark sweep names them, have one colour and one entry in the legend.\n"
+        "  A run that is named twice is drawn once.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

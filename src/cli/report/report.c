@@ -234,7 +234,8 @@ const hark_command hark_command_report = {
         "\n"
         "  The page is one file, which loads nothing. So it can be sent by mail, and opened without a network.\n"
         "  Damaged runs, and runs that a process still writes, are shown as far as they can be read, with the reason why the rest is "
-        "missing.\n",
+        "missing.\n  A run that several arguments name is shown once. If an argument is no run, the page shows the others, and the exit "
+        "code is 3.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .has_json = true,

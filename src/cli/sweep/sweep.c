@@ -34,8 +34,8 @@ static const hark_option options[] = {
      "checkpoint `best`, which has the least val/loss",
      "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
-     "compare runs at equal cost, by the evaluations at which NAME (operations, tokens, time or step) is at "
-     "most X; least: X is the smallest of the values that the runs have at their last evaluations",
+     "compare runs at equal cost: only evaluations at which NAME (operations, tokens, time or step) is at "
+     "most X are used; least: X is the smallest of the values that the runs have at their last evaluations",
      "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "cell with which the others are compared, by its name in the table; not given: the first cell", "list false"},
