@@ -80,19 +80,23 @@ static hark_status check_seeds(hark_invocation *call) {
   return HARK_OK;
 }
 
+/* The first experiment that has the same table of options as this one, which may be itself. */
+static int first_with_table(const hark_command *command, int experiment) {
+  int first = 0;
+  while (command->tables[first + 1] != command->tables[experiment + 1]) first++;
+  return first;
+}
+
 /* The values of an experiment's own options. Experiments may share a table, whose values are those of the first of them. */
 static const void *own_values(const hark_invocation *call, int experiment) {
-  const hark_option_table *const *const tables = call->command->tables;
-  int first = 1;
-  while (tables[first] != tables[experiment + 1]) first++;
-  return call->values[first];
+  return call->values[first_with_table(call->command, experiment) + 1];
 }
 
 /* The list has all experiments, and options of experiments have no effect on it. */
 static hark_status check_list(hark_invocation *call) {
-  static const hark_option_table *const tables[] = {HARK_EXPERIMENTS(EXPERIMENT_OPTIONS)};
-  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-    const hark_option_table *const own = tables[t];
+  for (int e = 0; e < hark_lab_entry_count; e++) {
+    const hark_option_table *const own = call->command->tables[e + 1];
+    if (first_with_table(call->command, e) != e) continue; /* reported with the first one */
     for (int i = 0; own != NULL && i < own->count; i++) {
       const char *const option = own->options[i].name;
       if (hark_options_source(call->options, option) != HARK_SOURCE_DEFAULT)
