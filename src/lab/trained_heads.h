@@ -24,8 +24,9 @@ HARK_MUST_CHECK hark_status hark_trained_heads_check(hark_context *context, cons
 
 /* Reads the first tokens of a text, as many as the model's context has and at most `longest`, with the model of a run, a checkpoint or a
  * file: a decoder, an encoder (whose sequence begins with its class token, if it has one) or a masked encoder. For models of pictures, each
- * byte of the file is a grey value. Errors: those of hark_model_load() and of files; HARK_BAD_FILE for a text of fewer than `least` tokens; HARK_UNSUPPORTED for a
- * model whose logits have terms other than queries and keys (positional kernels, contextual positions, forget gates). */
+ * byte of the file is a grey value. Errors: those of hark_model_load() and of files; HARK_BAD_FILE for a text of fewer than `least` tokens;
+ * HARK_UNSUPPORTED for a model whose logits have terms other than queries and keys (positional kernels, contextual positions, forget
+ * gates). A learned bias of hierarchical attention is left out. */
 HARK_MUST_CHECK hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,
                                                     hark_trained_heads *out);
 
