@@ -169,7 +169,7 @@ static hark_status measure_lengths(hark_lab *lab) {
 
 /* ---- heads of a trained model ---- */
 
-#define TRAINED_LEAF 16
+#define TRAINED_LEAF INT64_C(16)
 #define TRAINED_LENGTH 512
 #define QUICK_TRAINED_LENGTH 128
 #define LEVELS_LIMIT 6     /* of blocks away from the diagonal: 16, 32, .., 512 */
