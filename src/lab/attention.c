@@ -20,6 +20,21 @@ hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge) {
   return desc;
 }
 
+hark_lab_difference hark_lab_difference_of(const double *have, const double *expected, int64_t rows, int64_t columns) {
+  double all = 0, size = 0, worst = 0;
+  for (int64_t n = 0; n < rows; n++) {
+    double row = 0;
+    for (int64_t i = n * columns; i < (n + 1) * columns; i++) {
+      row += (have[i] - expected[i]) * (have[i] - expected[i]);
+      size += expected[i] * expected[i];
+    }
+    all += row;
+    worst = hark_larger(worst, row);
+  }
+  if (size == 0 && all == 0) return (hark_lab_difference){0, 0};
+  return (hark_lab_difference){sqrt(all / size), sqrt(worst / (size / (double)rows))};
+}
+
 static int64_t queries_of(const hark_lab_head *head) { return head->queries > 0 ? head->queries : head->length; }
 
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,

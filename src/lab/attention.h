@@ -26,6 +26,13 @@ hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 
+/* |have - expected|_F / |expected|_F, and the largest row of the difference over the root mean square of the rows of `expected`. Both are
+ * 0 where both arrays are zero. */
+typedef struct hark_lab_difference {
+  double relative, row;
+} hark_lab_difference;
+hark_lab_difference hark_lab_difference_of(const double *have, const double *expected, int64_t rows, int64_t columns);
+
 /* out[l] <- row l of x [L, d], its pairs of neighbouring features rotated by the angles rates[j] (first + l), by hark's operator; rates
  * [d / 2]. */
 typedef struct hark_lab_rotation {

@@ -83,7 +83,8 @@ static hark_status make_room(hark_lab *lab, const hark_network_config *config, i
 static hark_status encode(const reading *r, const hark_text *text, int32_t *tokens, size_t *count) {
   const char *const bytes = hark_text_get(text);
   const hark_status status = hark_model_encode(r->context, r->model, bytes, text->length, true, tokens, count);
-  if (status != HARK_UNSUPPORTED || r->model->network->config.vocabulary != HARK_TOKEN_RESERVED + GREY_VALUES) return status;
+  if (status != HARK_UNSUPPORTED || r->model->examples == NULL || r->model->network->config.vocabulary != HARK_TOKEN_RESERVED + GREY_VALUES)
+    return status;
   for (*count = 0; *count < text->length; (*count)++) tokens[*count] = HARK_TOKEN_RESERVED + (unsigned char)bytes[*count];
   return HARK_OK;
 }

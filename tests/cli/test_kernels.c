@@ -261,8 +261,10 @@ static void what_has_no_kernels_is_refused(void **state) {
   expect("kernels export plain --output k.csv", HARK_EXIT_USAGE, "", "plain: this model has no positional kernels");
   expect("kernels fit none --text text.txt", HARK_EXIT_BAD_INPUT, "", "none");
   expect("kernels fit", HARK_EXIT_USAGE, "", "fit: needs a run or a file of a model");
-  expect("kernels search run --data text.txt --out x", HARK_EXIT_USAGE, "", "run: is one argument too many");
-  expect("kernels fit plain other --text text.txt", HARK_EXIT_USAGE, "", "hark kernels: other: unexpected argument");
+  expect("kernels search run --data text.txt --out x", HARK_EXIT_USAGE, "",
+         "run: unexpected argument; usage: hark kernels search [options]\n");
+  expect("kernels fit plain other --text text.txt", HARK_EXIT_USAGE, "",
+         "hark kernels: other: unexpected argument; usage: hark kernels fit [options] RUN|FILE\n");
   assert_int_equal(test_line_count(output.err), 1);
   expect("kernels search", HARK_EXIT_USAGE, "", "--data: missing, expected a text");
   expect("kernels export plain", HARK_EXIT_USAGE, "", "--output: missing, expected a file");

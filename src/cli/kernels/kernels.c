@@ -100,9 +100,11 @@ static hark_status check(hark_invocation *call) {
   const hark_kernels_values *const values = call->values[0];
   const kernels_verb *const verb = find_verb(call);
   const int count = hark_options_argument_count(call->options);
-  if (verb == NULL || count > hark_command_kernels.argument_maximum) return HARK_OK; /* main reports it */
+  if (verb == NULL) return HARK_OK;
   if (count > verb->arguments)
-    return hark_options_complain(call->context, call->options, hark_options_argument(call->options, count - 1), "is one argument too many");
+    return hark_options_complain(call->context, call->options, hark_options_argument(call->options, verb->arguments),
+                                 "unexpected argument; usage: hark kernels %s [options]%s", verb->name,
+                                 verb->arguments > 1 ? " RUN|FILE" : "");
   if (count < verb->arguments)
     return hark_options_complain(call->context, call->options, verb->name, "needs a run or a file of a model: hark kernels %s RUN",
                                  verb->name);
@@ -141,7 +143,7 @@ const hark_command hark_command_kernels = {
         "  with these expressions. Its report is FOLDER/search.md. If the command is called again, the search continues.\n"
         "  docs/kernel-search.md describes it.\n",
     .argument_minimum = 1,
-    .argument_maximum = 2,
+    .argument_maximum = HARK_ANY_NUMBER, /* the actions take different numbers */
     .has_json = true,
     .tables = {&table, &hark_config_table},
     .check = check,

@@ -441,7 +441,7 @@ const hark_command hark_command_lab = {
         "  hark lab approximation --run runs/book --text book.txt\n"
         "  hark lab rank-map --run runs/book --text book.txt\n"
         "\n"
-        "  An option whose explanation begins with a name and a colon, such as 'bound:', is only for this experiment.\n"
+        "  An option whose explanation begins with names and a colon, such as 'bound:', is only for these experiments.\n"
         "  A criterion that fails is a result and is reported with its numbers. The exit code is then 0, or 1 with --strict. With --seeds "
         "and\n  --strict, it is 0 only if all criteria pass with all seeds. docs/lab.md lists the results.\n",
     .argument_minimum = 0,

@@ -68,25 +68,6 @@ static hark_attention_desc hierarchical_desc(const hark_attention_desc *similari
 
 /* ---- errors ---- */
 
-typedef struct errors {
-  double relative, row;
-} errors;
-
-static errors compare(const double *have, const double *expected, int64_t rows, int64_t columns) {
-  double all = 0, size = 0, worst = 0;
-  for (int64_t n = 0; n < rows; n++) {
-    double row = 0;
-    for (int64_t i = n * columns; i < (n + 1) * columns; i++) {
-      row += (have[i] - expected[i]) * (have[i] - expected[i]);
-      size += expected[i] * expected[i];
-    }
-    all += row;
-    worst = hark_larger(worst, row);
-  }
-  if (size == 0 && all == 0) return (errors){0, 0}; /* a head whose values are all zero */
-  return (errors){sqrt(all / size), sqrt(worst / (size / (double)rows))};
-}
-
 /* Outputs of one head; dense[causal] is made once for all ways. */
 typedef struct bench {
   hark_lab *lab;
@@ -110,10 +91,10 @@ static hark_status attend_densely(const bench *b) {
   return HARK_OK;
 }
 
-static hark_status measure_way(const bench *b, const way *w, int64_t block, errors *out) {
+static hark_status measure_way(const bench *b, const way *w, int64_t block, hark_lab_difference *out) {
   const hark_attention_desc desc = hierarchical_desc(b->similarity, w, block);
   HARK_TRY(hark_lab_attend(b->lab->context, &desc, &b->head, b->hierarchical));
-  *out = compare(b->hierarchical, b->dense[w->causal ? 1 : 0], b->head.length, b->head.head_dim);
+  *out = hark_lab_difference_of(b->hierarchical, b->dense[w->causal ? 1 : 0], b->head.length, b->head.head_dim);
   return HARK_OK;
 }
 
@@ -148,10 +129,10 @@ static void set_head(bench *b, const double *query, const double *key, const dou
 
 /* Root mean squares over the draws. */
 typedef struct study {
-  errors random[KINDS][WAYS][BLOCKS];
+  hark_lab_difference random[KINDS][WAYS][BLOCKS];
 } study;
 
-static void add_squares(errors *sum, const errors *one) {
+static void add_squares(hark_lab_difference *sum, const hark_lab_difference *one) {
   sum->relative += one->relative * one->relative;
   sum->row += one->row * one->row;
 }
@@ -164,15 +145,15 @@ static hark_status study_kind(bench *b, int kind, int draws, double *numbers, st
     HARK_TRY(attend_densely(b));
     for (int w = 0; w < WAYS; w++)
       for (int block = 0; block < BLOCKS; block++) {
-        errors one;
+        hark_lab_difference one;
         HARK_TRY(measure_way(b, &ways[w], block_of(block), &one));
         add_squares(&out->random[kind][w][block], &one);
       }
   }
   for (int w = 0; w < WAYS; w++)
     for (int block = 0; block < BLOCKS; block++) {
-      errors *const e = &out->random[kind][w][block];
-      *e = (errors){sqrt(e->relative / draws), sqrt(e->row / draws)};
+      hark_lab_difference *const e = &out->random[kind][w][block];
+      *e = (hark_lab_difference){sqrt(e->relative / draws), sqrt(e->row / draws)};
     }
   return HARK_OK;
 }
@@ -193,7 +174,7 @@ static hark_status show_table(hark_lab *lab, const study *s) {
   for (int kind = 0; kind < KINDS; kind++)
     for (int w = 0; w < WAYS; w++)
       for (int block = 0; block < BLOCKS; block++) {
-        const errors e = s->random[kind][w][block];
+        const hark_lab_difference e = s->random[kind][w][block];
         const double row[COLUMNS] = {kind, ways[w].causal, ways[w].partition, ways[w].query, (double)block_of(block), e.relative, e.row};
         HARK_TRY(hark_lab_add_row(lab, table, row));
       }
@@ -235,7 +216,7 @@ static const hark_lab_column exact_columns[COLUMNS] = {{"case", NULL, "one level
 
 /* A row of table 1. */
 static hark_status measure_exactness(const bench *b, int kind, const way *w, int64_t block) {
-  errors e;
+  hark_lab_difference e;
   HARK_TRY(measure_way(b, w, block, &e));
   const double row[COLUMNS] = {kind, w->causal, w->partition, w->query, (double)block, e.relative, e.row};
   return hark_lab_add_row(b->lab, &b->lab->tables[1], row);
@@ -282,7 +263,7 @@ static hark_status study_head(const bench *b, bool causal, int64_t layer, int64_
   for (int w = 0; w < WAYS; w++) {
     if (ways[w].causal != causal) continue;
     for (int block = 0; block < BLOCKS; block++) {
-      errors e;
+      hark_lab_difference e;
       HARK_TRY(measure_way(b, &ways[w], block_of(block), &e));
       const double row[TRAINED_COLUMNS] = {(double)layer,           (double)head, causal, ways[w].partition, ways[w].query,
                                            (double)block_of(block), e.relative,   e.row};
