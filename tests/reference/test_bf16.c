@@ -4,9 +4,10 @@
  * and dy in f32 it differs from linear by roundings alone. With u = 2^-8, v = 2^-24, K the length of the sum and S its slices (of at most
  * 512)
  *
- *     |y - y'| <= (2 u + u^2) sum |x w| + (K + 1 + S) v (1 + u)^2 sum |x w| + K 2^-126
+ *     |y - y'| <= (2 u + u^2) sum |x w| + (K + 1 + S) v (1 + u)^2 sum |x w| + 2^-126 (K + sum max(|x|, |w|))
  *
- * because each operand changes by at most u of itself, each product is added with one rounding, and there are S further additions.
+ * because each operand changes by at most u of itself, each product is added with one rounding, and there are S further additions. The last
+ * term, of numbers that count as zeros, is below `least` here; unit/bf16 tests it.
  */
 #include <float.h>
 #include <math.h>
