@@ -13,6 +13,7 @@ import argparse
 import base64
 import io
 import json
+import math
 import os
 import random
 import shutil
@@ -524,7 +525,21 @@ def compare_own(name, hark, folder, text, lines):
     wrong = compare(name, hark, exported, folder, lines, lambda x: t.encode(x).ids, lambda x: t.decode(x))
     known = run(hark, "tokenize", vocabulary, folder / "lines.txt", *(["--unknown", "map"] if name != "own-bytes" else [])).decode()
     got = [json.loads(line) for line in known.splitlines()]
-    return wrong + first_difference(name, "tokens of its own vocabulary", lines, [t.encode(x).ids for x in lines], got)
+    expected = [t.encode(x).ids for x in lines]
+    scores = [entry[1] for entry in json.loads(exported.read_text(encoding="utf-8"))["model"]["vocab"]] if name == "own-unigram" else None
+    ties = [i for i in range(len(lines)) if scores and expected[i] != got[i] and is_tie(scores, expected[i], got[i])]
+    if ties:
+        print(f"{name}: {len(ties)} of {len(lines)} lines have two divisions whose sums are equal up to the rounding of f32")
+    for i in ties:
+        got[i] = expected[i]
+    return wrong + first_difference(name, "tokens of its own vocabulary", lines, expected, got)
+
+
+def is_tie(scores, one, other):
+    """hark sums the scores of its own unigram vocabularies in f32, as SentencePiece does, and the library in f64: two divisions may have sums
+    that are equal up to the rounding of f32, 2^-24 of the sum for each addition (and 2^-24 of each score, which has nine digits)."""
+    sums = [math.fsum(scores[token] for token in tokens) for tokens in (one, other)]
+    return abs(sums[0] - sums[1]) <= 2.0 * max(len(one), len(other)) * 2.0**-24 * abs(sums[0])
 
 
 def compare_merges(hark, folder, texts):
