@@ -182,9 +182,9 @@ const char *hark_picture_color(int index, char out[HARK_COLOR_BYTES]) {
     (void)snprintf(out, HARK_COLOR_BYTES, "%s", colors[index]);
     return out;
   }
-  const double turn = fmod(0.381966 * index, 1); /* the golden angle: neighbours differ most */
+  const double turn = fmod(0.381966 * index, 1); /* the golden angle: neighbours differ most; darker than the others */
   unsigned parts[3];
-  for (int i = 0; i < 3; i++) parts[i] = (unsigned)lround(255 * (0.45 + 0.35 * cos(6.283185307 * (turn - i / 3.0))));
+  for (int i = 0; i < 3; i++) parts[i] = (unsigned)lround(255 * (0.27 + 0.25 * cos(6.283185307 * (turn - i / 3.0))));
   (void)snprintf(out, HARK_COLOR_BYTES, "#%02x%02x%02x", parts[0], parts[1], parts[2]);
   return out;
 }

@@ -127,6 +127,25 @@ static void kernels_are_drawn(void **state) {
   hark(2, "plot --positional run plain");
 }
 
+/* Three metrics of one run have three colours; of two runs each run has one, and each metric has its dashes. */
+static void metrics_have_colours_or_dashes(void **state) {
+  (void)state;
+  static const char *const colors[] = {"dt 1 lc rgb '#0072b2'", "dt 1 lc rgb '#d55e00'", "dt 1 lc rgb '#009e73'"};
+  hark(0, "train " TINY " --steps 2 --log-every 1 --out colours");
+  hark(0, "train " TINY " --steps 2 --log-every 1 --seed 2 --out others");
+  test_command_run(folder, "PATH=/nowhere", "plot colours --metric train/loss --metric lr --metric grad_norm -o one.svg", &output);
+  char *script = test_file_text(folder, "one.svg.gp");
+  for (size_t i = 0; i < sizeof colors / sizeof colors[0]; i++)
+    if (strstr(script, colors[i]) == NULL) fail_msg("no curve with %s in %s", colors[i], script);
+  free(script);
+  test_command_run(folder, "PATH=/nowhere", "plot colours others --metric train/loss --metric lr --metric grad_norm -o two.svg", &output);
+  script = test_file_text(folder, "two.svg.gp");
+  assert_non_null(strstr(script, "dt 3 lc rgb '#0072b2'"));
+  assert_non_null(strstr(script, "dt 3 lc rgb '#d55e00'"));
+  assert_null(strstr(script, "#009e73"));
+  free(script);
+}
+
 /* Points of curve `index` of a data file: x0, y0, x1, y1, ...; returns how many points. */
 static int curve_points(const char *name, int index, double *points, int limit) {
   char *const data = test_file_text(folder, name);
@@ -521,8 +540,10 @@ static void evaluations_that_do_not_fit_are_reported(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),
+                                     TEST(metrics_have_colours_or_dashes),
                                      TEST(kernels_of_heads_have_their_own_names),
                                      TEST(kernels_are_drawn),
+                                     TEST(metrics_have_colours_or_dashes),
                                      TEST(kernels_are_drawn_stretched),
                                      TEST(rates_are_drawn),
                                      TEST(compared_runs_have_one_color_each),

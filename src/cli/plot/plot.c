@@ -111,13 +111,15 @@ static int group_of(const hark_invocation *call, int run, char name[HARK_PATH_BY
   return group;
 }
 
-/* Curves of one run, and of its seeds, have one colour; of several metrics the last one is solid, the others have dashes. */
-static void print_curve(int run, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture, int index) {
+/* Curves of one run, and of its seeds, have one colour; of several metrics the last one is solid, the others have dashes. More than two
+ * metrics of a single run have colours of their own. */
+static void print_curve(int run, int runs, int metric, int metrics, const hark_series *one, const char *title, hark_picture *picture,
+                        int index) {
   char style[96], color[HARK_COLOR_BYTES];
-  const hark_line_look look = metrics == 1 ? hark_picture_line_look(run) : (hark_line_look){run, metrics - metric};
-  const int dashes = look.dashes;
+  const bool colored = metrics == 1 || (runs == 1 && metrics > 2);
+  const hark_line_look look = colored ? hark_picture_line_look(run * metrics + metric) : (hark_line_look){run, metrics - metric};
   (void)snprintf(style, sizeof style, "%s lw %s dt %d lc rgb '%s'", one->count > 50 ? "lines" : "linespoints pt 7 ps 0.4",
-                 metrics - metric == 1 ? "2" : "1.2", dashes, hark_picture_color(look.color, color));
+                 colored || metrics - metric == 1 ? "2" : "1.2", look.dashes, hark_picture_color(look.color, color));
   hark_picture_append_curve(picture, index, style, title);
 }
 
@@ -191,7 +193,7 @@ static void print_script(const hark_invocation *call, const plot_values *values,
     const bool named = metric == named_curve(&series[i - metric], metrics);
     if (series[i].count == 0) continue;
     if (drawn > 0) hark_text_append(&picture->script, ", \\\n    ");
-    print_curve(group, metric, metrics, &series[i],
+    print_curve(group, runs, metric, metrics, &series[i],
                 runs == 1                  ? metrics_of(values)[metric]
                 : named && name[0] != '\0' ? name + common
                                            : "",

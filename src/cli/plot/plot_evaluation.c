@@ -269,7 +269,7 @@ static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plo
   HARK_TRY(
       hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
   hark_text_append(&picture.script,
-                   "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1 left Left reverse\nset autoscale xfix\n"
+                   "set multiplot layout 1,%d\nset grid\nset key below height 1 vertical maxcols 1 left Left reverse\nset autoscale xfix\n"
                    "set logscale x 2\nset ylabel 'loss (nats per token)'\n",
                    panels);
   for (int i = 0; i < PANELS; i++)

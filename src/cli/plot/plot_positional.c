@@ -24,8 +24,10 @@
 #define TERMS 32                  /* of a kernel, drawn separately */
 #define NEGLIGIBLE 6.9            /* log 1000: a term that is smaller than the kernel by this does not matter */
 #define MARGIN 0.04               /* of the range of log G, above and below */
+#define SINGLE_WIDTH 640          /* of a picture with one panel */
+#define SINGLE_HEIGHT 480
 #define PANEL_WIDTH 420
-#define PANEL_HEIGHT 360 /* with its key, which is below */
+#define PANEL_HEIGHT 400 /* with its key, which is below */
 
 typedef struct panel {
   char title[96];
@@ -284,13 +286,14 @@ static hark_status count_panel(void *user, const hark_learned_kernel *kernel) {
 static hark_status draw_picture(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
                                 int panels, drawing *d) {
   const int shown = (int)hark_min(panels, PANELS), columns = columns_of(shown), rows = (shown + columns - 1) / columns;
-  HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, columns * PANEL_WIDTH, rows * PANEL_HEIGHT, &d->picture));
+  const int width = shown == 1 ? SINGLE_WIDTH : columns * PANEL_WIDTH, height = shown == 1 ? SINGLE_HEIGHT : rows * PANEL_HEIGHT;
+  HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, width, height, &d->picture));
   const hark_status status = visit(d, path, file, add_panel, d);
   if (status != HARK_OK) {
     hark_picture_free(&d->picture);
     return status;
   }
-  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key below\n", rows, columns);
+  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key below height 1\n", rows, columns);
   for (int i = 0; i < d->count; i++) print_panel(&d->picture, &d->panels[i]);
   hark_text_append(&d->picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &d->picture);
