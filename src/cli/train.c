@@ -648,9 +648,9 @@ static hark_status run(hark_invocation *call) {
   if (!values->estimate) catch_signals(); /* before there is a folder */
   hark_status status = HARK_OK;
   if (leads && !named) status = default_directory(call, claims, path);
-  if (leads && named) status = hark_path_join(call->context, "", config->run.directory, path);
-  if (leads && named && !values->estimate && status == HARK_OK)
-    status = hark_command_check_folder(call->context, config->run.resume ? "resume" : "out", path);
+  if (leads && named && !values->estimate)
+    status = hark_command_check_folder(call->context, config->run.resume ? "resume" : "out", config->run.directory);
+  if (leads && named && status == HARK_OK) status = hark_path_join(call->context, "", config->run.directory, path);
   if (!values->estimate) return train_at(call, config, path, claims, status);
   HARK_TRY(share_path(call, status, path));
   hark_run folder = {.lock = -1};
