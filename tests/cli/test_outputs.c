@@ -172,13 +172,13 @@ static void places_are_examined_before_the_work(void **state) {
 static void paths_may_be_too_long(void **state) {
   (void)state;
   static const char *const calls[] = {
-      "train --data text.txt --steps 1 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --out",
+      "train --data short.txt --steps 1 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --out",
       "data make listops --out",
       "report . --output",
       "plot . -o",
       "lab sphere --figure",
   };
-  (void)test_file_write_text(folder, "text.txt", "a text of more than sixteen tokens, whose run is not begun");
+  (void)test_file_write_text(folder, "short.txt", "a text of more than sixteen tokens, whose run is not begun");
   for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
     char line[512];
     (void)snprintf(line, sizeof line,
