@@ -130,8 +130,9 @@ typedef struct hark_lab {
   bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
-  const char *given;   /* those that were given, as the document prints them: " --reviews FILE"; NULL: none */
-  int64_t most_steps;  /* of a training, for tests of everything else; 0: as many as the experiment needs */
+  /* Those that were given: for the document " --reviews FILE", as text " --reviews r.txt", and as members of an object. NULL: none. */
+  const char *given, *given_text, *given_json;
+  int64_t most_steps; /* of a training, for tests of everything else; 0: as many as the experiment needs */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];
   hark_lab_criterion criteria[HARK_LAB_CRITERIA];

@@ -434,6 +434,16 @@ static void trained_heads_are_measured(void **state) {
   hark("hark lab rank-map --quick --json --run run --text text.txt", 0);
   document = parsed(output.out);
   check_ranks(json_object_get(document, "tables"), 3);
+  const json_t *const given = json_object_get(document, "options"); /* what was measured */
+  assert_int_equal(json_object_size(given), 2);
+  assert_string_equal(json_string_value(json_object_get(given, "run")), "run");
+  assert_string_equal(json_string_value(json_object_get(given, "text")), "text.txt");
+  json_decref(document);
+  hark("hark lab bound --quick --radius 2", 0);
+  assert_non_null(strstr(output.out, "\noptions: --radius 2\n"));
+  hark("hark lab bound --quick --radius 2 --seeds 1-2 --json", 0);
+  document = parsed(output.out);
+  assert_int_equal((int)json_number_value(json_object_get(json_object_get(document, "options"), "radius")), 2);
   json_decref(document);
   hark(
       "hark train --data text.txt --out masked --architecture masked_encoder --steps 1 --layers 1 --width 16 --heads 2 --context 192 "

@@ -318,6 +318,23 @@ static void append_given(const hark_invocation *call, int experiment, hark_text 
       hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");
 }
 
+/* The experiment's own options that were set, with their values. */
+static void append_values(const hark_invocation *call, int experiment, bool json, hark_text *out) {
+  const hark_option_table *const own = call->command->tables[experiment + 1];
+  for (int o = 0; own != NULL && o < own->count; o++) {
+    const char *const name = own->options[o].name;
+    if (hark_options_source(call->options, name) == HARK_SOURCE_DEFAULT) continue;
+    hark_text value = hark_text_empty(call->context);
+    hark_options_print_value(call->options, name, &value);
+    hark_text_append(out, json ? "%s\"%s\": " : "%s --%s ", json && out->length > 0 ? ", " : "", name);
+    if (json && own->options[o].type == HARK_OPTION_STRING)
+      hark_json_append_string(out, hark_text_get(&value));
+    else
+      hark_text_append(out, "%s", hark_text_get(&value));
+    hark_text_free(&value);
+  }
+}
+
 /* Runs an experiment with one seed, and adds its results. */
 static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed, lab_view *view, hark_lab_outcomes *outcomes) {
   const lab_values *const v = call->values[0];
@@ -355,15 +372,22 @@ static hark_status go_through(hark_invocation *call, int experiment, lab_view *v
     HARK_TRY(run_seed(call, experiment, view->seeds->list[s], view, outcomes));
   }
   *passed = *passed && hark_lab_passing_seeds(outcomes) == view->seeds->count;
-  HARK_TRY(show(call, outcomes, entry));
-  HARK_TRY(run_another(call, experiment, view, outcomes));
-  hark_text given = hark_text_empty(call->context);
+  hark_lab *const first = outcomes->first;
+  hark_text given = hark_text_empty(call->context), text = given, json = given;
   append_given(call, experiment, &given);
-  hark_status status = given.status;
-  outcomes->first->given = hark_text_get(&given);
+  append_values(call, experiment, false, &text);
+  append_values(call, experiment, true, &json);
+  first->given = hark_text_get(&given);
+  first->given_text = hark_text_get(&text);
+  first->given_json = hark_text_get(&json);
+  hark_status status = given.status != HARK_OK ? given.status : text.status != HARK_OK ? text.status : json.status;
+  if (status == HARK_OK) status = show(call, outcomes, entry);
+  if (status == HARK_OK) status = run_another(call, experiment, view, outcomes);
   if (status == HARK_OK) status = hark_lab_document_add(document, outcomes, entry);
-  outcomes->first->given = NULL;
+  first->given = first->given_text = first->given_json = NULL;
   hark_text_free(&given);
+  hark_text_free(&text);
+  hark_text_free(&json);
   return status;
 }
 

@@ -88,9 +88,18 @@ void hark_lab_print_head(const hark_lab_entry *entry, hark_text *text) {
   print_paragraph("statement", entry->experiment->statement, text);
 }
 
+void hark_lab_append_options(const hark_lab *lab, hark_text *text) {
+  if (lab->given_text != NULL && lab->given_text[0] != '\0') hark_text_append(text, "options:%s\n", lab->given_text);
+}
+
+void hark_lab_append_options_json(const hark_lab *lab, hark_text *text) {
+  if (lab->given_json != NULL && lab->given_json[0] != '\0') hark_text_append(text, ", \"options\": {%s}", lab->given_json);
+}
+
 void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
   hark_lab_print_head(entry, text);
   hark_text_append(text, "seed: %" PRIu64 "%s\n", lab->seed, lab->quick ? ", quick" : "");
+  hark_lab_append_options(lab, text);
   for (int i = 0; i < lab->table_count; i++) print_table(&lab->tables[i], text);
   hark_text_append(text, "\ncriteria\n");
   for (int i = 0; i < lab->criterion_count; i++) print_criterion(&lab->criteria[i], text);
@@ -160,7 +169,9 @@ void hark_lab_print_json_head(const hark_lab_entry *entry, hark_text *text) {
 
 void hark_lab_print_json(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
   hark_lab_print_json_head(entry, text);
-  hark_text_append(text, ", \"seed\": %" PRIu64 ", \"quick\": %s, \"tables\": [", lab->seed, lab->quick ? "true" : "false");
+  hark_text_append(text, ", \"seed\": %" PRIu64 ", \"quick\": %s", lab->seed, lab->quick ? "true" : "false");
+  hark_lab_append_options_json(lab, text);
+  hark_text_append(text, ", \"tables\": [");
   for (int i = 0; i < lab->table_count; i++) {
     if (i > 0) hark_text_append(text, ", ");
     append_table(&lab->tables[i], text);

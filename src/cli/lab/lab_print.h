@@ -19,6 +19,10 @@ void hark_lab_append_bounds_json(const hark_lab_criterion *criterion, hark_text 
 void hark_lab_print_head(const hark_lab_entry *entry, hark_text *text);
 void hark_lab_print_json_head(const hark_lab_entry *entry, hark_text *text);
 
+/* The experiment's own options that were given, if any: a line, or a member of an object. */
+void hark_lab_append_options(const hark_lab *lab, hark_text *text);
+void hark_lab_append_options_json(const hark_lab *lab, hark_text *text);
+
 /* Tables and criteria for people: numbers with six digits. */
 void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
 

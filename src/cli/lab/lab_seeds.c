@@ -176,8 +176,10 @@ void hark_lab_print_seeds_text(const hark_lab_outcomes *o, const hark_lab_entry 
   hark_lab_print_head(entry, text);
   hark_text_append(text, "seeds: ");
   hark_lab_append_seeds(o, text);
-  hark_text_append(text, "%s\n\ncriteria\n        %-12s  %-17s  %-12s  %-12s  %-12s  %-12s\n", o->first->quick ? ", quick" : "", "passed",
-                   "bound", "mean", "deviation", "least", "largest");
+  hark_text_append(text, "%s\n", o->first->quick ? ", quick" : "");
+  hark_lab_append_options(o->first, text);
+  hark_text_append(text, "\ncriteria\n        %-12s  %-17s  %-12s  %-12s  %-12s  %-12s\n", "passed", "bound", "mean", "deviation", "least",
+                   "largest");
   for (int c = 0; c < o->first->criterion_count; c++) print_row(o, c, text);
   if (passing < o->seeds.count) {
     hark_text_append(text, "seeds that fail: ");
@@ -210,7 +212,9 @@ void hark_lab_print_seeds_json(const hark_lab_outcomes *o, const hark_lab_entry 
   hark_lab_print_json_head(entry, text);
   hark_text_append(text, ", \"seeds\": [");
   for (int s = 0; s < o->seeds.count; s++) hark_text_append(text, "%s%" PRId64, s > 0 ? ", " : "", o->seeds.list[s]);
-  hark_text_append(text, "], \"quick\": %s, \"criteria\": [", o->first->quick ? "true" : "false");
+  hark_text_append(text, "], \"quick\": %s", o->first->quick ? "true" : "false");
+  hark_lab_append_options_json(o->first, text);
+  hark_text_append(text, ", \"criteria\": [");
   for (int c = 0; c < o->first->criterion_count; c++) {
     const hark_lab_criterion *const criterion = &o->first->criteria[c];
     hark_text_append(text, "%s{\"name\": ", c > 0 ? ", " : "");
