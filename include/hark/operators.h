@@ -128,7 +128,7 @@ typedef struct hark_squared_error_attributes {
 } hark_squared_error_attributes;
 
 /* cross_entropy: loss = weight * sum over rows n with target[n] != ignore of
- *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]).
+ *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]) + z lse_n^2.
  * inputs logits [..., V], targets i32 [...]; outputs loss (rank 0, f64 sum stored in the logits' type), count (rank 0, i64: real targets).
  * `weight` is 1 / (global number of real targets), so that micro-batches and ranks add up to the mean. The backward may be written over the
  * logits. A target outside [0, V) that is not `ignore` is HARK_INVALID_ARGUMENT. Saved: lse [N] in the logits' type; 0 for ignored rows,
@@ -137,6 +137,7 @@ typedef struct hark_cross_entropy_attributes {
   double weight;
   double smoothing; /* [0, 1) */
   int32_t ignore;   /* usually -1 */
+  double z;         /* 0 or more: keeps the sums of exponentials near 1 (z-loss: Chowdhery et al., arXiv 2204.02311, section 5) */
 } hark_cross_entropy_attributes;
 
 /* rotary: rotates pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d]; then rates [R, pairs], absent if the

@@ -62,7 +62,7 @@ static hark_status add_loss(hark_lab_ahca *n, hark_tape *tape) {
   hark_value targets = 0;
   HARK_TRY(hark_tape_apply(tape, &hark_op_argmax, NULL, 1, &n->logits, 0, &n->predicted));
   HARK_TRY(hark_tape_leaf(tape, &n->target_ids, NULL, &targets));
-  return hark_network_loss(tape, n->logits, targets, 1 / (double)hark_max(1, n->targets), 0, &n->loss);
+  return hark_network_loss(tape, n->logits, targets, (hark_target_loss){.weight = 1 / (double)hark_max(1, n->targets)}, &n->loss);
 }
 
 hark_status hark_lab_ahca_record(void *user, const hark_forward *forward, hark_value *loss) {

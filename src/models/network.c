@@ -137,10 +137,10 @@ hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, 
   return hark_tape_apply(tape, &hark_op_squared_error, &attributes, 2, inputs, 0, loss);
 }
 
-hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing, hark_value *loss) {
+hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, hark_target_loss how, hark_value *loss) {
   const hark_value inputs[] = {logits, targets};
   hark_value outputs[HARK_MAX_OUTPUTS] = {0};
-  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
+  const hark_cross_entropy_attributes attributes = {.weight = how.weight, .smoothing = how.smoothing, .ignore = -1, .z = how.z};
   HARK_TRY(hark_tape_apply(tape, &hark_op_cross_entropy, &attributes, 2, inputs, 0, outputs));
   *loss = outputs[0];
   hark_tape_release(tape, outputs[1]);

@@ -114,8 +114,12 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
 /* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Predictions and targets are not released. */
 HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
                                                        hark_value *loss);
-/* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Neither is released. */
-HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
+/* How the loss of targets is computed, see cross_entropy. */
+typedef struct hark_target_loss {
+  double weight, smoothing, z;
+} hark_target_loss;
+/* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1. Neither is released. */
+HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, hark_target_loss how,
                                               hark_value *loss);
 
 #endif

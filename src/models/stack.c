@@ -441,7 +441,7 @@ static hark_status loss_slice(void *data, hark_tape *tape, int64_t first, const 
   hark_value logits = 0;
   (void)first;
   HARK_TRY(hark_stack_head(closure->block.network, closure->block.forward, inputs[0], &logits));
-  HARK_TRY(hark_network_loss(tape, logits, inputs[1], closure->weight, 0, &outputs[0]));
+  HARK_TRY(hark_network_loss(tape, logits, inputs[1], (hark_target_loss){.weight = closure->weight}, &outputs[0]));
   hark_tape_release(tape, logits);
   return HARK_OK;
 }
@@ -482,15 +482,15 @@ hark_status hark_stack_logits(hark_context *context, const hark_network *network
 }
 
 hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
-                            hark_value targets, double weight, double smoothing, hark_value *loss) {
-  slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}, .weight = weight};
+                            hark_value targets, hark_target_loss how, hark_value *loss) {
+  slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}, .weight = how.weight};
   hark_value x = 0, logits = 0;
-  if (smoothing == 0 && is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
+  if (how.smoothing == 0 && how.z == 0 && is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
     HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
     return head_slices(&slices, x, targets, loss);
   }
   HARK_TRY(hark_stack_logits(context, network, forward, tokens, false, &logits));
-  HARK_TRY(hark_network_loss(forward->tape, logits, targets, weight, smoothing, loss));
+  HARK_TRY(hark_network_loss(forward->tape, logits, targets, how, loss));
   hark_tape_release(forward->tape, logits);
   return HARK_OK;
 }

@@ -43,7 +43,7 @@ HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_
 
 /* Tokens to loss (hark_network_loss); the logits are released. */
 HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
-                                            hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
+                                            hark_value tokens, hark_value targets, hark_target_loss how, hark_value *loss);
 
 /* The layer with the positional kernel's parameters for a block; its source is NULL if the model has no kernel. */
 const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);

@@ -41,6 +41,7 @@ static const hark_attribute of_cross_entropy[] = {
     USUAL(hark_cross_entropy_attributes, weight, F64, 1),
     NUMBER(hark_cross_entropy_attributes, smoothing, F64),
     USUAL(hark_cross_entropy_attributes, ignore, I32, -1),
+    NUMBER(hark_cross_entropy_attributes, z, F64),
 };
 static const hark_attribute of_rotary[] = {
     USUAL(hark_rotary_attributes, heads, I64, 1),         NUMBER(hark_rotary_attributes, first_position, I64),

@@ -1,9 +1,10 @@
-/* cross_entropy.c - loss = weight sum over rows with target != ignore of lse - (1 - s) x[target] - s mean(x), lse = log sum_v exp x[v].
+/* cross_entropy.c - loss = weight sum over rows with target != ignore of lse - (1 - s) x[target] - s mean(x) + z lse^2, where lse = log sum_v
+ * exp x[v].
  *
- * logits x [N, V]; targets i32 [N]; s the label smoothing. Outputs: loss (rank 0), count of the rows that are not ignored (i64, rank 0).
+ * logits x [N, V]; targets i32 [N]; s the label smoothing; z the weight of lse^2. Outputs: loss (rank 0), count of the rows that are not ignored (i64, rank 0).
  * Saved: lse [N], 0 for ignored rows, whose logits are not read. The row's terms are summed in double, in the order of the rows. dx[n, v] =
- * dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may overwrite x. About 5 N V operations
- * forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7.
+ * dloss weight ((1 + 2 z lse_n) exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may overwrite x. About 5 N V
+ * operations forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7. z: Chowdhery et al., arXiv 2204.02311, section 5.
  */
 #include <inttypes.h>
 
@@ -26,11 +27,16 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: smoothing is %s, expected 0 or more and less than 1",
                      HARK_PRINTED(options->smoothing));
   }
+  if (!(options->z >= 0 && isfinite(options->z))) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: z is %s, expected a finite number of 0 or more",
+                     HARK_PRINTED(options->z));
+  }
   if (!isfinite(options->weight)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: weight is %s, expected a finite number",
                      HARK_PRINTED(options->weight));
   }
   HARK_TRY(hark_check_range(context, "cross_entropy", "weight", options->weight, logits->type, hark_range_of(logits->type)));
+  if (options->z != 0) HARK_TRY(hark_check_range(context, "cross_entropy", "z", options->z, logits->type, hark_range_of(logits->type)));
   bool fits = targets->rank == logits->rank - 1;
   for (int i = 0; fits && i < targets->rank; i++) fits = targets->shape[i] == logits->shape[i];
   if (!fits) {
@@ -87,6 +93,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
         for (int64_t v = 0; v < classes; v++) sum += hark_get(x, v);
         term -= options->smoothing * sum / (double)classes;
       }
+      if (options->z > 0) term += options->z * lse * lse;
     }
     hark_put(saved, n, lse);
     row_terms[n] = term;
@@ -113,7 +120,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* loss = weight (lse - (1 - s) x[t] - s mean(x)): dx[v] = dloss weight (exp(x[v] - lse) - (1 - s) [v = t] - s / V) */
+/* loss = weight (lse - (1 - s) x[t] - s mean(x) + z lse^2): dx[v] = dloss weight ((1 + 2 z lse) exp(x[v] - lse) - (1 - s) [v = t] - s / V) */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_cross_entropy_attributes *options = call->attributes;
   const hark_tensor *logits = &call->inputs[INPUT_LOGITS];
@@ -124,11 +131,11 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const double uniform = options->smoothing / (double)classes;
   for (int64_t n = first; n < last; n++) {
     const bool ignored = target[n] == options->ignore;
-    const double lse = hark_get(saved, n);
+    const double lse = hark_get(saved, n), gain = options->z > 0 ? 1 + 2 * options->z * lse : 1;
     for (int64_t v = 0; v < classes; v++) {
       const int64_t i = n * classes + v;
       const double one = v == target[n] ? 1 - options->smoothing : 0;
-      hark_give(dx, i, ignored ? 0 : factor * (exp(hark_get(x, i) - lse) - one - uniform));
+      hark_give(dx, i, ignored ? 0 : factor * (gain * exp(hark_get(x, i) - lse) - one - uniform));
     }
   }
 }
@@ -152,7 +159,8 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return hark_row_length(&inputs[INPUT_LOGITS]) + hark_row_count(&inputs[INPUT_LOGITS]);
 }
 
-static const hark_cross_entropy_attributes plain = {1, 0, -1}, mean = {1.0 / 64, 0, -1}, smooth = {0.125, 0.1, -1}, padding = {0.25, 0, 0};
+static const hark_cross_entropy_attributes plain = {1, 0, -1, 0}, mean = {1.0 / 64, 0, -1, 0}, smooth = {0.125, 0.1, -1, 0},
+                                           padding = {0.25, 0, 0, 0}, squared = {0.5, 0, -1, 0.25}, all = {0.125, 0.1, 0, 0.0625};
 
 static const hark_sample samples[] = {
     {"one_class", &plain, {{HARK_F32, 2, {3, 1}, -2, 2}, {HARK_I32, 1, {3}, 0, 0}}},
@@ -164,13 +172,15 @@ static const hark_sample samples[] = {
     {"ignore_zero", &padding, {{HARK_F32, 2, {11, 3}, -5, 5}, {HARK_I32, 1, {11}, 0, 2}}},
     {"smoothed", &smooth, {{HARK_F32, 2, {8, 33}, -5, 5}, {HARK_I32, 1, {8}, -1, 32}}},
     {"large_logits", &smooth, {{HARK_F32, 2, {5, 19}, -1e4, 1e4}, {HARK_I32, 1, {5}, 0, 18}}},
+    {"log_sum_squared", &squared, {{HARK_F32, 2, {9, 21}, -3, 3}, {HARK_I32, 1, {9}, -1, 20}}},
+    {"smoothed_and_squared", &all, {{HARK_F32, 2, {7, 18}, -3, 3}, {HARK_I32, 1, {7}, 0, 17}}},
     {"many_rows", &mean, {{HARK_F32, 2, {257, 17}, -5, 5}, {HARK_I32, 1, {257}, 0, 16}}},
     {"wide", &plain, {{HARK_F32, 2, {3, 1031}, -5, 5}, {HARK_I32, 1, {3}, 0, 1030}}},
 };
 
 const hark_operator hark_op_cross_entropy = {
     .name = "cross_entropy",
-    .formula = "loss = weight sum_n (lse_n - (1 - s) x[n,target] - s mean_v x[n,v])",
+    .formula = "loss = weight sum_n (lse_n - (1 - s) x[n,target] - s mean_v x[n,v] + z lse_n^2)",
     .attributes_size = sizeof(hark_cross_entropy_attributes),
     .input_minimum = INPUT_COUNT,
     .input_maximum = INPUT_COUNT,

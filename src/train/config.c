@@ -168,6 +168,10 @@ static const hark_option options[] = {
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
      "label smoothing: fraction of the probability of the target that is spread over all tokens",
      "model.architecture !latent|finite, data.format !vectors"},
+    {"train.z_loss", NULL, HARK_OPTION_FLOAT, AT(train.z_loss), "0", "[0, inf)", TRAIN, NULL,
+     "weight of the squared logarithm of the sum of exponentials of a target's logits, which is added to its loss "
+     "(z-loss, arXiv 2204.02311); 1e-4 is usual",
+     "model.architecture !latent|finite, data.format !vectors"},
     {"train.evaluate_every", "evaluate-every", HARK_OPTION_INT, AT(train.evaluate_every), "250", "[0, inf)", TRAIN, NULL,
      "steps between evaluations on the validation text; 0: at the end only", NULL},
     {"train.checkpoint_every", "checkpoint-every", HARK_OPTION_INT, AT(train.checkpoint_every), "500", "[0, inf)", TRAIN, NULL,

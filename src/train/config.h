@@ -73,7 +73,7 @@ typedef struct hark_config {
     int64_t warmup;
     int extend; /* hark_extend */
     bool shard_optimiser;
-    double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
+    double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing, z_loss;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     bool evaluates;  /* not an option: evaluate_every is requested, for data with validation */
     double max_time; /* seconds; 0: no limit */

@@ -19,25 +19,37 @@ hark_status hark_engine_end_work(hark_context *context, const hark_engine *engin
 }
 
 const char *hark_loss_term_name(hark_loss_term term) {
-  static const char *const names[HARK_LOSS_TERMS] = {
-      [HARK_TERM_SMOOTHING] = "train/smoothing_loss", [HARK_TERM_RATIO] = "train/ratio_loss", [HARK_TERM_PONDER] = "train/ponder_loss"};
+  static const char *const names[HARK_LOSS_TERMS] = {[HARK_TERM_SMOOTHING] = "train/smoothing_loss",
+                                                     [HARK_TERM_Z] = "train/z_loss",
+                                                     [HARK_TERM_RATIO] = "train/ratio_loss",
+                                                     [HARK_TERM_PONDER] = "train/ponder_loss"};
   return names[term];
 }
 
-/* The loss whose gradient is taken, in engine->total; *loss is the loss without label smoothing. */
-static hark_status loss_of_targets(hark_engine *engine, hark_value logits, hark_value targets, double weight, bool training,
-                                   hark_value *loss) {
-  const double smoothing = training ? engine->config->train.label_smoothing : 0;
-  HARK_TRY(hark_network_loss(engine->tape, logits, targets, weight, smoothing, &engine->total));
-  *loss = engine->total;
-  if (smoothing == 0) return HARK_OK;
-  engine->terms[HARK_TERM_SMOOTHING] = engine->total;
+/* A loss that is reported only: nothing is recorded for the backward. */
+static hark_status unrecorded_loss(hark_engine *engine, hark_value logits, hark_value targets, hark_target_loss how, hark_value *loss) {
   const double before = hark_tape_operations(engine->tape);
   hark_tape_set_recording(engine->tape, false);
-  HARK_TRY(hark_network_loss(engine->tape, logits, targets, weight, 0, loss));
+  HARK_TRY(hark_network_loss(engine->tape, logits, targets, how, loss));
   hark_tape_set_recording(engine->tape, true);
-  engine->extra_operations = hark_tape_operations(engine->tape) - before;
+  engine->extra_operations += hark_tape_operations(engine->tape) - before;
   return HARK_OK;
+}
+
+/* The loss whose gradient is taken, in engine->total; *loss is the loss without label smoothing and z-loss. */
+static hark_status loss_of_targets(hark_engine *engine, hark_value logits, hark_value targets, double weight, bool training,
+                                   hark_value *loss) {
+  const hark_config *config = engine->config;
+  const hark_target_loss plain = {.weight = weight},
+                         how = {weight, training ? config->train.label_smoothing : 0, training ? config->train.z_loss : 0};
+  HARK_TRY(hark_network_loss(engine->tape, logits, targets, how, &engine->total));
+  *loss = engine->total;
+  if (how.smoothing == 0 && how.z == 0) return HARK_OK;
+  if (how.smoothing != 0) engine->terms[HARK_TERM_SMOOTHING] = engine->total;
+  if (how.z != 0) engine->terms[HARK_TERM_Z] = engine->total;
+  if (how.smoothing != 0 && how.z != 0)
+    HARK_TRY(unrecorded_loss(engine, logits, targets, (hark_target_loss){weight, how.smoothing, 0}, &engine->terms[HARK_TERM_SMOOTHING]));
+  return unrecorded_loss(engine, logits, targets, plain, loss);
 }
 
 /* Adds the architecture's own losses to the total. No value is released: they are read after the backward. */
@@ -94,8 +106,8 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, true, &tokens, &targets));
-  if (engine->config->train.label_smoothing == 0) {
-    HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, weight, 0, loss));
+  if (engine->config->train.label_smoothing == 0 && engine->config->train.z_loss == 0) {
+    HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, (hark_target_loss){.weight = weight}, loss));
     engine->total = *loss;
     return hark_tape_backward(engine->tape, engine->total, 1.0);
   }
@@ -126,7 +138,7 @@ static hark_status likeliest_of_logits(hark_engine *engine, hark_value *predicte
 }
 
 static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
-  return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
+  return hark_network_loss(engine->tape, engine->logits, engine->targets_read, (hark_target_loss){.weight = 1}, loss);
 }
 
 /* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
@@ -252,7 +264,9 @@ static hark_status read_parts(hark_context *context, hark_engine *engine, double
     engine->parts.has[term] = engine->terms[term] != 0;
     if (engine->terms[term] != 0) HARK_TRY(read_loss(context, engine, engine->terms[term], &engine->parts.terms[term]));
   }
-  if (engine->terms[HARK_TERM_SMOOTHING] != 0) engine->parts.terms[HARK_TERM_SMOOTHING] -= loss;
+  double *const terms = engine->parts.terms;
+  if (engine->terms[HARK_TERM_Z] != 0) terms[HARK_TERM_Z] -= engine->terms[HARK_TERM_SMOOTHING] != 0 ? terms[HARK_TERM_SMOOTHING] : loss;
+  if (engine->terms[HARK_TERM_SMOOTHING] != 0) terms[HARK_TERM_SMOOTHING] -= loss;
   bool alone = true;
   for (int term = 0; term < HARK_LOSS_TERMS; term++) alone = alone && !engine->parts.has[term];
   return alone ? HARK_OK : read_loss(context, engine, engine->total, &engine->parts.objective);

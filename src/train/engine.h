@@ -29,7 +29,7 @@ typedef struct hark_learning_task {
 } hark_learning_task;
 
 /* Terms that are added to the mean loss of the targets before its gradient is taken. Each is a separate metric, with its weight. */
-typedef enum hark_loss_term { HARK_TERM_SMOOTHING, HARK_TERM_RATIO, HARK_TERM_PONDER, HARK_LOSS_TERMS } hark_loss_term;
+typedef enum hark_loss_term { HARK_TERM_SMOOTHING, HARK_TERM_Z, HARK_TERM_RATIO, HARK_TERM_PONDER, HARK_LOSS_TERMS } hark_loss_term;
 typedef struct hark_loss_parts {
   double objective; /* the sum with the mean loss, whose gradient is taken */
   double terms[HARK_LOSS_TERMS];
@@ -65,7 +65,7 @@ typedef struct hark_engine {
   hark_ahca_statistics *statistics; /* of architecture ahca: decisions of evaluation passes are added to it; NULL: they are not counted */
   hark_ahca_trace trace;
   hark_loss_parts parts;                    /* of the last training pass */
-  hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; the term of smoothing is the smoothed loss */
+  hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; the terms of smoothing and of z are the whole loss with them */
   double extra_operations;                  /* of the last pass, only for metrics */
   double largest_operations;                /* of the largest possible micro-batch, or without training of a prediction */
   bool training;

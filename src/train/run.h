@@ -47,12 +47,12 @@ HARK_MUST_CHECK hark_status hark_run_read_vocabulary(hark_context *context, cons
 
 /* The state that a resumed run continues from. */
 typedef struct hark_run_state {
-  int64_t step;                                               /* steps done, including skipped ones */
-  int64_t updates;                                            /* of the optimiser */
-  int64_t samples;                                            /* windows or examples used */
-  int64_t tokens;                                             /* in them */
-  double loss_sum;                                            /* of the steps since the last line of metrics */
-  double objective_sum, smoothing_sum, ratio_sum, ponder_sum; /* the same for runs whose loss has further terms */
+  int64_t step;                                                      /* steps done, including skipped ones */
+  int64_t updates;                                                   /* of the optimiser */
+  int64_t samples;                                                   /* windows or examples used */
+  int64_t tokens;                                                    /* in them */
+  double loss_sum;                                                   /* of the steps since the last line of metrics */
+  double objective_sum, smoothing_sum, z_sum, ratio_sum, ponder_sum; /* the same for runs whose loss has further terms */
   int64_t loss_count;
   int64_t line_targets, line_correct; /* of examples, in those steps: targets, and correct predictions */
   double operations;                  /* of steps with examples */

@@ -348,6 +348,7 @@ static hark_status run_step(training_run *trainer) {
   state->loss_sum += loss;
   state->objective_sum += objective;
   state->smoothing_sum += step.parts.terms[HARK_TERM_SMOOTHING];
+  state->z_sum += step.parts.terms[HARK_TERM_Z];
   state->ratio_sum += step.parts.terms[HARK_TERM_RATIO];
   state->ponder_sum += step.parts.terms[HARK_TERM_PONDER];
   state->loss_count++;

@@ -128,8 +128,10 @@ static double operations_so_far(const training_run *trainer) {
 /* Records the terms added to the loss, if any, and the sum. */
 static void record_parts(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
-  const double sums[HARK_LOSS_TERMS] = {
-      [HARK_TERM_SMOOTHING] = state->smoothing_sum, [HARK_TERM_RATIO] = state->ratio_sum, [HARK_TERM_PONDER] = state->ponder_sum};
+  const double sums[HARK_LOSS_TERMS] = {[HARK_TERM_SMOOTHING] = state->smoothing_sum,
+                                        [HARK_TERM_Z] = state->z_sum,
+                                        [HARK_TERM_RATIO] = state->ratio_sum,
+                                        [HARK_TERM_PONDER] = state->ponder_sum};
   bool any = false;
   for (int term = 0; term < HARK_LOSS_TERMS; term++) {
     if (!trainer->engine->parts.has[term]) continue;
@@ -154,7 +156,7 @@ hark_status hark_training_record_line(training_run *trainer) {
   if (trainer->state.empty_steps > 0) hark_jsonl_integer(&trainer->metrics, "empty_steps", trainer->state.empty_steps);
   HARK_TRY(end_line(trainer));
   trainer->state.loss_sum = trainer->state.objective_sum = 0;
-  trainer->state.smoothing_sum = trainer->state.ratio_sum = trainer->state.ponder_sum = 0;
+  trainer->state.smoothing_sum = trainer->state.z_sum = trainer->state.ratio_sum = trainer->state.ponder_sum = 0;
   trainer->state.loss_count = 0;
   trainer->state.line_targets = trainer->state.line_correct = 0;
   trainer->line_clock = hark_training_now(trainer);

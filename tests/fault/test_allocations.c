@@ -284,7 +284,7 @@ static hark_status differentiate(hark_context *context, const model_work *m, har
   hark_tape_reset(tape);
   HARK_TRY(hark_tape_leaf(tape, &rows, NULL, &tokens));
   HARK_TRY(hark_tape_leaf(tape, &following, NULL, &next));
-  HARK_TRY(hark_stack_loss(context, m->decoder, &forward, tokens, next, 0.1, 0, &value));
+  HARK_TRY(hark_stack_loss(context, m->decoder, &forward, tokens, next, (hark_target_loss){.weight = 0.1}, &value));
   HARK_TRY(hark_tape_backward(tape, value, 1));
   return hark_tensor_read(context, hark_tape_tensor(tape, value), loss);
 }

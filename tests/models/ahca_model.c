@@ -178,7 +178,7 @@ double ahca_traced_loss(const ahca_model *m, double remaining, bool backward, ha
                                     .trace = trace};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
-  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1.0 / (double)m->answers, 0, &loss), HARK_OK);
+  assert_int_equal(hark_network_loss(m->tape, logits, targets, (hark_target_loss){.weight = 1.0 / (double)m->answers}, &loss), HARK_OK);
   if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
   const double value = read_number(m->context, hark_tape_tensor(m->tape, loss));
   if (backward) assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);

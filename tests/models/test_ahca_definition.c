@@ -462,7 +462,7 @@ static void add_gradients(model *m) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
   apply(m, 0, &logits, &penalty);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
-  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1, 0, &loss), HARK_OK);
+  assert_int_equal(hark_network_loss(m->tape, logits, targets, (hark_target_loss){.weight = 1}, &loss), HARK_OK);
   if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
   assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);
 }

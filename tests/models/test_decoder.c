@@ -205,7 +205,7 @@ static double loss_of(const model *m, bool backward) {
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
-  const hark_status status = hark_stack_loss(m->context, m->decoder, &forward, tokens, targets, 0.1, 0.05, &loss);
+  const hark_status status = hark_stack_loss(m->context, m->decoder, &forward, tokens, targets, (hark_target_loss){0.1, 0.05, 0.02}, &loss);
   if (status != HARK_OK) fail_msg("%s", hark_context_message(m->context));
   if (backward) {
     hark_tensor gradients = m->decoder->parameters.gradients;

@@ -362,7 +362,7 @@ static double loss_of(fixture *f, bool backward) {
   if (embeds)
     assert_fine(f->context, hark_network_squared_error(f->tape, out, target, 0.5, &loss));
   else
-    assert_fine(f->context, hark_network_loss(f->tape, out, target, 0.5, 0, &loss));
+    assert_fine(f->context, hark_network_loss(f->tape, out, target, (hark_target_loss){.weight = 0.5}, &loss));
   if (backward) {
     hark_tensor gradients = f->network->parameters.gradients;
     assert_fine(f->context, hark_tensor_zero(f->context, &gradients));

@@ -187,7 +187,7 @@ static double loss_of(packed *p, bool backward) {
   hark_value labels = 0, loss = 0;
   double number = 0;
   assert_fine(p->context, hark_tape_leaf(p->tape, &p->labels_tensor, NULL, &labels));
-  assert_fine(p->context, hark_network_loss(p->tape, logits, labels, 0.5, 0.05, &loss));
+  assert_fine(p->context, hark_network_loss(p->tape, logits, labels, (hark_target_loss){0.5, 0.05, 0.02}, &loss));
   if (backward) {
     hark_tensor gradients = p->network->parameters.gradients;
     assert_fine(p->context, hark_tensor_zero(p->context, &gradients));

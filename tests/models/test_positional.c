@@ -111,7 +111,7 @@ static double gradient_of(hark_context *context, hark_network *decoder, double *
   const hark_forward forward = {.tape = tape, .parameters = &decoder->parameters, .training = true, .plans = plans};
   assert_fine(context, hark_tape_leaf(tape, &token_rows, NULL, &inputs[0]));
   assert_fine(context, hark_tape_leaf(tape, &target_rows, NULL, &inputs[1]));
-  assert_fine(context, hark_stack_loss(context, decoder, &forward, inputs[0], inputs[1], 1, 0, &loss));
+  assert_fine(context, hark_stack_loss(context, decoder, &forward, inputs[0], inputs[1], (hark_target_loss){.weight = 1}, &loss));
   assert_fine(context, hark_tape_backward(tape, loss, 1));
   assert_fine(context,
               hark_tensor_read(context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient,

@@ -115,7 +115,8 @@ static hark_status differentiate(const model *m, double smoothing, hark_value *l
   HARK_TRY(hark_tensor_zero(m->context, &gradients));
   HARK_TRY(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens));
   HARK_TRY(hark_tape_leaf(m->tape, &m->targets, NULL, &targets));
-  HARK_TRY(hark_stack_loss(m->context, m->network, &forward, tokens, targets, 1.0 / LENGTH, smoothing, loss));
+  HARK_TRY(
+      hark_stack_loss(m->context, m->network, &forward, tokens, targets, (hark_target_loss){1.0 / LENGTH, smoothing, smoothing / 2}, loss));
   return hark_tape_backward(m->tape, *loss, 1.0);
 }
 

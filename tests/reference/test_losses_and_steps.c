@@ -30,7 +30,7 @@ static double loss_of(const hark_cross_entropy_attributes *attributes, const dou
 
 static void loss_of_uniform_logits_is_the_logarithm_of_the_classes(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes mean = {1.0 / ROWS, 0, -1}, smooth = {1.0 / ROWS, 0.3, -1};
+  static const hark_cross_entropy_attributes mean = {1.0 / ROWS, 0, -1, 0}, smooth = {1.0 / ROWS, 0.3, -1, 0};
   static const double t[ROWS] = {0, 5, 2, 2};
   double x[ROWS * CLASSES];
   for (int i = 0; i < ROWS * CLASSES; i++) x[i] = 1234.5;
@@ -40,7 +40,7 @@ static void loss_of_uniform_logits_is_the_logarithm_of_the_classes(void **state)
 
 static void gradient_rows_sum_to_zero_and_hold_probabilities(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes smooth = {0.25, 0.2, -1};
+  static const hark_cross_entropy_attributes smooth = {0.25, 0.2, -1, 0};
   test_single s;
   open_loss(&s, &smooth, NULL, NULL);
   double *x = test_single_get(&s, 0), *t = test_single_get(&s, 1), *loss = test_single_forward(&s);
@@ -68,7 +68,7 @@ static void gradient_rows_sum_to_zero_and_hold_probabilities(void **state) {
 /* The smoothed loss is (1 - s) times the loss of the target plus s times the mean of the losses of all classes as targets. */
 static void smoothing_is_a_mixture_of_targets(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes plain = {1, 0, -1}, smooth = {1, 0.15, -1};
+  static const hark_cross_entropy_attributes plain = {1, 0, -1, 0}, smooth = {1, 0.15, -1, 0};
   double x[ROWS * CLASSES], t[ROWS], mixture = 0;
   test_random(x, ROWS * CLASSES, -3, 3, 0, 1);
   for (int v = 0; v < CLASSES; v++) {
@@ -80,9 +80,42 @@ static void smoothing_is_a_mixture_of_targets(void **state) {
   test_near(loss_of(&smooth, x, t), mixture, ROUNDING * 10);
 }
 
+/* From the definition: z times the squared logarithm of the sum of exponentials, added to the loss; its gradient is 2 z log Z times the
+ * probability. Ignored rows add nothing. */
+static void the_squared_log_sum_is_added(void **state) {
+  (void)state;
+  static const hark_cross_entropy_attributes plain = {0.5, 0.2, -1, 0}, squared = {0.5, 0.2, -1, 0.3};
+  static const double t[ROWS] = {1, -1, 3, 0};
+  double x[ROWS * CLASSES], expected[ROWS * CLASSES], added = 0;
+  test_random(x, ROWS * CLASSES, -3, 3, 0, 1);
+  test_single without, with;
+  open_loss(&without, &plain, x, t);
+  open_loss(&with, &squared, x, t);
+  double *before = test_single_forward(&without), *loss = test_single_forward(&with);
+  test_single_backward(&without, (const double[]){2});
+  test_single_backward(&with, (const double[]){2});
+  double *dbefore = test_single_gradient(&without, 0), *dx = test_single_gradient(&with, 0);
+  for (int n = 0; n < ROWS; n++) {
+    double normaliser = 0;
+    for (int v = 0; v < CLASSES; v++) normaliser += exp(x[n * CLASSES + v]);
+    if (t[n] >= 0) added += 0.5 * 0.3 * log(normaliser) * log(normaliser);
+    for (int v = 0; v < CLASSES; v++)
+      expected[n * CLASSES + v] = t[n] >= 0 ? 2 * 0.5 * 2 * 0.3 * log(normaliser) * exp(x[n * CLASSES + v]) / normaliser : 0;
+  }
+  assert_true(added > 0.1);
+  test_near(loss[0] - before[0], added, ROUNDING * 10);
+  for (int i = 0; i < ROWS * CLASSES; i++) test_near(dx[i] - dbefore[i], expected[i], ROUNDING * 10);
+  free(dx);
+  free(dbefore);
+  free(loss);
+  free(before);
+  test_single_close(&with);
+  test_single_close(&without);
+}
+
 static void shifted_and_huge_logits_do_not_overflow(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes plain = {1, 0, -1};
+  static const hark_cross_entropy_attributes plain = {1, 0, -1, 0};
   static const double t[ROWS] = {1, 2, 3, 4};
   double x[ROWS * CLASSES], shifted[ROWS * CLASSES];
   test_random(x, ROWS * CLASSES, -3, 3, 0, 1);
@@ -94,7 +127,7 @@ static void shifted_and_huge_logits_do_not_overflow(void **state) {
 
 static void ignored_rows_are_neither_read_nor_counted(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes plain = {1, 0, -1};
+  static const hark_cross_entropy_attributes plain = {1, 0, -1, 0};
   static const double t[ROWS] = {1, -1, 3, -1};
   double x[ROWS * CLASSES];
   test_random(x, ROWS * CLASSES, -3, 3, 0, 1);
@@ -120,7 +153,7 @@ static void ignored_rows_are_neither_read_nor_counted(void **state) {
 
 static void targets_outside_the_classes_are_refused(void **state) {
   (void)state;
-  static const hark_cross_entropy_attributes plain = {1, 0, -1};
+  static const hark_cross_entropy_attributes plain = {1, 0, -1, 0};
   static const double wrong[] = {CLASSES, -2, 2147483647};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     test_single s;
@@ -223,6 +256,7 @@ int main(void) {
       cmocka_unit_test(loss_of_uniform_logits_is_the_logarithm_of_the_classes),
       cmocka_unit_test(gradient_rows_sum_to_zero_and_hold_probabilities),
       cmocka_unit_test(smoothing_is_a_mixture_of_targets),
+      cmocka_unit_test(the_squared_log_sum_is_added),
       cmocka_unit_test(shifted_and_huge_logits_do_not_overflow),
       cmocka_unit_test(ignored_rows_are_neither_read_nor_counted),
       cmocka_unit_test(targets_outside_the_classes_are_refused),

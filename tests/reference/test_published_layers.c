@@ -72,7 +72,7 @@ static void losses_are_pytorchs(void **state) {
   (void)state;
   static const double targets[ROWS] = {3, 6};
   for (int smooth = 0; smooth < 2; smooth++) {
-    const hark_cross_entropy_attributes attributes = {1.0 / ROWS, smooth ? 0.2 : 0, -1};
+    const hark_cross_entropy_attributes attributes = {1.0 / ROWS, smooth ? 0.2 : 0, -1, 0};
     test_single s;
     test_single_open(&s, &hark_op_cross_entropy, &attributes, 2,
                      (const hark_sample_input[]){{HARK_F32, 2, {ROWS, WIDTH}, -1, 1}, {HARK_I32, 1, {ROWS}, 0, WIDTH - 1}});

@@ -14,7 +14,7 @@
 
 /* Metrics of a run, by line; NaN where a line does not have them. */
 typedef struct lines {
-  double loss[LINES], objective[LINES], smoothing[LINES], ratio[LINES], ponder[LINES], validation;
+  double loss[LINES], objective[LINES], smoothing[LINES], z[LINES], ratio[LINES], ponder[LINES], validation;
   int count;
 } lines;
 
@@ -33,6 +33,7 @@ static hark_status collect(void *user, const json_t *object, int64_t line) {
   all->loss[i] = number_of(object, "train/loss");
   all->objective[i] = number_of(object, "train/objective");
   all->smoothing[i] = number_of(object, "train/smoothing_loss");
+  all->z[i] = number_of(object, "train/z_loss");
   all->ratio[i] = number_of(object, "train/ratio_loss");
   all->ponder[i] = number_of(object, "train/ponder_loss");
   return HARK_OK;
@@ -162,13 +163,39 @@ static void smoothing_is_apart(void **state) {
   training_place_close(&p);
 }
 
+/* z-loss alone and with smoothed labels: each term is what it adds, and the loss that is compared has neither. */
+static void z_loss_is_apart(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  write_examples(&p);
+  RUN(&p, "plain", NULL, false, DECODER);
+  RUN(&p, "z", NULL, false, DECODER, "--train.z-loss=0.01");
+  RUN(&p, "twice", NULL, false, DECODER, "--train.z-loss=0.02");
+  RUN(&p, "both", NULL, false, DECODER, "--train.z-loss=0.01", "--train.label-smoothing=0.3");
+  RUN(&p, "smooth", NULL, false, DECODER, "--train.label-smoothing=0.3");
+  RUN(&p, "encoder", NULL, false, ENCODER, "--train.z-loss=0.01");
+  const lines plain = lines_of(&p, "plain"), z = lines_of(&p, "z"), twice = lines_of(&p, "twice"), both = lines_of(&p, "both"),
+              smooth = lines_of(&p, "smooth"), encoder = lines_of(&p, "encoder");
+  const int i = 0; /* the same weights in all of them */
+  assert_true(z.loss[i] == plain.loss[i] && both.loss[i] == plain.loss[i]);
+  assert_true(z.z[i] > 0.01); /* log 11 is 2.4 at the beginning */
+  assert_true(fabs(twice.z[i] - 2 * z.z[i]) < ROUNDING);
+  assert_true(fabs(both.z[i] - z.z[i]) < ROUNDING && fabs(both.smoothing[i] - smooth.smoothing[i]) < ROUNDING);
+  assert_true(fabs(z.objective[i] - (z.loss[i] + z.z[i])) < ROUNDING && isnan(z.smoothing[i]) && isnan(plain.z[i]));
+  assert_true(fabs(both.objective[i] - (both.loss[i] + both.z[i] + both.smoothing[i])) < ROUNDING);
+  assert_true(encoder.z[i] > 0 && fabs(encoder.objective[i] - (encoder.loss[i] + encoder.z[i])) < ROUNDING);
+  training_place_close(&p);
+}
+
 /* Sums over the steps of a line are in the checkpoint: an interrupt in the middle of a line changes none of them. */
 static void an_interrupt_keeps_the_sums(void **state) {
   (void)state;
   training_place p;
   training_place_open(&p);
   write_examples(&p);
-#define LEARNING AHCA, "--model.ahca.ratio-weight=0.5", "--lr=1e-2", "--train.label-smoothing=0.1", "--log-every=4", "--steps=8"
+#define LEARNING                                                                                                                           \
+  AHCA, "--model.ahca.ratio-weight=0.5", "--lr=1e-2", "--train.label-smoothing=0.1", "--train.z-loss=1e-3", "--log-every=4", "--steps=8"
   RUN(&p, "whole", NULL, false, LEARNING);
   training_interrupter who = {.left = 3};
   const hark_train_hooks hooks = {.user = &who, .request = training_interrupt};
@@ -179,7 +206,7 @@ static void an_interrupt_keeps_the_sums(void **state) {
   assert_int_equal(parts.count, 2);
   for (int i = 0; i < 2; i++) {
     assert_true(whole.loss[i] == parts.loss[i] && whole.objective[i] == parts.objective[i] && whole.ratio[i] == parts.ratio[i]);
-    assert_true(whole.ponder[i] == parts.ponder[i] && whole.smoothing[i] == parts.smoothing[i]);
+    assert_true(whole.ponder[i] == parts.ponder[i] && whole.smoothing[i] == parts.smoothing[i] && whole.z[i] == parts.z[i]);
   }
   assert_true(whole.objective[1] < whole.objective[0]);
   training_place_close(&p);
@@ -187,6 +214,7 @@ static void an_interrupt_keeps_the_sums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(penalties_are_apart), cmocka_unit_test(a_penalty_has_its_weight),
-                                     cmocka_unit_test(smoothing_is_apart), cmocka_unit_test(an_interrupt_keeps_the_sums)};
+                                     cmocka_unit_test(smoothing_is_apart), cmocka_unit_test(z_loss_is_apart),
+                                     cmocka_unit_test(an_interrupt_keeps_the_sums)};
   return cmocka_run_group_tests_name("losses", tests, NULL, NULL);
 }

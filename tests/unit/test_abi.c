@@ -55,7 +55,7 @@ static const layout_row layout[] = {
     SIZE(hark_gelu_attributes, 1),
     SIZE(hark_dropout_attributes, 32),
     SIZE(hark_pool_attributes, 4),
-    SIZE(hark_cross_entropy_attributes, 24),
+    SIZE(hark_cross_entropy_attributes, 32),
     SIZE(hark_rotary_attributes, 64),
     SIZE(hark_attention_attributes, 592),
     SIZE(hark_attention_own, 512),

@@ -226,10 +226,12 @@ static void attributes_out_of_range_are_refused(void **state) {
   refuse_attributes("rotary", &length_below);
   refuse_attributes("rotary", &no_ramp);
   refuse_attributes("rotary", &given_and_by_parts);
-  static const hark_cross_entropy_attributes certain = {1, 1, -1}, below = {1, -0.1, -1}, no_weight = {NAN, 0, -1};
+  static const hark_cross_entropy_attributes certain = {1, 1, -1, 0}, below = {1, -0.1, -1, 0}, no_weight = {NAN, 0, -1, 0},
+                                             z_below = {1, 0, -1, -0.5};
   refuse_attributes("cross_entropy", &certain);
   refuse_attributes("cross_entropy", &below);
   refuse_attributes("cross_entropy", &no_weight);
+  refuse_attributes("cross_entropy", &z_below);
   static const hark_adamw_attributes step_zero = {1e-3, 0.9, 0.99, 1e-8, 0, 1, 0}, beta_one = {1e-3, 1, 0.99, 1e-8, 0, 1, 1},
                                      no_rate = {NAN, 0.9, 0.99, 1e-8, 0, 1, 1}, below_epsilon = {1e-3, 0.9, 0.99, -1, 0, 1, 1};
   refuse_attributes("adamw", &step_zero);

@@ -39,6 +39,7 @@ static attributes gradient_scale_of(double value) {
 }
 static attributes scale_of(double value) { return (attributes){.scale = {.factor = value}}; }
 static attributes cross_entropy_of(double value) { return (attributes){.cross_entropy = {.weight = value, .ignore = -1}}; }
+static attributes z_of(double value) { return (attributes){.cross_entropy = {.weight = 1, .ignore = -1, .z = value}}; }
 static attributes squared_error_of(double value) { return (attributes){.squared_error = {.weight = value}}; }
 
 static const struct {
@@ -46,15 +47,11 @@ static const struct {
   const char *field;
   attributes (*make)(double value);
   bool small_is_fine; /* what falls below the range is nothing, as a rate at the end of a schedule */
-} cases[] = {{&hark_op_layer_norm, "epsilon", norm_of, false},
-             {&hark_op_rms_norm, "epsilon", norm_of, false},
-             {&hark_op_adamw, "epsilon", epsilon_of, false},
-             {&hark_op_adamw, "rate", rate_of, true},
-             {&hark_op_adamw, "decay", decay_of, true},
-             {&hark_op_adamw, "gradient_scale", gradient_scale_of, true},
-             {&hark_op_scale, "factor", scale_of, false},
-             {&hark_op_cross_entropy, "weight", cross_entropy_of, false},
-             {&hark_op_squared_error, "weight", squared_error_of, false}};
+} cases[] = {{&hark_op_layer_norm, "epsilon", norm_of, false}, {&hark_op_rms_norm, "epsilon", norm_of, false},
+             {&hark_op_adamw, "epsilon", epsilon_of, false},   {&hark_op_adamw, "rate", rate_of, true},
+             {&hark_op_adamw, "decay", decay_of, true},        {&hark_op_adamw, "gradient_scale", gradient_scale_of, true},
+             {&hark_op_scale, "factor", scale_of, false},      {&hark_op_cross_entropy, "weight", cross_entropy_of, false},
+             {&hark_op_cross_entropy, "z", z_of, false},       {&hark_op_squared_error, "weight", squared_error_of, false}};
 
 static void check(hark_context *context, size_t i, hark_type type, double value, bool fits) {
   const hark_operator *op = cases[i].op;

@@ -73,7 +73,7 @@ static void fill_attributes(const lettered_case *c, hark_operator_case *out) {
   if (strcmp(name, "matmul") == 0) own->matmul = (hark_matmul_attributes){c->transpose_a, c->transpose_b};
   if (strstr(name, "_norm") != NULL) own->norm.epsilon = 1e-5;
   if (strcmp(name, "dropout") == 0) own->dropout = (hark_dropout_attributes){0.1, stream};
-  if (strcmp(name, "cross_entropy") == 0) own->cross_entropy = (hark_cross_entropy_attributes){1.0 / (double)extent_of(c, 'M'), 0, -1};
+  if (strcmp(name, "cross_entropy") == 0) own->cross_entropy = (hark_cross_entropy_attributes){1.0 / (double)extent_of(c, 'M'), 0, -1, 0};
   if (strcmp(name, "rotary") == 0) own->rotary = (hark_rotary_attributes){.heads = extent_of(c, 'H'), .base = 10000};
   if (strcmp(name, "positional") == 0)
     own->positional = (hark_positional_attributes){.text = out->expression, .distances = extent_of(c, 'N')};

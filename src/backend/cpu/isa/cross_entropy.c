@@ -1,8 +1,9 @@
-/* cross_entropy.c - loss = weight sum over rows of lse - (1 - s) x[target] - s mean(x), lse = log sum_v exp x[v], s the label smoothing.
+/* cross_entropy.c - loss = weight sum over rows of lse - (1 - s) x[target] - s mean(x) + z lse^2, lse = log sum_v exp x[v], s the label
+ * smoothing, z the weight of lse^2.
  *
  * logits x [N, V], targets i32 [N]; saved lse [N]; rows whose target is ignored are not read. A row is read from memory once: its maximum,
  * then its sum of exponentials from the cache. The rows' terms are added in double, in order.
- * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may overwrite x: no second buffer.
+ * dx[n, v] = dloss weight ((1 + 2 z lse_n) exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may overwrite x: no second buffer.
  */
 #include <inttypes.h>
 
@@ -73,6 +74,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
       lse = log_sum_exp(x, classes);
       term = lse - (1 - options->smoothing) * (double)x[target[n]];
       if (options->smoothing > 0) term -= options->smoothing * plain_sum(x, classes) / (double)classes;
+      if (options->z > 0) term += options->z * lse * lse;
     }
     saved[n] = (float)lse;
     terms[n] = term;
@@ -99,12 +101,13 @@ hark_status HARK_ISA(hark_cpu_cross_entropy_forward)(hark_context *context, cons
   return HARK_OK;
 }
 
-/* loss = weight (lse - (1 - s) x[t] - s mean(x)): dx[v] = dloss weight (exp(x[v] - lse) - (1 - s) [v = t] - s / V) */
-HARK_SIMD void backward_row(float *dx, const float *x, int64_t classes, bool add, float factor, float lse, float uniform) {
+/* loss = weight (lse - (1 - s) x[t] - s mean(x) + z lse^2): dx[v] = dloss weight (gain exp(x[v] - lse) - (1 - s) [v = t] - s / V), where
+ * gain = 1 + 2 z lse */
+HARK_SIMD void backward_row(float *dx, const float *x, int64_t classes, bool add, float factor, float lse, float gain, float uniform) {
   for (int64_t v = 0; v < classes; v += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, classes - v);
     const vf probability = vf_exp(load_lanes(x + v, count) - vf_set(lse));
-    give_lanes(dx + v, vf_set(factor) * (probability - vf_set(uniform)), add, count);
+    give_lanes(dx + v, vf_set(factor) * (vf_set(gain) * probability - vf_set(uniform)), add, count);
   }
 }
 
@@ -125,8 +128,9 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
     }
     /* The target's entry is computed separately, so that its two terms cancel before they are rounded. */
     const float hit = x[target[n]], before = add ? dx[target[n]] : 0;
-    backward_row(dx, x, classes, add, factor, saved[n], uniform);
-    dx[target[n]] = before + factor * (expf(hit - saved[n]) - rest - uniform);
+    const float gain = options->z > 0 ? (float)(1 + 2 * options->z * (double)saved[n]) : 1;
+    backward_row(dx, x, classes, add, factor, saved[n], gain, uniform);
+    dx[target[n]] = before + factor * (gain * expf(hit - saved[n]) - rest - uniform);
   }
 }
 
