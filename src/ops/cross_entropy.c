@@ -1,10 +1,11 @@
-/* cross_entropy.c - loss = weight sum over rows with target != ignore of lse - (1 - s) x[target] - s mean(x) + z lse^2, where lse = log sum_v
- * exp x[v].
+/* cross_entropy.c - loss = weight sum over rows with target != ignore of lse - (1 - s) x[target] - s mean(x) + z lse^2, where lse =
+ * log sum_v exp x[v], s is the label smoothing, and z the weight of the z-loss.
  *
- * logits x [N, V]; targets i32 [N]; s the label smoothing; z the weight of lse^2. Outputs: loss (rank 0), count of the rows that are not ignored (i64, rank 0).
- * Saved: lse [N], 0 for ignored rows, whose logits are not read. The row's terms are summed in double, in the order of the rows. dx[n, v] =
- * dloss weight ((1 + 2 z lse_n) exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may overwrite x. About 5 N V
- * operations forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7. z: Chowdhery et al., arXiv 2204.02311, section 5.
+ * logits x [N, V]; targets i32 [N]. Outputs: loss (rank 0), count of the rows that are not ignored (i64, rank 0). Saved: lse [N], 0 for
+ * ignored rows, whose logits are not read. The rows' terms are summed in double, in the order of the rows.
+ * dx[n, v] = dloss weight ((1 + 2 z lse_n) exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), 0 in ignored rows; it may overwrite x.
+ * About 5 N V operations forward, 4 N V backward. Smoothing: Szegedy et al., arXiv 1512.00567, section 7. z-loss: Chowdhery et al.,
+ * arXiv 2204.02311, section 5.
  */
 #include <inttypes.h>
 
@@ -120,7 +121,8 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* loss = weight (lse - (1 - s) x[t] - s mean(x) + z lse^2): dx[v] = dloss weight ((1 + 2 z lse) exp(x[v] - lse) - (1 - s) [v = t] - s / V) */
+/* loss = weight (lse - (1 - s) x[t] - s mean(x) + z lse^2):
+ * dx[v] = dloss weight ((1 + 2 z lse) exp(x[v] - lse) - (1 - s) [v = t] - s / V) */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_cross_entropy_attributes *options = call->attributes;
   const hark_tensor *logits = &call->inputs[INPUT_LOGITS];
