@@ -82,6 +82,7 @@ static void options_without_effect_are_refused(void **state) {
       {"lab all --list --radius 2", 1, "--radius: has no effect here, it needs --list off"},
       {"lab --list --run a --text b --model c --reviews d --data e", 5, "it needs --list off"},
       {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},
+      {"bench step --train.z-loss 1e-4 --train.label-smoothing .1 --warmup 3", 1, "--warmup: has no effect on step"},
       {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
       {"bench step --data none.txt --validation no.txt --out q --tokenizer bytes --epochs 3 --log-every 2", 6,
        "--data: has no effect on step, which measures single steps on random data"},

@@ -123,6 +123,25 @@ static void data_folders_keep_their_links_and_permissions(void **state) {
 
 /* ---- places that cannot be written ---- */
 
+/* A path that is too long for any file is an output that cannot be written, whichever option names it. */
+static void paths_may_be_too_long(void **state) {
+  (void)state;
+  static const char *const calls[] = {
+      "train --data short.txt --steps 1 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --out",
+      "data make listops --out",
+      "report . --output",
+      "plot . -o",
+      "lab sphere --figure",
+  };
+  (void)test_file_write_text(folder, "short.txt", "a text of more than sixteen tokens, whose run is not begun");
+  for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    char line[512];
+    (void)snprintf(line, sizeof line,
+                   "part=$(printf '%%0100d/' 0) && long= && for i in $(seq 50); do long=$long$part; done && $H %s ${long}end", calls[i]);
+    shell_expect(line, HARK_EXIT_DISK, "--");
+  }
+}
+
 /* The other files that the calls name are missing, or not what they need: the outputs are examined first. */
 static void places_are_examined_before_the_work(void **state) {
   (void)state;
@@ -167,25 +186,6 @@ static void places_are_examined_before_the_work(void **state) {
 }
 
 /* ---- closed standard streams ---- */
-
-/* A path that is too long for any file is an output that cannot be written, whichever option names it. */
-static void paths_may_be_too_long(void **state) {
-  (void)state;
-  static const char *const calls[] = {
-      "train --data short.txt --steps 1 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --out",
-      "data make listops --out",
-      "report . --output",
-      "plot . -o",
-      "lab sphere --figure",
-  };
-  (void)test_file_write_text(folder, "short.txt", "a text of more than sixteen tokens, whose run is not begun");
-  for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-    char line[512];
-    (void)snprintf(line, sizeof line,
-                   "part=$(printf '%%0100d/' 0) && long= && for i in $(seq 50); do long=$long$part; done && $H %s ${long}end", calls[i]);
-    shell_expect(line, HARK_EXIT_DISK, "--");
-  }
-}
 
 static void closed_streams_get_no_file(void **state) {
   (void)state;

@@ -543,7 +543,6 @@ int main(void) {
                                      TEST(metrics_have_colours_or_dashes),
                                      TEST(kernels_of_heads_have_their_own_names),
                                      TEST(kernels_are_drawn),
-                                     TEST(metrics_have_colours_or_dashes),
                                      TEST(kernels_are_drawn_stretched),
                                      TEST(rates_are_drawn),
                                      TEST(compared_runs_have_one_color_each),

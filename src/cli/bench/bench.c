@@ -61,6 +61,7 @@ static const char *const of_step[] = {"data.format",
                                       "train.clip",
                                       "train.freeze",
                                       "train.label_smoothing",
+                                      "train.z_loss",
                                       "train.shard_optimiser",
                                       "run.sequence_ranks",
                                       NULL};

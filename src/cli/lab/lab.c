@@ -326,11 +326,16 @@ static void append_values(const hark_invocation *call, int experiment, bool json
     if (hark_options_source(call->options, name) == HARK_SOURCE_DEFAULT) continue;
     hark_text value = hark_text_empty(call->context);
     hark_options_print_value(call->options, name, &value);
-    hark_text_append(out, json ? "%s\"%s\": " : "%s --%s ", json && out->length > 0 ? ", " : "", name);
+    if (out->status == HARK_OK) out->status = value.status;
+    if (json && out->length > 0) hark_text_append(out, ", ");
     if (json && own->options[o].type == HARK_OPTION_STRING)
-      hark_json_append_string(out, hark_text_get(&value));
-    else
-      hark_text_append(out, "%s", hark_text_get(&value));
+      hark_json_append_path(out, name, hark_text_get(&value));
+    else if (json)
+      hark_text_append(out, "\"%s\": %s", name, hark_text_get(&value));
+    else {
+      hark_text_append(out, " --%s ", name);
+      hark_text_append_shown(out, hark_text_get(&value));
+    }
     hark_text_free(&value);
   }
 }
