@@ -526,9 +526,8 @@ def compare_own(name, hark, folder, text, lines):
     known = run(hark, "tokenize", vocabulary, folder / "lines.txt", *(["--unknown", "map"] if name != "own-bytes" else [])).decode()
     got = [json.loads(line) for line in known.splitlines()]
     expected = [t.encode(x).ids for x in lines]
-    scores = [entry[1] for entry in json.loads(exported.read_text(encoding="utf-8"))["model"]["vocab"]] if name == "own-unigram" else None
-    pieces = [entry[0] for entry in json.loads(exported.read_text(encoding="utf-8"))["model"]["vocab"]] if name == "own-unigram" else None
-    ties = [i for i in range(len(lines)) if scores and expected[i] != got[i] and is_tie(scores, pieces, expected[i], got[i])]
+    vocabulary = json.loads(exported.read_text(encoding="utf-8"))["model"]["vocab"] if name == "own-unigram" else None
+    ties = [i for i in range(len(lines)) if vocabulary and expected[i] != got[i] and is_tie(vocabulary, expected[i], got[i])]
     wrong += max(0, len(ties) - 10)  # so many are no accident
     if ties:
         print(f"{name}: {len(ties)} of {len(lines)} lines have two divisions whose sums are equal up to the rounding of f32")
@@ -537,15 +536,15 @@ def compare_own(name, hark, folder, text, lines):
     return wrong + first_difference(name, "tokens of its own vocabulary", lines, expected, got)
 
 
-def is_tie(scores, pieces, one, other):
+def is_tie(vocabulary, one, other):
     """hark sums the scores of its own unigram vocabularies in f32, as SentencePiece does, and the library in f64: two divisions of a part of
     a line may have sums that are equal up to the rounding of f32, 2^-24 of the sum for each addition and each score."""
     begin = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
     end = next((i for i, (a, b) in enumerate(zip(reversed(one[begin:]), reversed(other[begin:]))) if a != b), min(len(one), len(other)) - begin)
     parts = [tokens[begin : len(tokens) - end] for tokens in (one, other)]
-    if "".join(pieces[t] for t in parts[0]) != "".join(pieces[t] for t in parts[1]):
+    if "".join(vocabulary[t][0] for t in parts[0]) != "".join(vocabulary[t][0] for t in parts[1]):
         return False
-    sums = [math.fsum(scores[token] for token in part) for part in parts]
+    sums = [math.fsum(vocabulary[token][1] for token in part) for part in parts]
     return abs(sums[0] - sums[1]) <= 2.0 * max(map(len, parts)) * 2.0**-24 * abs(sums[0])
 
 
