@@ -162,8 +162,8 @@ const hark_command hark_command_verify = {
     .arguments = "RUN|CHECKPOINT|FOLDER|FILE...",
     .summary = "check that runs, checkpoints and files of models are complete and undamaged",
     .notes =
-        "  hark verify runs                            every run in the folder with all its checkpoints, and the files of a model, if it "
-        "has any\n"
+        "  hark verify runs                            every run in the folder with all its checkpoints, and the model in the "
+        "folder, if there is one\n"
         "  hark verify runs/book/checkpoints/step-500  one checkpoint\n"
         "  hark verify book.safetensors                a file of hark export or hark import, or a model of another program\n"
         "\n"

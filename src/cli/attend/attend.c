@@ -43,7 +43,9 @@ static const hark_option options[] = {
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
      "which blocks a block attends to; neighbour: its neighbours; sibling: the other half of its parent", HIERARCHICAL},
     {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
-     "which query of a cell attends to coarse keys; default: first if causal, otherwise mean", HIERARCHICAL},
+     "the query that represents a cell (a group of 2, 4, 8, ... tokens) when it attends to coarse keys; mean: the mean of its "
+     "queries; first: its first query; exact: each query by itself; default: first if causal, otherwise mean",
+     HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
      "how a level passes its sums to the level below", HIERARCHICAL},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL,
@@ -365,14 +367,14 @@ const hark_command hark_command_attend = {
         "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
         "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"
         "  contextual [H or 1,N,d] (the table of contextual positions; needs --causal)\n"
-        "  rotary_rates [pairs] (radians per token; they replace the rates of BASE; --rotary-scaling multiplies them by the factors by\n"
-        "    which it would multiply the rates of BASE)\n"
+        "  rotary_rates [pairs] (radians per token; they replace the rates of BASE; with --rotary-scaling, each is multiplied by\n"
+        "    the factor of the rate that it replaces)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]. Let n be the position of the query minus the position of\n"
         "the key. The value for n is in column (distances - 1 + n).\n"
         "Differences with --structure hierarchical:\n"
-        "  log_kernel needs the distances that the cells of the hierarchy reach; their number is the smallest product of NR and a\n"
-        "    power of 2 that is at least L\n"
+        "  log_kernel needs a value for every distance in the hierarchy; the number of distances is the smallest NR * 2^n that is\n"
+        "    at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
         "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance [B,H,Lq]. With dout also dq, dk, dv, dattention_bias, dlog_kernel,\n"

@@ -154,8 +154,9 @@ const hark_command hark_command_bench = {
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
         "         decode, which reads the tokens up to token L one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
-        "         a case of an operator can also name one of its samples, as in the tests; ,x64 multiplies all extents, and\n"
-        "         ,257=50000 replaces every extent of 257: rotary:positions,x64   embedding:sparse,257=50000\n"
+        "         a case of an operator can also name one of its samples, as in the tests: rotary:positions\n"
+        "         ',x64' after it multiplies all extents by 64, and ',257=50000' replaces every extent of 257 by 50000:\n"
+        "         rotary:positions,x64   embedding:sparse,257=50000\n"
         "         all: the largest sample of every operator\n"
         "         The message about an incorrect case lists the possible words. docs/benchmarks.md lists them all.\n"
         "A step trains the model that the options describe, on random tokens. With --steps N, N steps are measured.\n",

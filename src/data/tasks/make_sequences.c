@@ -20,15 +20,15 @@ static const hark_option options[] = {
     {"values", "values", HARK_OPTION_INT, AT(values), "64", "[2, 100000]", NULL, NULL, "recall: number of different values",
      "$1 make, $2 recall"},
     {"filler", "filler", HARK_OPTION_ENUM, AT(filler), "blank", "blank|random", NULL, NULL,
-     "recall: words between the queries; blank: one blank word; random: random values", "$1 make, $2 recall"},
+     "recall: words between the queries; blank: always the same blank word; random: random values", "$1 make, $2 recall"},
     {"symbols", "symbols", HARK_OPTION_INT, AT(symbols), "64", "[2, 100000]", NULL, NULL, "copy: number of different symbols",
      "$1 make, $2 copy"},
     {"gap", "gap", HARK_OPTION_INT, AT(gap), "0", "[0, 1000000]", NULL, NULL, "copy: number of blanks between the symbols and their copy",
      "$1 make, $2 copy"},
     {"digits", "digits", HARK_OPTION_INT, AT(digits), "5", "[1, 100]", NULL, NULL, "passkey: number of digits", "$1 make, $2 passkey"},
     {"answer", "answer", HARK_OPTION_ENUM, AT(answer), "shown", "shown|blank", NULL, NULL,
-     "copy, passkey: input words where the answer is predicted; shown: the words of the answer, each one word later than its target; "
-     "blank: blanks",
+     "copy, passkey: input where the answer is predicted; shown: the answer, where every word is at the position after its "
+     "target; blank: blanks",
      "$1 make, $2 copy|passkey"},
     {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL,
      "needle: number of words in a chunk, whose last word has the target", "$1 make, $2 needle"},
