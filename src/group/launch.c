@@ -48,6 +48,15 @@ int hark_group_local_size(void) {
   return (int)hark_max(1, first_of(sizes, 1));
 }
 
+extern char **environ;
+
+/* srun without a plugin for MPI: MPI could not start, or would start every process alone. */
+static bool srun_passes_no_mpi(void) {
+  for (char **entry = environ; *entry != NULL; entry++)
+    if (strncmp(*entry, "PMI", strlen("PMI")) == 0 || strncmp(*entry, "OMPI_COMM_WORLD", strlen("OMPI_COMM_WORLD")) == 0) return false;
+  return number_of("SLURM_STEP_NUM_TASKS") > 1;
+}
+
 bool hark_group_has_own_cores(void) { return getenv("SLURM_CPUS_PER_TASK") != NULL; }
 
 /* The folder of the program, with a slash at its end; "" if unknown. */
@@ -113,6 +122,9 @@ hark_status hark_group_open(hark_context *context, hark_group **out) {
   void *memory = NULL;
   *out = NULL;
   if (!hark_group_launched()) return HARK_OK;
+  if (srun_passes_no_mpi())
+    return hark_fail(context, HARK_NO_BACKEND, "srun started %ld processes without a plugin for MPI: give it --mpi=pmix",
+                     number_of("SLURM_STEP_NUM_TASKS"));
   HARK_TRY(open_record(context, &record));
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_group) + sizeof(hark_transport), &memory));
   hark_group *const group = memory;

@@ -131,6 +131,10 @@ static void errors_are_printed_once(void **state) {
                                                                                " exec " HARK_COMMAND " train --out f" OPTIONS "'",
                8, "./nowhere.so");
   launch_run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
+  assert_error("",
+               "version >/dev/null; for rank in 0 1; do SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$rank " HARK_COMMAND " train --out i" OPTIONS
+               "; done",
+               8, "srun started 2 processes without a plugin for MPI: give it --mpi=pmix");
   /* another rank has other options, other data */
   assert_error(LAUNCH("2"),
                "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS " --seed=" LAUNCH_RANK "'", 2,
