@@ -24,8 +24,8 @@ enum { FIXED, RATIO, STRAIGHT, SMOOTH, BOTH, WAYS };
 
 enum { WAY, SEED, ACCURACY, F1, PRECISION, RECALL, CUTS, TRUTH, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {
-    {"boundaries", NULL, WAY_WORDS}, {"seed", NULL, NULL},   {"accuracy", "of tokens", NULL},   {"F1", "of boundaries", NULL},
-    {"precision", NULL, NULL},       {"recall", NULL, NULL}, {"boundaries", "per token", NULL}, {"changes of topic", "per token", NULL}};
+    {"boundaries", NULL, WAY_WORDS}, {"training", NULL, NULL}, {"accuracy", "of tokens", NULL},   {"F1", "of boundaries", NULL},
+    {"precision", NULL, NULL},       {"recall", NULL, NULL},   {"boundaries", "per token", NULL}, {"changes of topic", "per token", NULL}};
 
 static hark_lab_ahca_config config_of(int way) {
   hark_lab_ahca_config config = hark_lab_runs_config();
@@ -91,21 +91,25 @@ const hark_experiment hark_experiment_ahca_chunks = {
         "\n"
         "The boundaries have gradients of up to three parts:\n"
         "\n"
-        "| boundaries | price of boundaries | straight-through factor | smoothing of chunks |\n"
+        "| boundaries | ratio loss | straight-through factor | smoothing of chunks |\n"
         "|---|---|---|---|\n"
         "| ratio alone | yes | no | no |\n"
         "| straight-through | yes | yes | no |\n"
         "| smoothing | yes | no | yes |\n"
         "| smoothing and straight-through | yes | yes | yes |\n"
         "\n"
+        "The ratio loss is an additional term of the loss. It is small if about 1 / 8 of the tokens begin a chunk.\n"
+        "\n"
         "For every token there is a query, which consists of the position of the token and the number of its chunk. "
         "The query attends to the one slot of the chunk, and the topic of the token is predicted from the result. The "
         "straight-through factor is applied after the head's norm (`model.ahca.straight_through: after_norm`). A norm "
         "after the factor would remove the factor and its gradient. Norms are RMS norms, and linear layers have "
         "biases. The smallest and the largest length of a chunk are 1 and 32. The defaults for chunks of 8 tokens are "
-        "2 and 32. F1 does not count the boundaries at the beginning of a sequence.\n"
+        "2 and 32. F1 does not count the boundaries at the beginning of a sequence. In the full experiment every "
+        "network is trained three times, with different initial weights and different data (column `training`). The "
+        "criteria are about means over these trainings.\n"
         "\n"
-        "*Figure.* Accuracy of tokens over F1 of boundaries, one point per seed.",
+        "*Figure.* Accuracy of tokens over F1 of boundaries, one point per training.",
     .trains = true,
     .measure = measure,
     .judge = judge};

@@ -95,7 +95,7 @@ static hark_status judge_condition(hark_lab *lab, hark_lab_table *table, int con
 static hark_status judge_conditions(hark_lab *lab) {
   static const int of[] = {SQUARES, INDICES, CORRECTED};
   hark_lab_table *table;
-  HARK_TRY(hark_lab_add_table(lab, "the conditions, over the rows above", condition_columns, CONDITION_COLUMNS, &table));
+  HARK_TRY(hark_lab_add_table(lab, "the conditions, over all rows of the first table", condition_columns, CONDITION_COLUMNS, &table));
   for (int condition = 0; condition < 3; condition++) HARK_TRY(judge_condition(lab, table, condition, of[condition]));
   return HARK_OK;
 }
