@@ -222,7 +222,7 @@ static void a_page_is_written(void **state) {
   assert_true(is_file("paper/covering.svg") || is_file("paper/covering.svg.gp"));
   free(page);
   char *const front = test_file_text(folder, "paper.md");
-  assert_non_null(strstr(front, "|---|---|---|---|\n| [covering](paper/covering.md) | Zhang et al. | covering numbers: "));
+  assert_non_null(strstr(front, "|---|---|---|---|\n| [covering](paper/covering.md) | Zhang et al. | the bound on the covering number "));
   assert_non_null(strstr(front, " | passes with seed 1, quick |\n"));
   free(front);
   /* one that fails is reported as failed */

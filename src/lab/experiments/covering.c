@@ -283,7 +283,9 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_covering = {
-    .summary = "covering numbers: the count for a ball holds, the printed resolutions of attention fail, and some weights have no net",
+    .summary =
+        "the bound on the covering number of a ball holds; the printed resolutions of attention's weights can be too "
+        "coarse; some weights have no net",
     .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
     .statement =
         "Greedy packings of two-dimensional balls of radius R, at resolution e, have at most (1 + 2 R/e)^2 points. If "

@@ -214,7 +214,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_heads = {
-    .summary = "a head whose keys determine the whole token is a linear map; a head whose keys determine only a part of it is not",
+    .summary = "a head whose keys determine the whole token is a linear map; a head whose keys determine only a part of it need not be",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement =
         "Tokens are x = (u, x_2), with u uniform on (-2, 2) and x_2 = sin 2u + N(0, .04). With an invertible W^k, CME "

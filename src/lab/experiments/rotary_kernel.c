@@ -264,7 +264,7 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_rotary_kernel = {
-    .summary = "rotary products are kernels of the distance, chosen by the rates",
+    .summary = "rotary products depend on the distance alone; the rates determine the kernel",
     .paper = HARK_LAB_PAPER_K "section 2.1",
     .statement =
         "Products of rotated queries and keys depend on the distance alone. For equal queries and keys they are a "

@@ -254,7 +254,9 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_sufficiency = {
-    .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
+    .summary =
+        "the latent posterior keeps all information about the target, and is minimal if distinct posteriors give "
+        "distinct predictions",
     .paper = HARK_LAB_PAPER_X "Lemma 3.2",
     .statement =
         "The latent variable has three values, and all sequences of six binary tokens are enumerated. The posterior "
@@ -270,11 +272,12 @@ const hark_experiment hark_experiment_sufficiency = {
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n"
         "\n"
         "The posterior is minimal if T is injective, as the lemma assumes. Otherwise it need not be. In the models of "
-        "rank 2, the first row of T is orthogonal to the difference of two posteriors. Each of the other two rows is a "
-        "constant times (1, 1, 1) minus the first row. The entries of the difference sum to 0, so these rows are "
-        "orthogonal to it too. So these two posteriors have the same predictive distribution. Sequences with the same "
-        "posterior form seven groups, one for each number of ones. Sequences with the same predictive distribution form "
-        "only six, and no information about y is lost. In this case the posterior is sufficient for y but not minimal.\n"
+        "rank 2, the first row of T is orthogonal to the difference of two posteriors. Let w be (1, 1, 1) minus the "
+        "first row. Each of the other two rows is a constant times w. The entries of the difference sum to 0, so these "
+        "rows are orthogonal to it too. So these two posteriors have the same predictive distribution. Sequences with "
+        "the same posterior form seven groups, one for each number of ones. Sequences with the same predictive "
+        "distribution form only six, and no information about y is lost. In this case the posterior is sufficient for "
+        "y but not minimal.\n"
         "\n"
         "The sufficiency of the posterior is an identity. To check that a failure would be visible, the information is "
         "also measured for five of the six tokens. There information is lost. I(X; y) is computed a second time, from "

@@ -50,7 +50,7 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
                                                  {"sum", "relative", NULL},
                                                  {"size", "|X(t)| / R(t)", NULL},
                                                  {"bounds", "norm / bound", NULL},
-                                                 {"moved", "by weights, over 2 x M", NULL},
+                                                 {"moved", "by weights, over .02 M", NULL},
                                                  {"output not 0", "of 16 draws", NULL}};
 
 enum { L_NORM, L_TOKENS, L_LARGEST, L_DIFFERENCE, L_ALIVE, LABORATORY_COLUMNS };
@@ -495,7 +495,9 @@ static hark_status judge(hark_lab *lab) {
 }
 
 const hark_experiment hark_experiment_theorem_model = {
-    .summary = "the trainer's bounded networks are those of the theorems: formula, order, length, size of layers",
+    .summary =
+        "the trainer's bounded networks compute the theorems' formula, give the same output for reordered or repeated "
+        "tokens, and keep the bounds of rows and matrices",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
         "The model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
