@@ -45,7 +45,7 @@ static const double linear_limit = 3. / 7;                  /* cov(U, X) / var X
 
 enum { TOKENS, SEEDS, INSTRUMENT, PREDICTED, NAIVE, PLUG_IN, LINEAR_INSTRUMENT, LINEAR_NAIVE, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},
-                                                 {"seeds", NULL, NULL},
+                                                 {"samples", NULL, NULL},
                                                  {"instrument", "root mean square", NULL},
                                                  {"predicted", "first order", NULL},
                                                  {"naive", "root mean square", NULL},
@@ -243,9 +243,10 @@ const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument as its key removes the effect of a confounder from a regression",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement =
-        "Attention over one half of the pairs has the keys W and the values psi(X) = (1, X, X^2). The second stage is "
-        "a linear regression on its output, over the other half. Then the error falls like L^-1/2. Regression on X "
-        "keeps an error of .41. A second stage that is not linear in attention's output keeps an error of .29",
+        "A sequence of tokens (W, X, Y) is divided into two halves. The first stage is attention over the first half, "
+        "with the keys W and the values psi(X) = (1, X, X^2). The second stage is a linear regression of Y on the "
+        "output of attention, over the second half. Then the error falls like L^-1/2. Regression on X keeps an error "
+        "of .41. A second stage that is not linear in attention's output keeps an error of .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
     .corrected = "V = psi(X) and g_theta linear. E[g(X) | W] equals g(E[X | W]) only if g is linear",
     .notes =
@@ -258,8 +259,9 @@ const hark_experiment hark_experiment_instrument = {
         "function of m, so the plug-in estimate is wrong by .2925. To first order the error of the two stages is "
         "sqrt(20.15 / h) with h pairs in each half. At 4000 tokens this is .246 of the naive error. With 40 samples, "
         "the standard deviation of this ratio is 9 % of the ratio. The bound of .3 was fixed beforehand. It is 2.4 "
-        "standard deviations above the expected value. So by chance it is exceeded in about one run of a hundred. "
-        "Derivation: [conditional-expectation.md](../mathematics/conditional-expectation.md).\n"
+        "standard deviations above the expected value. So by chance it is exceeded in about one run of a hundred. The "
+        "linear check has X = W + U and Y = 1.5 X + U + .3 N, with the same W, U and N. There the naive error tends to "
+        "3/7. Derivation: [conditional-expectation.md](../mathematics/conditional-expectation.md).\n"
         "\n"
         "*Figure.* The error over L with its prediction, and the two errors that do not fall.",
     .failure_of = "two-stage error / naive error|plug-in error",

@@ -39,7 +39,7 @@ static const hark_lab_column columns[COLUMNS] = {
     {"draws", NULL, NULL},
     {"least eigenvalue / largest", "least", NULL},
     {"negative", "draws", NULL},
-    {"parts called definite", "draws", NULL}};
+    {"called definite", "draws", NULL}};
 
 typedef struct closure {
   hark_lab *lab;
@@ -208,11 +208,12 @@ const hark_experiment hark_experiment_kernel_closure = {
         "kernels that are set to 0 beyond a distance, and of kernels such as bump, table and t5",
     .notes =
         "Each row of the table has one operation on kernels with random parameters. In all rows but the last, the "
-        "kernels are drawn from those kernels of hark that are positive definite for every value of their parameters. In "
-        "the last row they are drawn from the kernels for which `hark positional` prints \"no\". The column `parts "
-        "called definite` counts the draws in which `hark_positional_is_definite()` returns true for the expressions a, "
-        "b, .. . The language has no differences, maxima or cuts, so the function is not called for the results of these "
-        "operations.\n"
+        "kernels are drawn from those kernels of hark that are positive definite for every value of their parameters. "
+        "In the last row they are drawn from the kernels for which `hark positional` prints \"no\". The column `called "
+        "definite` counts the draws in which `hark_positional_is_definite()` returns true. For single kernels, sums, "
+        "products and banks it is called for the whole expression. In the row with contents it is called for a + b. "
+        "The language has no differences, maxima or cuts. For these operations it is called for the kernels "
+        "themselves: for a and b, or for a alone if there is no b.\n"
         "\n"
         "Local attention sets a kernel to 0 beyond a distance, so its kernel is in general not positive definite. "
         "Softmax attention does not need a positive definite kernel. Kernel ridge attention needs one.\n"

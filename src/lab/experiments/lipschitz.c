@@ -199,7 +199,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_lipschitz = {
     .summary = "printed bounds on the movement of layers' outputs fail, and corrected ones hold",
-    .paper = HARK_LAB_PAPER_X "Lemmas C.11, C.12, C.14, F.1, G.3, G.6",
+    .paper = HARK_LAB_PAPER_X "Lemmas C.11 to C.14, F.1, G.3, G.6",
     .statement =
         "An adversarial search over inputs, weights and their changes finds no violation of a corrected bound. Lemma "
         "C.12 as printed fails where w^v > sigma^2. Lemma C.14 as printed fails where sigma^2 < 1, which the paper's "
@@ -221,7 +221,8 @@ const hark_experiment hark_experiment_lipschitz = {
         "outputs that differ by (p - p^) X W^v. The size of this difference is at most |p - p^| R w^v. The paper's "
         "Assumption C.1 requires sigma^2 > 1. So under this assumption Lemma C.14 as printed is true, and Lemma C.12 "
         "as printed is true where w^v <= sigma^2. Names such as C.12 are lemmas here. The equation (C.12) is about "
-        "something else.\n"
+        "something else. F.5 and F.6 are the two inequalities of softmax weights that belong to Lemma F.1. F.5 is for "
+        "changed keys, and F.6 for a changed query.\n"
         "\n"
         "*Figure.* The ratios of all instances, for the printed and the corrected bounds.",
     .measure = measure,
