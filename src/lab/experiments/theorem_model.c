@@ -496,8 +496,8 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_theorem_model = {
     .summary =
-        "the trainer's bounded networks compute the theorems' formula, give the same output for reordered or repeated "
-        "tokens, and keep the bounds of rows and matrices",
+        "the trainer's bounded networks compute the theorems' formula, ignore order and repetition of tokens, and keep "
+        "the bounds of rows and matrices",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
         "The model of `model.architecture latent` computes (C.1) to (C.5), or (5.1). Its output does not change if the "
