@@ -666,7 +666,7 @@ const hark_command hark_command_train = {
         "  hark train --data book.txt --out runs/book                      a model of a size that suits the text, in about ten minutes\n"
         "  hark train --data book.txt --out runs/book --max-time 10m       as many steps as fit into ten minutes\n"
         "  hark train --resume runs/book --max-time 10m                    continue for ten more minutes\n"
-        "  hark train --resume runs/book --steps 10000                     continue to step 10000, at the learning rate that was reached\n"
+        "  hark train --resume runs/book --steps 10000                     continue to step 10000; the rate decays from its present value\n"
         "  hark train --data book.txt --preset medium --max-time 2h        a larger model: hark config --preset medium shows what it is\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
@@ -677,7 +677,7 @@ const hark_command hark_command_train = {
         "\n"
         "  After Ctrl-C, the step is finished, the run is saved, and the exit code is 130. SIGTERM (143) and SIGHUP (129) do the same.\n"
         "  After SIGUSR1, the run is saved and continues.\n"
-        "  If no option sets the size or the length of a run on a text, hark train chooses both, in place of the defaults below\n"
+        "  If no option sets the size or the length of a run on a text, hark train chooses both and does not use their defaults\n"
         "  (docs/numbers.md).\n",
     .common_options =
         "data.paths run.directory preset run.resume train.max_time train.steps model.layers model.heads model.width model.context "

@@ -589,7 +589,8 @@ static hark_status check_flag(hark_context *context, const hark_options *options
 /* Refuses a table that contradicts itself: a programming error that the first use shows. */
 static hark_status check_entry(hark_context *context, const hark_options *options, int index) {
   const hark_option *const option = options->entries[index].option;
-  const bool number = option->type == HARK_OPTION_INT || option->type == HARK_OPTION_FLOAT || option->type == HARK_OPTION_DURATION;
+  const bool number = option->type == HARK_OPTION_INT || option->type == HARK_OPTION_FLOAT || option->type == HARK_OPTION_DURATION ||
+                      option->type == HARK_OPTION_LIST;
   if ((number && option->range != NULL && !hark_option_range_is_sound(option->range)) ||
       (hark_option_has_choices(option) && option->range == NULL)) {
     return hark_fail(context, HARK_INTERNAL_ERROR, "option %s: range \"%s\"", option->name, option->range != NULL ? option->range : "");

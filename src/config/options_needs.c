@@ -181,27 +181,44 @@ static void print_need(const hark_options *options, const hark_option_need *n, b
   }
 }
 
-/* Prints alternatives up to the end of the condition at `at`; returns what follows it, NULL at the end of all. */
-static const char *print_condition(const hark_options *options, const char *at, bool keys, hark_text *text) {
+/* The condition after the one at `at`, NULL after the last one. *alternatives: the condition at `at` has several. */
+static const char *next_condition(const char *at, bool *alternatives) {
   hark_option_need n = {0};
-  for (bool first = true; !n.last_of_condition; first = false) {
+  *alternatives = false;
+  while (!n.last_of_condition) {
     if (!hark_option_need_read(&at, &n)) return NULL;
-    if (!first) hark_text_append(text, " or ");
-    print_need(options, &n, keys, text);
+    *alternatives = *alternatives || !n.last_of_condition;
   }
   return n.last ? NULL : at;
 }
 
+/* Prints the alternatives of the condition at `at`. */
+static void print_condition(const hark_options *options, const char *at, bool keys, hark_text *text) {
+  hark_option_need n = {0};
+  for (bool first = true; !n.last_of_condition; first = false) {
+    if (!hark_option_need_read(&at, &n)) return;
+    if (!first) hark_text_append(text, " or ");
+    print_need(options, &n, keys, text);
+  }
+}
+
 /* Conditions about words of the command line are left to its help. */
+static bool is_left_out(const hark_options *options, const char *at, bool keys) {
+  return *at == '$' || (!keys && is_exclusion(options, at));
+}
+
+/* With ", and " between conditions, a condition of several alternatives is in brackets. */
 void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text) {
-  const size_t before = text->length;
-  for (const char *at = option->needs; at != NULL;) {
-    hark_text condition = hark_text_empty(text->context);
-    const bool left_out = *at == '$' || (!keys && is_exclusion(options, at));
-    at = print_condition(options, at, keys, &condition);
-    if (!left_out) hark_text_append(text, "%s%s", text->length == before ? "" : keys ? "; " : ", and ", hark_text_get(&condition));
-    if (condition.status != HARK_OK && text->status == HARK_OK) text->status = condition.status;
-    hark_text_free(&condition);
+  int count = 0, printed = 0;
+  bool alternatives;
+  for (const char *at = option->needs; at != NULL; at = next_condition(at, &alternatives)) count += !is_left_out(options, at, keys);
+  for (const char *at = option->needs, *next; at != NULL; at = next) {
+    next = next_condition(at, &alternatives);
+    if (is_left_out(options, at, keys)) continue;
+    const bool brackets = alternatives && count > 1 && !keys;
+    hark_text_append(text, "%s%s", printed++ == 0 ? "" : keys ? "; " : ", and ", brackets ? "(" : "");
+    print_condition(options, at, keys, text);
+    if (brackets) hark_text_append(text, ")");
   }
 }
 
@@ -255,7 +272,7 @@ hark_status hark_options_refuse_idle(hark_context *context, hark_options *option
     const bool keys = entry->where[0] != '-';
     if (!print_excluded(options, condition, keys, &text)) {
       hark_text_append(&text, "has no effect here, it needs ");
-      (void)print_condition(options, condition, keys, &text);
+      print_condition(options, condition, keys, &text);
       print_present(options, condition, &text);
     }
     hark_status status = text.status;

@@ -173,7 +173,7 @@ static hark_status read_list(const description_reader *r, const hark_model_optio
       return hark_fail(r->context, HARK_BAD_FILE, "%s: %s has more than %d numbers", r->name, row->option.name, (int)list->most);
     if (reading == HARK_LIST_WRONG)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is a list with items other than %s in %s", r->name, row->option.name,
-                       list->whole ? "whole numbers" : "numbers", list->range);
+                       list->whole ? "whole numbers" : "numbers", row->option.range);
   }
   return HARK_OK;
 }

@@ -29,12 +29,11 @@ static const hark_model_option rows[] = {
 _Static_assert(sizeof rows / sizeof *rows == HARK_MODEL_ROWS, "a row for every option and fact");
 
 static const hark_model_list lists[] = {
-    {"model.rotary.short_factor", AT(rotary.short_factors.count), AT(rotary.short_factors.values), HARK_ROTARY_FACTORS, false, "(0, inf)"},
-    {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false, "(0, inf)"},
-    {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_AHCA_DELIMITERS, true,
-     "[0, 2147483647]"},
-    {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true, "[0, 2147483647]"},
-    {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false, "[0, 1]"},
+    {"model.rotary.short_factor", AT(rotary.short_factors.count), AT(rotary.short_factors.values), HARK_ROTARY_FACTORS, false},
+    {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false},
+    {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_AHCA_DELIMITERS, true},
+    {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true},
+    {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false},
 };
 #define LISTS (sizeof lists / sizeof *lists)
 
@@ -149,9 +148,9 @@ void hark_model_list_clear(const hark_model_list *list, hark_network_config *con
 hark_list_reading hark_model_list_add(const hark_model_list *list, double number, hark_network_config *config) {
   int32_t *const count = count_of(list, config);
   void *const values = (char *)config + list->values;
-  const hark_option bounds = {.range = list->range};
+  const hark_option *const option = &hark_model_option_find(list->name)->option;
   if (*count == list->most) return HARK_LIST_FULL;
-  if (!hark_option_in_range(&bounds, number) || (list->whole && number != (double)(int32_t)number)) return HARK_LIST_WRONG;
+  if (!hark_option_in_range(option, number) || (list->whole && number != (double)(int32_t)number)) return HARK_LIST_WRONG;
   if (list->whole)
     ((int32_t *)values)[(*count)++] = (int32_t)number;
   else

@@ -195,10 +195,10 @@ typedef enum hark_stored {
     "model.rotary.scaling llama3", MEANING, CHANGED, 1)                                                                                    \
   X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
     "llama3: pairs that make at least this number of turns keep their rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)           \
-  X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
+  X(rotary.short_factor, NULL, LIST, "", "(0, inf)", HARK_FLAG_OF_EXCHANGE, "X,...",                                                       \
     "longrope: divisors of the rates, one for every rotated pair, in texts up to the original context", "model.rotary.scaling longrope",   \
     MEANING, CHANGED, 1)                                                                                                                   \
-  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                              \
+  X(rotary.long_factor, NULL, LIST, "", "(0, inf)", HARK_FLAG_OF_EXCHANGE, "X,...",                                                        \
     "longrope: divisors of the rates in longer texts, one for every rotated pair", "model.rotary.scaling longrope", MEANING, CHANGED, 1)   \
   X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
     "which keys a query attends to; several words, with commas, apply to the layers in turn", NULL, MEANING, ALWAYS, 1)                    \
@@ -278,7 +278,7 @@ typedef enum hark_stored {
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID", "chunk delimiter: token after which a chunk ends",     \
     HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)                                                                     \
-  X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
+  X(ahca.more_delimiters, NULL, LIST, "", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID,...",                                              \
     "chunk delimiter: further tokens after which a chunk ends, at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,       \
     CHANGED, 1)                                                                                                                            \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
@@ -321,7 +321,7 @@ typedef enum hark_stored {
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
     "depth capacity: fraction of the chunks that continue from each layer to the next",                                                    \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
-  X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
+  X(ahca.capacities, NULL, LIST, "", "[0, 1]", HARK_FLAG_OF_TRAINING, "X,...",                                                             \
     "fraction of all chunks that each layer keeps, from the second layer on: numbers between 0 and 1, none "                               \
     "larger than the previous one; empty: powers of capacity",                                                                             \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
@@ -355,8 +355,8 @@ typedef enum hark_stored {
     "how the rows of a sequence are aggregated; query: a learned class query attends to them; mean: their mean", HARK_NEEDS_LATENT,        \
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
-    "r of the two matrix norms whose bounds are operator_norm and matrix_norm; after every step, every matrix is projected onto these "    \
-    "bounds; none: no bounds",                                                                                                             \
+    "the number r in the two matrix norms that operator_norm and matrix_norm bound; after every step, every matrix is projected onto "     \
+    "the set of matrices within these bounds; none: no bounds",                                                                            \
     HARK_NEEDS_LATENT, NONE, GROUP, 1)                                                                                                     \
   X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
     "upper bound of the operator norm of every matrix with respect to the r-norm; 0: no bound", HARK_NEEDS_LATENT, NONE, GROUP, 1)         \
@@ -385,7 +385,7 @@ typedef enum hark_stored {
   X(responses, INT, "[0, 2147483647]", CHANGED, 2)                                                                                         \
   X(sentences, BOOL, NULL, CHANGED, 2)                                                                                                     \
   X(unreserved, BOOL, NULL, CHANGED, 2)                                                                                                    \
-  X(ends, LIST, NULL, CHANGED, 2)                                                                                                          \
+  X(ends, LIST, "[0, 2147483647]", CHANGED, 2)                                                                                             \
   X(text_limit, INT, "[0, 16777216]", CHANGED, 2)
 
 /* A row. */
@@ -426,13 +426,12 @@ bool hark_model_option_is_default(const hark_model_option *row, const hark_netwo
 /* Puts the default in its place. Texts are of the table. */
 void hark_model_option_reset(const hark_model_option *row, hark_network_config *config);
 
-/* The numbers of an option that is a list: what was read of its texts. */
+/* The numbers of an option that is a list: what was read of its texts. The range of the row is that of each number. */
 typedef struct hark_model_list {
   const char *name;
   size_t count, values; /* members: int32_t, and double or (whole) int32_t [most] */
   int32_t most;
   bool whole;
-  const char *range;
 } hark_model_list;
 
 /* NULL where the row is no list. */

@@ -85,7 +85,7 @@ void hark_option_expected(const hark_option *option, hark_text *text) {
                                       [HARK_OPTION_LIST] = "texts",
                                       [HARK_OPTION_DURATION] = "a time such as 90s, 10m or 1h30m",
                                       [HARK_OPTION_LAYERS] = "one of "};
-  hark_text_append(text, "%s", words[option->type]);
+  hark_text_append(text, "%s", option->type == HARK_OPTION_LIST && option->range != NULL ? "numbers" : words[option->type]);
   if (option->range == NULL) return;
   if (hark_option_has_choices(option)) {
     size_t length;

@@ -113,8 +113,8 @@ static const hark_option options[] = {
      "fraction of the characters of the text that the vocabulary covers; the rarest characters are left out", SUBWORDS},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time; if none of these is given, "
-     "hark train chooses the length for a text (docs/numbers.md), and otherwise the run has 5000 steps",
+     "length of the run in optimiser steps; 0: the length is set by epochs, tokens, examples or max_time; if none of these is given: the "
+     "length that hark train chooses for a text (docs/numbers.md), or 5000 steps where it chooses none",
      NULL},
     {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length of the run in epochs; 0: not set",
      NULL},
@@ -127,9 +127,9 @@ static const hark_option options[] = {
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL,
      "number of micro-batches in a step", NULL},
     {"train.precision", "precision", HARK_OPTION_ENUM, AT(train.precision), "f32", "f32|bf16", "train bench config", NULL,
-     "precision of the matrix products of training; bf16: operands are rounded to bf16 and their products are added in f32; bf16 needs a "
-     "processor with AVX512_BF16, unless HARK_ARCH is set; weights, checkpoints and evaluations are "
-     "always f32",
+     "precision of the matrix products of training; bf16: operands are rounded to bf16 and their products are added in f32; on a "
+     "processor without AVX512_BF16, bf16 is slower than f32 and is refused, unless HARK_ARCH names an instruction set; weights, "
+     "checkpoints and evaluations are always f32",
      NULL},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
      "highest learning rate", NULL},
@@ -137,14 +137,14 @@ static const hark_option options[] = {
      "learning rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", "positional-rate", HARK_OPTION_FLOAT, AT(train.positional_rate), "30", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for the parameters of the positional kernel and for learned ridges and "
-     "sigmas, most of which are logarithms; 0: these parameters keep their initial values",
+     "sigmas; most of them are trained as logarithms; 0: these parameters keep their initial values",
      "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for learned rotary rates; 0: these rates keep their initial values", "model.rotary.learned !none"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
      NULL,
      "learning rate after the warm-up; rsqrt: learning_rate sqrt(warmup / step); base_rsqrt: learning_rate / "
-     "sqrt(step); cycle: a cosine whose period is the whole run",
+     "sqrt(step); cycle: a cosine that falls to 0 in as many steps as the run has, counted from the end of the warm-up",
      NULL},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL,
      "number of steps in which the learning rate rises from 0", NULL},
@@ -169,8 +169,7 @@ static const hark_option options[] = {
      "label smoothing: fraction of the probability of the target that is spread over all tokens",
      "model.architecture !latent|finite, data.format !vectors"},
     {"train.z_loss", NULL, HARK_OPTION_FLOAT, AT(train.z_loss), "0", "[0, inf)", TRAIN, NULL,
-     "weight of the squared logarithm of the sum of exponentials of a target's logits, which is added to its loss "
-     "(z-loss, arXiv 2204.02311); 1e-4 is usual",
+     "weight of the term (log sum exp(logits))^2, which is added to the loss of every target (z-loss, arXiv 2204.02311); 1e-4 is usual",
      "model.architecture !latent|finite, data.format !vectors"},
     {"train.evaluate_every", "evaluate-every", HARK_OPTION_INT, AT(train.evaluate_every), "250", "[0, inf)", TRAIN, NULL,
      "steps between evaluations on the validation text; 0: at the end only", NULL},

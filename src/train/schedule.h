@@ -6,7 +6,8 @@
  *   linear    peak + (minimum - peak) u
  *   rsqrt     peak sqrt(max(W, 1) / t)                                          (Vaswani et al. 2017, section 5.3)
  *
- * Two schedules of Long Range Arena (arXiv 2011.04006), whose base rate is not the peak and whose cosine has the period of the whole run:
+ * Two schedules of Long Range Arena (arXiv 2011.04006). The base rate is not the peak, and the cosine falls to 0 in T steps after the
+ * warm-up:
  *
  *   base_rsqrt   base min(1, t / W) / sqrt(max(t, W))                           rsqrt with peak = base / sqrt(W)
  *   cycle        base min(1, t / W) (1 + cos(pi (max(t - W, 0) / T mod 1))) / 2

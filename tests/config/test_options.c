@@ -433,7 +433,7 @@ typedef struct need_values {
   const char *expression;
   hark_string_list items;
   hark_layer_choice structure;
-  double stretch, rate, fraction;
+  double stretch, rate, fraction, decay;
 } need_values;
 #define N(field) offsetof(need_values, field)
 static const hark_option need_options[] = {
@@ -451,6 +451,7 @@ static const hark_option need_options[] = {
     {"m.items", "item", HARK_OPTION_LIST, N(items), "", NULL, NULL, NULL, "", NULL},
     {"m.fraction", "fraction", HARK_OPTION_FLOAT, N(fraction), "0.5", NULL, NULL, NULL, "", "m.items none"},
     {"m.stretch", "stretch", HARK_OPTION_FLOAT, N(stretch), "1", NULL, NULL, NULL, "", "$1 make, $2 copy|recall"},
+    {"m.decay", "decay", HARK_OPTION_FLOAT, N(decay), "1", NULL, NULL, NULL, "", "m.expression given or m.learned true, m.kernel exp|rbf"},
 };
 #undef N
 static const hark_option_table need_table = {need_options, sizeof need_options / sizeof *need_options, NULL, sizeof(need_values), true};
@@ -538,6 +539,12 @@ static void effects_are_known(void **state) {
   hark_text_free(&text);
   hark_option_print_needs(options, &need_options[4], true, &text);
   assert_string_equal(hark_text_get(&text), "m.kernel other than rbf; m.structure other than dense");
+  hark_text_free(&text);
+  hark_option_print_needs(options, &need_options[14], false, &text);
+  assert_string_equal(hark_text_get(&text), "(--expression EXPR or --learned), and --kernel exp or rbf");
+  hark_text_free(&text);
+  hark_option_print_needs(options, &need_options[14], true, &text);
+  assert_string_equal(hark_text_get(&text), "m.expression EXPR or m.learned; m.kernel exp or rbf");
   hark_text_free(&text);
   hark_options_print_help(options, NULL, &text);
   assert_non_null(strstr(hark_text_get(&text), "needs --structure window (8)"));

@@ -366,7 +366,7 @@ static void every_description_is_checked(void **state) {
     char value[VALUE_BYTES];
     if (row->stored == HARK_STORED_NEVER) continue;
     if (number || list != NULL) {
-      bounds_of(list != NULL ? list->range : option->range, &low, &high);
+      bounds_of(option->range, &low, &high);
       (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", low - fmax(2, fabs(low))); /* of a group 0 is not said */
       refused(key, value, number ? "expected" : "a list with items other");
       (void)snprintf(value, sizeof value, list != NULL ? "[%.17g]" : "%.17g", high + fmax(1, fabs(high)));

@@ -142,7 +142,7 @@ static hark_status exchange_list(hark_invocation *call, const hark_model_option 
   for (int64_t i = 0; i < texts->count; i++)
     if (hark_model_list_read(list, texts->items[i], config) != HARK_LIST_READ)
       return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: \"%.60s\" given, expected numbers in %s", row->option.name,
-                       texts->items[i], list->range);
+                       texts->items[i], row->option.range);
   return HARK_OK;
 }
 
