@@ -17,7 +17,7 @@ help:
 	@echo "make wheel                 the Python package as a wheel, in $(BUILD)/wheels"
 	@echo "make site                  the documentation as a web site, in build/site"
 	@echo "make deb                   Debian packages, in build/deb"
-	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
+	@echo "make bench                 the machine's peak and the attention cases of docs/notes/machine-b.md"
 	@echo "make bench-peers           the same compared with PyTorch, in a separate virtual environment"
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 per target, TARGETS=\"json config\" (clang)"
 	@echo "make coverage              which lines the tests reach, in $(BUILD)/coverage (gcc; long)"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The machine, attention, the products of a layer, and the training step of docs/notes/performance.md: run.sh BUILD [--json]
+# The machine, attention, the products of a layer, and the training step of docs/notes: run.sh BUILD [--json]
 set -eu
 build=${1:-build}
 [ $# -eq 0 ] || shift

@@ -118,7 +118,7 @@ void hark_parallel_for_equal(hark_context *context, int64_t count, hark_task *ta
 
 /* Work must take at least so long to be shared. Handing it over takes some tenths of a microsecond, and data that both threads read and
  * write must come from the other's cache. But the caller begins at once, and a thread that comes too late takes nothing, so little is lost
- * if sharing is not worth it; measured on two threads (docs/notes/performance.md, Threads). */
+ * if sharing is not worth it; measured on two threads (docs/notes/training.md, Threads). */
 #define SHARED_NANOSECONDS 2000
 
 bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOSECONDS; }
