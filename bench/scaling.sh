@@ -1,9 +1,9 @@
 #!/bin/sh
-# How hierarchical attention grows with the length, alone and at equal tokens (as many sequences of two heads as make 2^18 rows, so that operands
-# come from memory at every length), where it overtakes dense attention, and what a second thread brings to one head:
-# scaling.sh BUILD [CASE...], a case being the words of hark bench after the length (default: those of docs/notes/hierarchical.md). HEADS is the number of
-# heads (8, which takes 6 GB of memory at 2^18 rows). Lengths are measured in turn, ROUNDS times (3), and the least times of all rounds count: a
-# machine's bad minutes meet no length alone.
+# How hierarchical attention grows with the length, alone and at equal tokens (as many sequences of two heads as make 2^18 rows, so that
+# operands come from memory at every length), where it overtakes dense attention, and what a second thread brings to one head:
+# scaling.sh BUILD [CASE...], a case being the words of hark bench after the length (default: those of docs/notes/hierarchical.md). HEADS is
+# the number of heads (8, which takes 6 GB of memory at 2^18 rows). Lengths are measured in turn, ROUNDS times (3), and the least times of
+# all rounds count: a machine's bad minutes meet no length alone.
 set -eu
 build=${1:-build}
 [ $# -eq 0 ] || shift
