@@ -70,7 +70,8 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
-     "what a token is; characters: a Unicode code point; subwords: a piece of a word, learned from the text "
+     "what a token is, in the formats text and pairs always a byte; characters: a Unicode code point; subwords: a piece of a word, learned "
+     "from the text "
      "(data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
      "data.vocabulary, or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
@@ -144,7 +145,8 @@ static const hark_option options[] = {
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
      NULL,
      "learning rate after the warm-up; rsqrt: learning_rate sqrt(warmup / step); base_rsqrt: learning_rate / "
-     "sqrt(step); cycle: a cosine that falls to 0 in as many steps as the run has, counted from the end of the warm-up",
+     "sqrt(step); cycle: a cosine that begins after the warm-up and falls to 0 in as many steps as the whole run has, so that the rate is "
+     "above 0 at the end of the run",
      NULL},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL,
      "number of steps in which the learning rate rises from 0", NULL},
@@ -207,7 +209,7 @@ static const hark_option options[] = {
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; not given: a folder in runs/ that is named by the time of the start", NULL},
     {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL,
-     "continue from the last checkpoint of the folder", NULL},
+     "continue the run in the folder of --out, or in the folder after --resume, from its last checkpoint", NULL},
     {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", COMPUTES, NULL, HARK_THREADS_HELP, NULL},
     {"run.ranks", "ranks", HARK_OPTION_INT, AT(run.ranks), "0", "[0, 1024]", TRAIN, NULL,
      "number of processes that the launcher (mpirun) must have started; any other number is an error; 0: any "
