@@ -3,7 +3,7 @@
 # operands come from memory at every length), where it overtakes dense attention, and what a second thread brings to one head:
 # scaling.sh BUILD [CASE...], a case being the words of hark bench after the length (default: those of docs/notes/hierarchical.md). HEADS is
 # the number of heads (8, which takes 6 GB of memory at 2^18 rows). Lengths are measured in turn, ROUNDS times (3), and the least times of
-# all rounds count: a machine's bad minutes meet no length alone.
+# all rounds count, so that a slow minute of the machine does not affect one length only.
 set -eu
 build=${1:-build}
 [ $# -eq 0 ] || shift

@@ -31,11 +31,16 @@ static long first_of(const char *const variables[3], long other) {
   return other;
 }
 
+/* The number of processes that the launcher has started. */
+static long launched_size(void) {
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+  return first_of(sizes, 1);
+}
+
 /* A job's script of Slurm is no step of several tasks. */
 bool hark_group_launched(void) {
-  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   const char *const module = getenv(HARK_MODULE_VARIABLE);
-  return (module == NULL || strcmp(module, HARK_MODULE_NONE) != 0) && first_of(sizes, 1) > 1;
+  return (module == NULL || strcmp(module, HARK_MODULE_NONE) != 0) && launched_size() > 1;
 }
 
 int hark_group_launch_rank(void) {
@@ -48,12 +53,13 @@ int hark_group_local_size(void) {
   return (int)hark_max(1, first_of(sizes, 1));
 }
 
-extern char **environ;
-
-/* srun without a plugin for MPI: MPI could not start, or would start every process alone. */
+/* srun without a plugin for MPI: Open MPI would end the program, and MPICH would start every process alone. A module that is named is
+ * tried, because an MPI library that was built with Slurm's libpmi needs no variable. */
 static bool srun_passes_no_mpi(void) {
-  for (char **entry = environ; *entry != NULL; entry++)
-    if (strncmp(*entry, "PMI", strlen("PMI")) == 0 || strncmp(*entry, "OMPI_COMM_WORLD", strlen("OMPI_COMM_WORLD")) == 0) return false;
+  static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK",          "PMI_FD", "PMIX_RANK",
+                                          "PMIX_NAMESPACE",       HARK_MODULE_VARIABLE};
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (getenv(variables[i]) != NULL) return false;
   return number_of("SLURM_STEP_NUM_TASKS") > 1;
 }
 
@@ -111,9 +117,13 @@ static hark_status open_record(hark_context *context, const hark_transport_modul
 static hark_status join(hark_context *context, const hark_transport_module_record *record, hark_group *group) {
   hark_transport *const transport = group->transport;
   if (record->open(transport) != 0) return hark_fail(context, HARK_CANCELLED, "%s: %.300s", record->name, transport->message);
-  if (transport->size <= HARK_GROUP_MOST) return HARK_OK;
   const int size = transport->size;
+  if (size > 1 && size <= HARK_GROUP_MOST) return HARK_OK;
   transport->close(transport);
+  if (size == 1)
+    return hark_fail(context, HARK_NO_BACKEND,
+                     "a launcher started %ld processes, and %s starts each of them alone: the launcher is of another MPI", launched_size(),
+                     record->name);
   return hark_fail(context, HARK_UNSUPPORTED, "%d processes were started, at most %d can work together", size, HARK_GROUP_MOST);
 }
 
@@ -123,7 +133,8 @@ hark_status hark_group_open(hark_context *context, hark_group **out) {
   *out = NULL;
   if (!hark_group_launched()) return HARK_OK;
   if (srun_passes_no_mpi())
-    return hark_fail(context, HARK_NO_BACKEND, "srun started %ld processes without a plugin for MPI: give it --mpi=pmix",
+    return hark_fail(context, HARK_NO_BACKEND,
+                     "srun started %ld processes without a plugin for MPI: give it --mpi=pmix or another of srun --mpi=list",
                      number_of("SLURM_STEP_NUM_TASKS"));
   HARK_TRY(open_record(context, &record));
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_group) + sizeof(hark_transport), &memory));

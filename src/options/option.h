@@ -29,8 +29,8 @@ typedef struct hark_option {
   hark_option_type type;
   size_t offset;       /* of the field */
   const char *initial; /* default, as a user would write it */
-  const char
-      *range; /* numbers, and lists of numbers: an interval, "[1, inf)", "[0, 1)"; enums and layers: the words, "none|learned". NULL: any */
+  /* Numbers, and lists of numbers: an interval, "[1, inf)", "[0, 1)"; enums and layers: the words, "none|learned". NULL: any. */
+  const char *range;
   /* Subcommands that accept its flag, separated by blanks; NULL: all. Files may contain it for any subcommand. Options may share a flag if
    * no subcommand accepts both. */
   const char *commands;

@@ -131,14 +131,19 @@ static void errors_are_printed_once(void **state) {
                                                                                " exec " HARK_COMMAND " train --out f" OPTIONS "'",
                8, "./nowhere.so");
   launch_run("HARK_MPI_MODULE=./nowhere.so " LAUNCH("1"), "train --out h" OPTIONS, 0);
-  assert_error("",
-               "version >/dev/null; for rank in 0 1; do SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$rank " HARK_COMMAND " train --out i" OPTIONS
-               "; done",
-               8, "srun started 2 processes without a plugin for MPI: give it --mpi=pmix");
   /* another rank has other options, other data */
   assert_error(LAUNCH("2"),
                "version >/dev/null; " LAUNCH("2") "sh -c 'exec " HARK_COMMAND " train --out g" OPTIONS " --seed=" LAUNCH_RANK "'", 2,
                "rank 1: the options are not those of rank 0");
+}
+
+/* As a launcher of another MPI starts processes, and srun without a plugin for MPI. */
+static void launchers_that_mpi_does_not_know_are_refused(void **state) {
+  (void)state;
+  skip_without_launcher();
+  assert_error("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 ", "train --out i" OPTIONS, 8,
+               "srun started 2 processes without a plugin for MPI: give it --mpi=pmix");
+  assert_error("PMI_SIZE=2 PMI_RANK=0 ", "train --out j" OPTIONS, 8, "a launcher started 2 processes, and MPI starts each of them alone");
 }
 
 /* A launcher may end before its last process does, whose file is still being written to the disk. */
@@ -217,6 +222,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(estimates_count_divided_moments, launch_place_open, launch_place_close),
       cmocka_unit_test_setup_teardown(estimates_are_of_the_largest_part, launch_place_open, launch_place_close),
       cmocka_unit_test_setup_teardown(errors_are_printed_once, launch_place_open, launch_place_close),
+      cmocka_unit_test_setup_teardown(launchers_that_mpi_does_not_know_are_refused, launch_place_open, launch_place_close),
       cmocka_unit_test_setup_teardown(a_killed_rank_ends_all, launch_place_open, launch_place_close),
       cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, launch_place_open, launch_place_close),
   };
