@@ -71,8 +71,7 @@ static const hark_option options[] = {
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
      "what a token is, in the formats text and pairs always a byte; characters: a Unicode code point; subwords: a piece of a word, learned "
-     "from the text "
-     "(data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
+     "from the text (data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
      "data.vocabulary, or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.vocabulary", "vocabulary", HARK_OPTION_STRING, AT(data.vocabulary), "", NULL, RUNS, "FILE",
@@ -330,7 +329,20 @@ hark_bond hark_config_bond(const char *option) {
   return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
-hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *expected) {
+static hark_status complain_of_list(hark_context *context, hark_options *set, const hark_model_list *list, hark_list_reading reading,
+                                    const char *given) {
+  hark_text expected = hark_text_empty(context);
+  if (reading == HARK_LIST_FULL) return hark_options_complain(context, set, list->name, "more than %d numbers", (int)list->most);
+  hark_option_expected(&hark_model_option_find(list->name)->option, &expected);
+  hark_status status = expected.status;
+  if (status == HARK_OK)
+    status = hark_options_complain(context, set, list->name, "\"%.40s\" given, expected %s%s", given, list->whole ? "whole " : "",
+                                   hark_text_get(&expected));
+  hark_text_free(&expected);
+  return status;
+}
+
+hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name) {
   const hark_model_list *const list = hark_model_list_of(name);
   const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
   hark_model_list_clear(list, &config->model);
@@ -338,10 +350,7 @@ hark_status hark_config_read_list(hark_context *context, hark_options *set, hark
     const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
     if (reading == HARK_LIST_READ) continue;
     hark_model_list_clear(list, &config->model);
-    if (reading == HARK_LIST_FULL)
-      HARK_TRY(hark_options_complain(context, set, name, "more than %d numbers", (int)list->most));
-    else
-      HARK_TRY(hark_options_complain(context, set, name, "\"%.40s\" given, expected %s", texts->items[i], expected));
+    HARK_TRY(complain_of_list(context, set, list, reading, texts->items[i]));
     hark_options_note_bad(set, name);
     break;
   }

@@ -131,10 +131,9 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
-/* Reads the numbers of a list option of the model. A text that is no list of numbers in the option's range becomes a problem, "... expected
- * EXPECTED"; rules that concern the option are then not checked. Errors: HARK_OUT_OF_MEMORY. */
-HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
-                                                  const char *expected);
+/* Reads the numbers of a list option of the model. A text that is no list of numbers in the option's range becomes a problem; rules that
+ * concern the option are then not checked. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name);
 
 /* The format that data.format names; "": the examples' folder names it. */
 const char *hark_config_format(const hark_config *config);
