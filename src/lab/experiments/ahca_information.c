@@ -346,7 +346,8 @@ const hark_experiment hark_experiment_ahca_information = {
         "Without `--data` the text consists of the descriptions of the experiments of `hark lab`.\n"
         "\n"
         "*Trainings.* In the full experiment every network is trained three times, with different initial weights and "
-        "different data (column `training`). The criteria on the needle are about means over these trainings. The "
+        "different data, which for the text are other windows of the same text (column `training`). The criteria on the needle are about "
+        "means over these trainings. The "
         "first two criteria on the text compare such means. The third has the least value of all trainings.\n"
         "\n"
         "*Figure.* Cross-entropy of the text over the slots of a chunk.",
