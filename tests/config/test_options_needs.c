@@ -1,4 +1,4 @@
-/* test_options_needs.c - options that have no effect without others: which are refused, in which words, and what is printed of their needs. */
+/* test_options_needs.c - options that have no effect without others: which are refused, in which words, and what their needs print. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
