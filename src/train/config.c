@@ -330,19 +330,19 @@ hark_bond hark_config_bond(const char *option) {
 }
 
 static hark_status complain_of_list(hark_context *context, hark_options *set, const hark_model_list *list, hark_list_reading reading,
-                                    const char *given) {
+                                    const char *given, const char *more) {
   hark_text expected = hark_text_empty(context);
   if (reading == HARK_LIST_FULL) return hark_options_complain(context, set, list->name, "more than %d numbers", (int)list->most);
   hark_option_expected(&hark_model_option_find(list->name)->option, &expected);
   hark_status status = expected.status;
   if (status == HARK_OK)
-    status = hark_options_complain(context, set, list->name, "\"%.40s\" given, expected %s%s", given, list->whole ? "whole " : "",
-                                   hark_text_get(&expected));
+    status = hark_options_complain(context, set, list->name, "\"%.40s\" given, expected %s%s%s", given, list->whole ? "whole " : "",
+                                   hark_text_get(&expected), more);
   hark_text_free(&expected);
   return status;
 }
 
-hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name) {
+hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *more) {
   const hark_model_list *const list = hark_model_list_of(name);
   const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
   hark_model_list_clear(list, &config->model);
@@ -350,7 +350,7 @@ hark_status hark_config_read_list(hark_context *context, hark_options *set, hark
     const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
     if (reading == HARK_LIST_READ) continue;
     hark_model_list_clear(list, &config->model);
-    HARK_TRY(complain_of_list(context, set, list, reading, texts->items[i]));
+    HARK_TRY(complain_of_list(context, set, list, reading, texts->items[i], more));
     hark_options_note_bad(set, name);
     break;
   }

@@ -132,8 +132,10 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
 }
 
 /* Reads the numbers of a list option of the model. A text that is no list of numbers in the option's range becomes a problem; rules that
- * concern the option are then not checked. Errors: HARK_OUT_OF_MEMORY. */
-HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name);
+ * concern the option are then not checked. `more`: what else is expected of the numbers, "" or ", one per pair". Errors:
+ * HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
+                                                  const char *more);
 
 /* The format that data.format names; "": the examples' folder names it. */
 const char *hark_config_format(const hark_config *config);

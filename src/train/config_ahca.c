@@ -16,7 +16,7 @@ static hark_status check_text(hark_context *context, hark_options *set, const ha
 }
 
 hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, hark_config *config) {
-  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.more_delimiters"));
-  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.capacities"));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.more_delimiters", ""));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.capacities", ""));
   return config->model.architecture == HARK_ARCHITECTURE_AHCA ? check_text(context, set, config) : HARK_OK;
 }

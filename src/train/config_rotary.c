@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define ROTARY "model.rotary."
+#define MORE ", one per pair"
 
 /* Resets a resumed run's options of a scaling that was replaced to their defaults. */
 static hark_status forget_others(hark_context *context, hark_options *set) {
@@ -54,8 +55,8 @@ void hark_config_recall_rotary(const hark_options *set, hark_config *config) {
 hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config) {
   hark_config_recall_rotary(set, config);
   HARK_TRY(forget_others(context, set));
-  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "short_factor"));
-  return hark_config_read_list(context, set, config, ROTARY "long_factor");
+  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "short_factor", MORE));
+  return hark_config_read_list(context, set, config, ROTARY "long_factor", MORE);
 }
 
 hark_status hark_config_check_rotary(hark_context *context, hark_options *set, const hark_config *config) {
