@@ -11,12 +11,14 @@
 #define HARK_MPIRUN "false"
 #endif
 
-/* What stands before a program. Root may start processes, more of them than there are cores, and none is kept on one core; leaks in MPI are
- * not hark's. Other MPIs ignore what the variables of Open MPI 4 and 5 say. */
+#define LEAKS_OF_MPI "ASAN_OPTIONS=detect_leaks=0 " /* before a program that opens MPI: leaks in MPI are not hark's */
+
+/* What stands before a program. Root may start processes, more of them than there are cores, and none is kept on one core. Other MPIs
+ * ignore what the variables of Open MPI 4 and 5 say. */
 #define LAUNCH(count)                                                                                                                      \
   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                   \
-  "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_hwloc_base_binding_policy=none "      \
-  "ASAN_OPTIONS=detect_leaks=0 " HARK_MPIRUN " -n " count " "
+  "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "                                              \
+  "OMPI_MCA_hwloc_base_binding_policy=none " LEAKS_OF_MPI HARK_MPIRUN " -n " count " "
 
 static inline void skip_without_mpi(void) {
   if (HARK_MPI_MODULE[0] == '\0') {
