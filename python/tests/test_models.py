@@ -250,16 +250,24 @@ def test_torch_module_refuses_options_that_it_lacks(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "pooling, positional",
-    [("class", ""), ("mean", ""), ("first", ""), ("mean", "left(decay)*right(rbf)"), ("mean", "left(decay)|right(rbf)")],
+    "pooling, positional, options",
+    [
+        ("class", "", {}),
+        ("mean", "", {}),
+        ("first", "", {}),
+        ("mean", "left(decay)*right(rbf)", {}),
+        ("mean", "left(decay)|right(rbf)", {}),
+        ("mean", "", {"structure": "hierarchical", "hierarchy_block": 2, "interpolation": "linear"}),
+    ],
 )
-def test_torch_module_of_an_encoder(tmp_path, pooling, positional):
+def test_torch_module_of_an_encoder(tmp_path, pooling, positional, options):
     torch = pytest.importorskip("torch")
     generator = numpy.random.default_rng(0)
     lines = [f"{int(row.sum() > 10)}\t{''.join('ab'[x] for x in row)}" for row in generator.integers(0, 2, (200, 20))]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
     config = {
         **SMALL,
+        **{f"model.attention.{key}": value for key, value in options.items()},
         "model.architecture": "encoder",
         "model.pooling": pooling,
         "model.positional": positional,

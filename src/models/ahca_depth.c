@@ -141,6 +141,7 @@ static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer 
       desc->hierarchy_block = config->attention.hierarchy_block;
       desc->partition = config->attention.partition;
       desc->coarse_query = config->attention.coarse_query;
+      desc->interpolation = config->attention.interpolation;
     }
     desc->has_log_kernel = p->slot_kernel != 0;
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[QUERY]));

@@ -254,6 +254,10 @@ typedef enum hark_stored {
   X(attention.contextual_positions, "contextual-positions", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "N",                          \
     "positions that count only the tokens that a query selects (CoPE, arXiv 2405.18719): every layer learns a table of N rows; 0: none",   \
     "model.architecture decoder", WEIGHTS, CHANGED, 1)                                                                                     \
+  X(attention.interpolation, "interpolation", ENUM, "constant", HARK_INTERPOLATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                     \
+    "structure hierarchical: how the sums of coarse cells pass to their halves; constant: both halves receive those of their cell; "       \
+    "linear: the second half receives the mean of its cell's and the next cell's",                                                         \
+    HARK_NEEDS_HIERARCHICAL ", model.architecture encoder|masked_encoder|ahca", MEANING, CHANGED, 1)                                       \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

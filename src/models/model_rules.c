@@ -86,6 +86,25 @@ static bool coarse_query_of_causal(const hark_network_config *config, char *mess
                             name_of(config));
 }
 
+static bool interpolates(const hark_network_config *config) {
+  return is_hierarchical(config) && config->attention.interpolation == HARK_INTERPOLATION_LINEAR;
+}
+
+static bool interpolation_of_causal(const hark_network_config *config, char *message) {
+  return interpolates(config) && hark_architecture_of(config->architecture)->causal &&
+         hark_rule_violated(message,
+                            "model.attention.interpolation is linear, which uses later cells, and model.architecture %s is causal, "
+                            "expected constant",
+                            name_of(config));
+}
+
+static bool interpolation_of_exact(const hark_network_config *config, char *message) {
+  return interpolates(config) && config->attention.coarse_query == HARK_COARSE_QUERY_EXACT &&
+         hark_rule_violated(message,
+                            "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is "
+                            "interpolated, expected constant, or another coarse_query");
+}
+
 static bool gates_of_hierarchy(const hark_network_config *config, char *message) {
   return is_hierarchical(config) && config->attention.forget_gate &&
          hark_rule_violated(message,
@@ -308,6 +327,8 @@ static const hark_model_rule rules[] = {
     {"model.layers model.attention.normalisation", normalisations_of_layers},
     {"model.attention.hierarchy_block model.attention.structure", even_hierarchy_block},
     {"model.attention.coarse_query model.architecture", coarse_query_of_causal},
+    {"model.attention.interpolation model.architecture", interpolation_of_causal},
+    {"model.attention.interpolation model.attention.coarse_query", interpolation_of_exact},
     {"model.attention.forget_gate model.attention.structure", gates_of_hierarchy},
     {"model.attention.forget_gate model.architecture", gates_of_decoder},
     {"model.attention.contextual_positions", positions_of_table},

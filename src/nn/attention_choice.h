@@ -16,6 +16,7 @@ typedef struct hark_attention_choice {
   int64_t hierarchy_block;
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
+  hark_hierarchy_interpolation interpolation;
   bool hierarchical_bias; /* learned, one table per head */
   hark_attention_kernel kernel;
   double sigma;

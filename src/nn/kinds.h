@@ -14,6 +14,7 @@
 #define HARK_STRUCTURE_WORDS "dense|window|hierarchical"
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
+#define HARK_INTERPOLATION_WORDS "constant|linear"
 #define HARK_KERNEL_WORDS "exp|rbf"
 #define HARK_NORM_PLACE_WORDS "pre|post"
 #define HARK_POOLING_WORDS "class|mean|first|pooler"

@@ -154,6 +154,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     desc.hierarchy_block = spec->choice.hierarchy_block;
     desc.partition = spec->choice.partition;
     desc.coarse_query = spec->choice.coarse_query;
+    desc.interpolation = spec->choice.interpolation;
     desc.has_hierarchical_bias = spec->choice.hierarchical_bias;
   }
   desc.kernel = spec->choice.kernel;

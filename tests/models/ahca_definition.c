@@ -123,8 +123,19 @@ typedef struct pairs {
   int64_t stride;
   const double *term; /* added to the logit; NULL: nothing */
   const int *level;   /* rows and keys meet as means of cells of 2^level; NULL: as they are */
+  int highest;        /* of the levels, with linear interpolation; otherwise 0 */
 } pairs;
 static const pairs plain = {0};
+
+/* With linear interpolation: the coefficient c(n,a) with which row n has the sums of cell a of a level, of `rows` rows. */
+static double share_of(int64_t rows, int64_t n, int level, int64_t a) {
+  if (level == 0) return n == a ? 1 : 0;
+  const int64_t cells = (rows + (1 << level) - 1) >> level, below = (rows + (1 << (level - 1)) - 1) >> (level - 1);
+  double share = share_of(rows, n, level - 1, 2 * a);
+  if (2 * a + 1 < below) share += (a + 1 < cells ? 0.5 : 1) * share_of(rows, n, level - 1, 2 * a + 1);
+  if (a > 0) share += 0.5 * share_of(rows, n, level - 1, 2 * a - 1);
+  return share;
+}
 
 /* Features [from, to) of the mean of rows `first` .. of the cell of row n. */
 static double of_cell(matrix m, int64_t n, int level, int64_t feature) {
@@ -134,24 +145,34 @@ static double of_cell(matrix m, int64_t n, int level, int64_t feature) {
   return sum / (double)(end - first);
 }
 
-/* Every head: sum_j softmax_j(q_i . k_j / sqrt(width of a head) + term_ij) v_j. */
+/* q_i . k_j / sqrt(width of a head) + term_ij */
+static double logit_of(const ahca_definition *d, matrix q, matrix k, pairs p, int64_t head, int64_t n, int64_t j) {
+  const int64_t own = q.width / d->network->config.heads;
+  const int level = p.level != NULL ? p.level[n * p.stride + j] : 0;
+  double sum = 0;
+  for (int64_t i = head * own; i < (head + 1) * own; i++) sum += of_cell(q, n, level, i) * of_cell(k, j, level, i);
+  return sum / sqrt((double)own) + (p.term != NULL ? p.term[n * p.stride + j] : 0);
+}
+
+/* Every head: sum_j w_ij v_j / sum_j w_ij with w_ij = e^logit_ij; with linear interpolation, w_ij is the sum of c(i,a) e^logit_aj over all
+ * cells a that meet j on their level. */
 static matrix attention(const ahca_definition *d, matrix q, matrix k, matrix v, pairs p) {
-  const int64_t heads = d->network->config.heads, own = q.width / heads, values = v.width / heads;
+  const int64_t heads = d->network->config.heads, values = v.width / heads;
   const matrix out = make(q.rows, v.width);
   for (int64_t h = 0; h < heads; h++) {
     for (int64_t n = 0; n < q.rows; n++) {
-      double logit[MOST_ROWS], largest = -INFINITY, total = 0;
+      double weight[MOST_ROWS] = {0}, total = 0;
       assert_true(k.rows <= MOST_ROWS);
       for (int64_t j = 0; j < k.rows; j++) {
-        const int level = p.level != NULL ? p.level[n * p.stride + j] : 0;
-        logit[j] = 0;
-        for (int64_t i = h * own; i < (h + 1) * own; i++) logit[j] += of_cell(q, n, level, i) * of_cell(k, j, level, i);
-        logit[j] = logit[j] / sqrt((double)own) + (p.term != NULL ? p.term[n * p.stride + j] : 0);
-        largest = fmax(largest, logit[j]);
+        if (p.highest == 0) weight[j] = exp(logit_of(d, q, k, p, h, n, j));
+        for (int level = 0; p.highest > 0 && level <= p.highest; level++)
+          for (int64_t row = 0; row < q.rows; row += 1 << level)
+            if (p.level[row * p.stride + j] == level)
+              weight[j] += share_of(q.rows, n, level, row >> level) * exp(logit_of(d, q, k, p, h, row, j));
+        total += weight[j];
       }
-      for (int64_t j = 0; j < k.rows; j++) total += exp(logit[j] - largest);
       for (int64_t j = 0; j < k.rows; j++)
-        for (int64_t i = h * values; i < (h + 1) * values; i++) row_of(out, n)[i] += exp(logit[j] - largest) / total * row_of(v, j)[i];
+        for (int64_t i = h * values; i < (h + 1) * values; i++) row_of(out, n)[i] += weight[j] / total * row_of(v, j)[i];
     }
   }
   return out;
@@ -507,6 +528,8 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
   const bool hierarchical = hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL),
              window = hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW);
   assert_true(hierarchical || window || hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE));
+  const bool linear = config->attention.interpolation == HARK_INTERPOLATION_LINEAR;
+  int highest = 0;
   assert_true(slots * slots <= MOST_ROWS);
   for (int64_t i = 0; i < slots; i++) {
     for (int64_t j = 0; j < slots; j++) {
@@ -516,6 +539,7 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
       level[at] = 0;
       for (; hierarchical && (a - b > 1 || b - a > 1); a /= 2, b /= 2) level[at]++;
       d->coarse += level[at] > 0;
+      highest = level[at] > highest ? level[at] : highest;
       term[at] = 0;
       if (has_kernel(d)) {
         const int64_t cell = 1 << level[at], first = i / cell * cell, other = j / cell * cell;
@@ -529,7 +553,7 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
       if (masked) term[at] = -INFINITY;
     }
   }
-  return (pairs){.stride = slots, .term = term, .level = level};
+  return (pairs){.stride = slots, .term = term, .level = level, .highest = linear ? highest : 0};
 }
 
 /* ---- layers ---- */

@@ -2,7 +2,7 @@
  *
  * Independent of the library: no operator, layer or tape of it, but the configuration and the weights, which are read by their names. A
  * sequence is computed alone, so that there is nothing ragged. Of positional kernels it has "decay" and "decay * periodic", of structures
- * dense, window and hierarchical (neighbour, mean queries).
+ * dense, window and hierarchical (neighbour, mean queries, both interpolations).
  */
 #ifndef HARK_TESTS_AHCA_DEFINITION_H
 #define HARK_TESTS_AHCA_DEFINITION_H

@@ -111,6 +111,11 @@ static const struct {
     {{HIERARCHICAL, {ATTENTION("coarse_query"), "mean"}},
      "model.attention.coarse_query is mean, which depends on later queries, and model.architecture decoder is causal, expected first or "
      "exact"},
+    {{HIERARCHICAL, {ATTENTION("interpolation"), "linear"}},
+     "model.attention.interpolation is linear, which uses later cells, and model.architecture decoder is causal, expected constant"},
+    {{MASKED, HIERARCHICAL, {ATTENTION("interpolation"), "linear"}, {ATTENTION("coarse_query"), "exact"}},
+     "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is interpolated, expected constant, or "
+     "another coarse_query"},
     {{HIERARCHICAL, {ATTENTION("forget_gate"), "true"}},
      "model.attention.forget_gate has gates that differ inside a cell of model.attention.structure hierarchical, expected dense or window"},
     {{MASKED, {ATTENTION("forget_gate"), "true"}}, "model.attention.forget_gate needs model.architecture decoder"},

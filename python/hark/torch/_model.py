@@ -24,7 +24,7 @@ _KEYS = {
     *("norm_epsilon", "pooling", "head_width", "tie_embeddings", "bias"),
     *("positions", "positional", "positional_scope", "positional_stretch"),
     *("rotary.base", "rotary.pairs", "rotary.learned", "attention.structure", "attention.window", "attention.hierarchy_block"),
-    *("attention.partition", "attention.coarse_query", "attention.hierarchical_bias", "attention.kernel"),
+    *("attention.partition", "attention.coarse_query", "attention.hierarchical_bias", "attention.interpolation", "attention.kernel"),
     *("attention.sigma", "attention.forget_gate", "attention.unbiased", "attention.biased", "attention.normalisation"),
     "attention.contextual_positions",
     *("vocabulary", "classes", "parts", "sentences", "unreserved"),
