@@ -189,6 +189,9 @@ static void test_hierarchical(void **state) {
       "hierarchical:B2,H2,L70,D9,N4,rbf,mean,mask,qmask,accumulate",
       "hierarchical:H2,L77,D8,N4,rbf,causal,exact,dropout=0.25",
       "hierarchical:H2,L80,D8,N8,rbf,mean,ragged",
+      "hierarchical:H2,L101,D8,N4,rbf,mean,linear",
+      "hierarchical:B2,H2,L70,D9,N2,rbf,first,linear,mask,qmask",
+      "hierarchical:H2,L90,D8,N4,rbf,mean,sibling,linear,hbias,kernel",
   };
   CHECK_ALL(cases, every_way);
 }
@@ -197,7 +200,7 @@ static void test_hierarchical(void **state) {
 static void test_windows(void **state) {
   (void)state;
   static const char *const cases[] = {"hierarchical:H1,L8300,D3,V2,N4,rbf,mean", "hierarchical:H2,K1,L8192,D5,V2,N4,rbf,causal,first",
-                                      "hierarchical:H1,L9000,D2,V2,N2,rbf,mean,kernel"};
+                                      "hierarchical:H1,L9000,D2,V2,N2,rbf,mean,kernel", "hierarchical:H1,L8300,D3,V2,N4,rbf,mean,linear"};
   static const displacement ways[] = {SHIFT, BLOCKS, FAR_QUERIES, CLUSTERS};
   int failed = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

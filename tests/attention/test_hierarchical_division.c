@@ -31,6 +31,8 @@ static void test_pieces(void **state) {
       "hierarchical:L1290,D8,N8,threads=1",
       "hierarchical:L1287,D8,N8,sibling,threads=2",
       "hierarchical:L1287,D8,N8,causal,sibling,threads=3",
+      "hierarchical:L1290,D8,N8,linear,threads=7",
+      "hierarchical:B2,H4,K2,L2090,D8,V5,N8,linear,first,mask,qmask,rbf,dropout=0.2,hbias,kernel,threads=3",
       "hierarchical:L1290,D8,N8,exact,threads=7",
       "hierarchical:L1290,D8,N8,causal,exact,threads=7",
       "hierarchical:H4,K2,L2100,D8,V5,N8,exact,rbf,threads=3", /* hark_part_rows(): three parts, the last shorter than a block */
@@ -87,6 +89,10 @@ static void test_windows(void **state) {
       "hierarchical:B1,H1,L9218,D2,N32,first,causal,threads=3",
       "hierarchical:B1,H1,L8193,D16,N4,sibling,hbias,kernel,threads=1",
       "hierarchical:B1,H1,L8200,D2,N2,rbf,threads=2",
+      "hierarchical:B1,H1,L8196,D4,N16,linear,threads=2",
+      "hierarchical:B1,H1,L9218,D3,V5,N2,linear,sibling,mask,qmask,rbf,threads=2",
+      "hierarchical:B1,H2,K1,L9221,D2,N64,linear,first,qmask,dropout=0.2,accumulate,threads=3",
+      "hierarchical:B1,H1,L8193,D16,N8,linear,hbias,kernel,threads=1",
   };
   check_hierarchies(cases, sizeof cases / sizeof cases[0]);
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) agrees_with_reference(others[i]);
@@ -137,6 +143,9 @@ static void test_threads(void **state) {
       "hierarchical:H1,L3200,D8,N300,causal",
       "hierarchical:H1,L3080,D8,N8,exact",
       "hierarchical:H2,K1,L2100,D9,V17,N6,causal,exact,rbf,dropout=0.2,accumulate",
+      "hierarchical:B1,H4,K2,L2100,D20,V7,N8,linear,dropout=0.2",
+      "hierarchical:B3,H2,L1290,D8,N8,linear,first,lengths,mask,qmask,rbf",
+      "hierarchical:B2,H4,K2,L300,D8,N8,linear,kernel,hbias,accumulate",
       "hierarchical:B4,H1,L300,D8,N8,roomy=9000",
       "hierarchical:B4,H1,L2000,D8,N8,roomy=5000,causal",
   };
@@ -148,6 +157,8 @@ static void test_threads(void **state) {
       "hierarchical:B1,H1,L9300,D4,N32,accumulate",
       "hierarchical:B2,H2,K1,L10200,D4,N8,lengths,mask,qmask,rbf",
       "hierarchical:B1,H1,L9200,D32,N64,causal,hbias,kernel,dropout=0.2",
+      "hierarchical:B1,H1,L12500,D16,N16,linear",
+      "hierarchical:B1,H1,L9300,D16,N64,linear,sibling,first,mask,qmask,rbf",
       "hierarchical:B1,H1,L10241,D32,N64,causal", /* again, because it takes luck to meet two windows at work */
   };
   for (size_t k = 0; k < HIERARCHY_KINDS; k++) {

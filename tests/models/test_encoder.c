@@ -43,10 +43,6 @@ static const variant variants[] = {
      {BASE(1), .parts = 2, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
       .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log", .positional_scope = HARK_SCOPE_LAYER,
       .pooling = HARK_POOLING_MEAN, .recompute = true}},
-    {"hierarchical_linear_kernel_recompute",
-     {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
-      .attention.interpolation = HARK_INTERPOLATION_LINEAR, .attention.hierarchical_bias = true, .positional = "left(decay)*right(rbf)",
-      .pooling = HARK_POOLING_MEAN, .recompute = true}},
     {"kernel_shared_recompute", {BASE(2), .positional = "bank[2](decay*periodic)", .recompute = true}},
     {"directed_kernel_recompute", {BASE(2), .positional = "left(decay)*right(bank[2](rbf))", .recompute = true}},
     {"directed_kernel_hierarchical_of_layers",
@@ -65,6 +61,10 @@ static const variant variants[] = {
      {BASE(1), .positions = HARK_POSITIONS_LEARNED, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
       .attention.kernel = HARK_KERNEL_RBF, .attention.ridge = 0.5, .attention.ridge_learned = true, .attention.sigma_learned = true,
       .positional = "decay", .parts = 2, .pooling = HARK_POOLING_MEAN}},
+    {"hierarchical_linear_kernel_recompute",
+     {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
+      .attention.interpolation = HARK_INTERPOLATION_LINEAR, .attention.hierarchical_bias = true, .positional = "left(decay)*right(rbf)",
+      .pooling = HARK_POOLING_MEAN, .recompute = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -427,7 +427,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
     hark_network_config config = variants[v].config;
     config.architecture = HARK_ARCHITECTURE_DECODER;
     if (hark_positional_list_direction(config.positional, "right") > 0) config.positional = "left(decay)"; /* the other is refused */
-    config.attention.interpolation = HARK_INTERPOLATION_CONSTANT; /* linear is refused */
+    config.attention.interpolation = HARK_INTERPOLATION_CONSTANT;                                          /* linear is refused */
     config.parts = config.head_width = 0;
     config.pooling = HARK_POOLING_CLASS;
     config.dropout = config.embedding_dropout = config.attention.dropout = 0; /* words of dropout are those of rows */

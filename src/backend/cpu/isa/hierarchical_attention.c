@@ -28,8 +28,6 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "normalisation is not softmax";
   else if (desc->type != HARK_F32)
     reason = "type is not f32";
-  else if (desc->interpolation != HARK_INTERPOLATION_CONSTANT)
-    reason = "interpolation is not constant";
   else if (desc->coarse_query == HARK_COARSE_QUERY_EXACT && (desc->has_hierarchical_bias || desc->has_log_kernel))
     reason = "coarse_query is exact with has_hierarchical_bias or has_log_kernel";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
@@ -204,6 +202,7 @@ hark_hierarchical_call HARK_ISA(hark_hierarchical_make_call)(hark_context *conte
                                  .exact = desc->coarse_query == HARK_COARSE_QUERY_EXACT,
                                  .first = desc->coarse_query == HARK_COARSE_QUERY_FIRST,
                                  .rbf = desc->kernel == HARK_KERNEL_RBF,
+                                 .linear = desc->interpolation == HARK_INTERPOLATION_LINEAR,
                                  .head_dim = (int)desc->head_dim,
                                  .value_dim = (int)desc->value_dim,
                                  .head_pad = (int)hark_padded(desc->head_dim),
@@ -474,6 +473,8 @@ static void make_tokens(const hark_tree *tree, hark_stage_kind kind, int levels,
   const hark_level *top = &tree->level[levels - 1];
   const stage s = {.tree = tree, .kind = kind};
   const int first = tree->windowed ? HARK_WINDOW_LEVELS + 1 : 0;
+  if (tree->windowed && tree->call->linear && kind == MAKE_QUERIES) /* made_through() needs rows of the piece before */
+    run_stage(tree, kind, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
   for (int level = first; tree->call->spread && level < levels; level++) {
     const hark_level *at = &tree->level[level];
     run_stage(tree, tree->windowed && level == first ? made_through(kind) : kind, level, 0, 1,
@@ -489,9 +490,10 @@ static void exact_sums(hark_tree *tree, int worker) {
   const int64_t rows = tree->level[0].queries;
   if (!HARK_ISA(hark_hierarchical_any_far)(tree, 0, rows)) return;
   HARK_ISA(hark_hierarchical_begin_far_rows)(tree, 0, rows);
-  tree->is_far = true;
+  tree->is_far = tree->summing = true;
   run_stage(tree, tree->windowed ? EXACT_SUMS_WINDOW : EXACT_SUMS, 0, 0, 1,
             tree->windowed ? hark_ceil_div(rows, HARK_WINDOW_ROWS) : token_pieces(rows), worker);
+  tree->summing = false;
   make_tokens(tree, MAKE_QUERIES, tree->call->exact ? 1 : tree->hierarchy.levels, worker);
 }
 

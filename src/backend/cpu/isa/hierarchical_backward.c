@@ -339,7 +339,8 @@ static float far_difference(const backward_work *work, const hark_group_walk *wa
     size += fabs(x);
   }
   const double difference = product - (double)level->key_count[group->first + k] * mean;
-  return fabs(difference) <= (group->level + 2) * 0x1p-24 * size ? 0.0f : (float)(work->tree->call->scale * (double)weight * difference);
+  const int sums = work->tree->call->linear ? 2 * group->level : group->level; /* of a coarse row's gradient */
+  return fabs(difference) <= (sums + 2) * 0x1p-24 * size ? 0.0f : (float)(work->tree->call->scale * (double)weight * difference);
 }
 
 /* rbf: removes dS of far pairs from the tile: dq += dS (k - q), dk += dS (q - k). */

@@ -1,6 +1,7 @@
 /* hierarchical_exact.c - backward: recomputes log-sum-exp of rows whose given one has lost the sum.
  *
- *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b])
+ *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b]), or with linear interpolation of the sum over two
+ *     tokens a of each level of c(n,a) count_b exp(s[a, b])
  *
  * The backward divides by exp(lse), and lse has been rounded to f32: if lse is 2^24, that is a factor of two or more, whatever the sum of
  * the weights. With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. If that is too much, it is recomputed entry
@@ -25,8 +26,8 @@ static void grow(growing_sum *to, double logit, double count) {
   to->sum += count * exp2(logit - to->top);
 }
 
-/* Adds the entries of `query`, the row of token `token` of `level`. */
-static void add_level(const hark_tree *tree, int level, int64_t token, const hark_fine_row *query, growing_sum *to) {
+/* Adds the entries of `query`, the row of token `token` of `level`, times `share`. */
+static void add_level(const hark_tree *tree, int level, int64_t token, const hark_fine_row *query, double share, growing_sum *to) {
   const hark_level *at = &tree->level[level];
   const hark_hierarchy_keys keys = hark_hierarchy_meets(&tree->hierarchy, level, token);
   for (int side = 0; side < 2; side++)
@@ -35,7 +36,7 @@ static void add_level(const hark_tree *tree, int level, int64_t token, const har
       const double term = at->terms == NULL ? 0.0 : hark_fine_term(at, hark_term_at(tree->hierarchy.block, token - b));
       if (term == -INFINITY) continue;
       const hark_fine_row key = hark_fine_key(at, b);
-      grow(to, hark_fine_exponent(tree->call, query, &key) + term, (double)at->key_count[b]);
+      grow(to, hark_fine_exponent(tree->call, query, &key) + term, share * (double)at->key_count[b]);
     }
 }
 
@@ -48,12 +49,18 @@ static void sum_row(const hark_tree *tree, int64_t row, const hark_tree *window,
   const hark_level *rows = &tree->level[0];
   growing_sum sum = {-INFINITY, 0.0};
   if (!is_far(tree, rows->least[row])) return;
+  hark_linear_share share = {row, {1.0, 0.0}};
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     const bool low = window != NULL && level <= HARK_WINDOW_LEVELS;
     const hark_tree *from = low ? window : tree;
-    const int64_t token = (low ? in_window : row) >> level;
-    const hark_fine_row query = tree->call->exact ? hark_fine_query(rows, row) : hark_fine_query(&from->level[level], token);
-    add_level(from, level, token, &query, &sum);
+    if (level > 0 && tree->call->linear) share = HARK_ISA(hark_hierarchical_share_above)(tree, level - 1, &share);
+    if (!tree->call->linear) share.token = row >> level;
+    for (int i = 0; i < 2; i++) {
+      const int64_t token = share.token + i - (low ? (row - in_window) >> level : 0);
+      if (share.weight[i] == 0.0) continue;
+      const hark_fine_row query = tree->call->exact ? hark_fine_query(rows, row) : hark_fine_query(&from->level[level], token);
+      add_level(from, level, token, &query, share.weight[i], &sum);
+    }
   }
   if (!isfinite(sum.top) || !(sum.sum > 0.0)) return; /* not finite: the row is lost in any case */
   const double log_sum = log2(sum.sum), lse = (sum.top + log_sum) / HARK_DISTANCE_LOG2_E;

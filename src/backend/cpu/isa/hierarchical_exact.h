@@ -7,6 +7,8 @@
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
 
+#include <float.h>
+
 #include "distances.h"
 #include "hierarchical_tile.h"
 
@@ -62,6 +64,10 @@ static inline void hark_set_fine_sum(const hark_level *level, int64_t token, har
 /* D of a token, without the rounding to f32; if the tree is far. */
 static inline double hark_fine_mean_gradient(const hark_level *level, int64_t token) {
   return (double)level->mean_gradient[token] + (double)level->fine_least[token * HARK_FINE_SUM_FLOATS + 3];
+}
+/* The factor of a row that sees some key: above 0 if the row's gradient is not finite, so that it is not lost. */
+static inline float hark_kept_factor(float factor, float mean_gradient) {
+  return factor == 0.0f && !isfinite(mean_gradient) ? FLT_MIN : factor;
 }
 /* After mean_gradient has been set. */
 static inline void hark_set_fine_mean_gradient(const hark_level *level, int64_t token, double mean) {

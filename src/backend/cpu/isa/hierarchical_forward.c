@@ -2,6 +2,9 @@
  *
  *     (m, Z, Y)[l][row] = (m, Z, Y)[l+1][row / 2] + entries of the row on level l,      out = Y[0] / Z[0]
  *
+ * (With linear interpolation, an odd row starts from the mean over rows row / 2 and row / 2 + 1. Then a tile also has the state of the row
+ * after its last, which starts from a single row, since its number is even.)
+ *
  * m is the running maximum of a row's logits; Z and Y are relative to 2^m. A tile of a level is computed and then its two children, so that
  * their initial values are still in the caches; no level is ever stored completely. With exact queries a tile of rows visits all levels.
  * Cost: 2 (d + dv) multiply-adds per entry. Memory: one tile of Y per level and worker.
@@ -16,6 +19,8 @@ typedef struct tile_state {
   double away[HARK_TILE_QUERIES];
   float offset[HARK_TILE_QUERIES];                      /* the same, rounded */
   bool is_away;                                         /* some lane's `away` has changed */
+  bool begun;                                           /* Y has its initial values */
+  bool is_query[HARK_TILE_QUERIES + 1];                 /* linear: the row exists and has an unmasked query; also of the row after */
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
   float *mixed;                                         /* Y, [rows][dv padded] */
 } tile_state;
@@ -31,8 +36,12 @@ typedef struct forward_work {
   float start[HARK_TILE_QUERIES]; /* common term of all logits of a lane */
   hark_tile_roots roots;          /* rbf */
   const hark_level *tile_level;   /* the level of the tile's rows */
+  tile_state *next;               /* linear: [levels]: the row after the tile, as the only row of a tile */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
 } forward_work;
+
+/* Floats of a level's row after the tile: its state and a vector of rows of Y. */
+static size_t next_floats(size_t value_pad) { return hark_align_up(sizeof(tile_state)) / sizeof(float) + value_pad * HARK_LANES; }
 
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward) {
   const size_t head_pad = hark_padded(desc->head_dim);
@@ -40,8 +49,9 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const size_t wide = head_pad > value_pad ? head_pad : value_pad;
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->longest);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
-  const size_t forward =
-      work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
+  const size_t forward = work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES +
+                         HARK_CHUNK_KEYS * wide +
+                         (desc->interpolation == HARK_INTERPOLATION_LINEAR ? (size_t)h.levels * next_floats(value_pad) : 0);
   /* the backward's tiles: q', g', P, dS, dropout's factors and sums by lane */
   const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + HARK_CHUNK_KEYS + 8) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
   return backward && back > forward ? back : forward;
@@ -400,7 +410,7 @@ static void add_levels(forward_work *work, tile_state *state, int from, int to, 
                        const tile_state *parent, int half) {
   hark_chunk c;
   c.groups = c.keys = 0;
-  bool begin = true;
+  bool begin = !state->begun;
   for (int level = from; level >= to; level--) {
     hark_group_walk walk = hark_groups_of(work->tree, level, exact ? level : 0, row, rows);
     hark_group group;
@@ -425,6 +435,80 @@ static void begin_state(tile_state *state, const tile_state *parent, int half, i
     state->offset[row] = (float)state->away[row];
   }
   state->is_away = parent != NULL && parent->is_away;
+  state->begun = false;
+}
+
+/* A row of a tile. */
+typedef struct state_row {
+  const tile_state *state;
+  int64_t row;
+} state_row;
+
+/* Row `row` starts from row a of the level above. */
+static void start_from_one(tile_state *state, int64_t row, state_row a, int padded) {
+  state->top[row] = a.state->top[a.row];
+  state->sum[row] = a.state->sum[a.row];
+  state->away[row] = a.state->away[a.row];
+  state->offset[row] = a.state->offset[a.row];
+  memcpy(state->mixed + row * padded, a.state->mixed + a.row * padded, (size_t)padded * sizeof(float));
+}
+
+/* Row `row` starts from the mean over rows a and b of the level above, relative to a common maximum. */
+static void start_from_two(tile_state *state, int64_t row, state_row a, state_row b, int padded) {
+  const double away_a = a.state->away[a.row], away_b = b.state->away[b.row];
+  float top_a = a.state->top[a.row], top_b = b.state->top[b.row];
+  const bool later = away_a != away_b && !(away_a + (double)top_a >= away_b + (double)top_b);
+  const double away = later ? away_b : away_a;
+  if (away_a != away_b && later) top_a = (float)(away_a - away + (double)top_a);
+  if (away_a != away_b && !later) top_b = (float)(away_b - away + (double)top_b);
+  const float top = (float)hark_larger((double)top_a, (double)top_b), finite = top == -INFINITY ? 0.0f : top;
+  const float share_a = 0.5f * (top_a == top ? 1.0f : exp2f(top_a - finite)),
+              share_b = 0.5f * (top_b == top ? 1.0f : exp2f(top_b - finite));
+  const float *from_a = a.state->mixed + a.row * padded, *from_b = b.state->mixed + b.row * padded;
+  state->top[row] = top;
+  state->sum[row] = share_a * a.state->sum[a.row] + share_b * b.state->sum[b.row];
+  state->away[row] = away;
+  state->offset[row] = later ? b.state->offset[b.row] : a.state->offset[a.row];
+  float *to = state->mixed + row * padded;
+  for (int x = 0; x < padded; x += HARK_LANES)
+    vf_store(to + x, vf_fma(vf_set(share_a), vf_load(from_a + x), vf_set(share_b) * vf_load(from_b + x)));
+}
+
+/* Linear interpolation: the tile's rows start from those of half `half` of the level above. */
+static void begin_linear(forward_work *work, int level, int half, int64_t rows) {
+  const int padded = work->tree->call->value_pad;
+  const tile_state *parent = &work->levels[level + 1], *next = &work->next[level + 1];
+  tile_state *state = &work->levels[level];
+  for (int64_t row = 0; row < hark_vectors_of(rows) * HARK_LANES; row++) {
+    const int64_t at = half * (HARK_TILE_QUERIES / 2) + row / 2;
+    const state_row a = {parent, at}, b = at + 1 < HARK_TILE_QUERIES ? (state_row){parent, at + 1} : (state_row){next, 0};
+    if (row % 2 == 1 && parent->is_query[at + 1])
+      start_from_two(state, row, a, b, padded);
+    else
+      start_from_one(state, row, a, padded);
+  }
+  state->is_away = parent->is_away || (parent->is_query[HARK_TILE_QUERIES] && next->is_away);
+  state->begun = true;
+}
+
+/* Linear interpolation: computes the state of the row after the tile of `row`, if there is one, and which rows have queries. */
+static void visit_next(forward_work *work, int level, int64_t row, bool top, int half) {
+  const hark_tree *tree = work->tree;
+  const hark_level *at = &tree->level[level];
+  const int64_t after = row + HARK_TILE_QUERIES;
+  tile_state *state = &work->next[level];
+  for (int i = 0; i <= HARK_TILE_QUERIES; i++) work->levels[level].is_query[i] = HARK_ISA(hark_hierarchical_is_query)(tree, level, row + i);
+  if (!work->levels[level].is_query[HARK_TILE_QUERIES]) return;
+  begin_tile(work, at, after, 1);
+  begin_state(state, NULL, 0, 1);
+  if (!top) {
+    const state_row first =
+        half == 0 ? (state_row){&work->levels[level + 1], HARK_TILE_QUERIES / 2} : (state_row){&work->next[level + 1], 0};
+    for (int64_t lane = 0; lane < HARK_LANES; lane++) start_from_one(state, lane, first, tree->call->value_pad);
+    state->is_away = first.state->is_away;
+    state->begun = true;
+  }
+  add_levels(work, state, level, level, false, after, 1, NULL, 0);
 }
 
 /* Visits the tile of a level from `row` on, which starts from half `half` of its parent's rows; with `below` also the tiles below it. In a
@@ -434,8 +518,12 @@ static void visit_tile(forward_work *work, int level, int64_t row, const tile_st
   const hark_level *at = &tree->level[level];
   const int64_t rows = hark_min(HARK_TILE_QUERIES, at->queries - row);
   tile_state *state = &work->levels[level];
+  if (tree->call->linear && level > 0) visit_next(work, level, row, parent == NULL, half);
   begin_tile(work, at, row, rows);
-  begin_state(state, parent, half, rows);
+  if (tree->call->linear && parent != NULL)
+    begin_linear(work, level, half, rows);
+  else
+    begin_state(state, parent, half, rows);
   add_levels(work, state, level, level, false, row, rows, parent, half);
   if (level == 0) {
     finish_tile(work, state, row, rows);
@@ -462,6 +550,14 @@ static void visit_exact(forward_work *work, int64_t tile) {
   finish_tile(work, state, row, rows);
 }
 
+/* States of [levels] rows after tiles, and then their Y. */
+static void place_next(forward_work *work, float *memory) {
+  const int levels = work->tree->hierarchy.levels, padded = work->tree->call->value_pad;
+  work->next = (tile_state *)(void *)memory;
+  float *mixed = memory + (size_t)levels * (hark_align_up(sizeof(tile_state)) / sizeof(float));
+  for (int level = 0; level < levels; level++, mixed += (ptrdiff_t)padded * HARK_LANES) work->next[level].mixed = mixed;
+}
+
 /* Computes the tile `root` of level `root_level` and all tiles below it. The tiles above it are recomputed for every root. */
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory) {
   const hark_hierarchical_call *call = tree->call;
@@ -480,6 +576,7 @@ void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t ro
     next += (ptrdiff_t)call->value_pad * HARK_TILE_QUERIES;
   }
   work->clean = next;
+  if (call->linear) place_next(work, next + HARK_CHUNK_KEYS * (call->head_pad > call->value_pad ? call->head_pad : call->value_pad));
   if (call->exact) {
     for (int64_t tile = root << root_level; tile < (root + 1) << root_level && tile * HARK_TILE_QUERIES < tree->level[0].queries; tile++)
       visit_exact(work, tile);

@@ -494,6 +494,8 @@ int64_t HARK_ISA(hark_hierarchical_spread_unit)(const hark_attention_desc *desc,
   const char *reason = NULL;
   if (desc->coarse_query == HARK_COARSE_QUERY_EXACT)
     reason = "coarse_query is exact";
+  else if (desc->interpolation != HARK_INTERPOLATION_CONSTANT)
+    reason = "interpolation is not constant";
   else if (!hark_windows_fit(desc->hierarchy_block))
     reason = "hierarchy_block is not a power of two up to 64";
   else if (total < HARK_WINDOWED_ROWS)

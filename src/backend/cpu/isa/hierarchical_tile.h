@@ -53,7 +53,7 @@ typedef struct hark_hierarchical_call {
   const hark_attention_call *run;
   const hark_attention_desc *desc;
   const hark_attention_args *args;
-  bool backward, exact, first, rbf;
+  bool backward, exact, first, rbf, linear;
   bool query_lows; /* queries of coarse levels have remainders */
   int head_dim, value_dim, head_pad, value_pad;
   float scale;
@@ -84,7 +84,9 @@ typedef struct hark_tree {
   bool hides;     /* some terms are -infinity */
   bool is_far;    /* backward: log-sum-exp of some rows is recomputed (hierarchical_exact.c) */
   bool far_terms; /* some terms are so large that their logits must be float64 */
+  bool summing;   /* backward: log-sum-exps are recomputed, and only queries are needed of tokens */
   bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
+  int64_t origin; /* row 0 is this row of the sequence: of a window */
   bool add_first; /* gradients of keys and values add to those of previous heads of the group */
   /* Backward with exact queries: hark_part_rows(), the number of such parts, and memory for contributions beyond a part's own tokens.
    * Otherwise 1 part. */
@@ -149,6 +151,11 @@ static inline bool hark_gradients_in_place(const hark_tree *tree) {
 static inline int64_t hark_term_width(int64_t block) { return 4 * block - 1 + 2 * HARK_TERM_MARGIN; }
 /* Index of row - key. */
 static inline int64_t hark_term_at(int64_t block, int64_t difference) { return difference + 2 * block - 1 + HARK_TERM_MARGIN; }
+
+/* True if the row is not masked; `axis` of the mask is that of the rows. */
+static inline bool hark_is_unmasked(const hark_tensor *mask, int64_t item, int axis, int64_t row) {
+  return mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[axis]] != 0;
+}
 
 static inline bool hark_has_terms(const hark_attention_desc *desc) { return desc->has_hierarchical_bias || desc->has_log_kernel; }
 
@@ -390,6 +397,18 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
 void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to);
 /* The same for the first level above the windows, through all levels below it; of these only level 0 is kept. */
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
+
+/* Linear interpolation (hierarchical_linear.c). True if a token exists and has an unmasked query. */
+bool HARK_ISA(hark_hierarchical_is_query)(const hark_tree *tree, int level, int64_t token);
+/* A row's coefficients for the sums of tokens `token` and `token` + 1 of a level. */
+typedef struct hark_linear_share {
+  int64_t token;
+  double weight[2];
+} hark_linear_share;
+/* Those for level + 1, from those for `level`. */
+hark_linear_share HARK_ISA(hark_hierarchical_share_above)(const hark_tree *tree, int level, const hark_linear_share *share);
+/* Computes the backward's data of a token of level >= 1 from rows 2 token - 1 .. 2 token + 1 of the level below. */
+void HARK_ISA(hark_hierarchical_join_linear)(const hark_tree *tree, int level, int64_t token);
 
 /* Backward: recomputes, in `least` and `fine_least`, the log-sum-exp of level 0's rows from .. to if the given one has lost digits. In a
  * windowed tree: of the rows of window `from`. */

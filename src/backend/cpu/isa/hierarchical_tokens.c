@@ -65,11 +65,6 @@ static void copy_row(const float *from, int width, bool real, int pad, float *to
     memset(to, 0, (size_t)pad * sizeof *to);
 }
 
-/* True if the row is not masked; `axis` of the mask is that of the rows. */
-static bool is_real(const hark_tensor *mask, int64_t item, int axis, int64_t row) {
-  return mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[axis]] != 0;
-}
-
 /* Computes keys and values from .. to of a level. */
 void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to) {
   const hark_hierarchical_call *call = tree->call;
@@ -81,7 +76,7 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
     float *key = at->key.data + b * at->key.stride, *value = at->value.data + b * at->value.stride;
     if (level == 0) {
       const int64_t row = tree->sequence->key_row + b;
-      const bool real = is_real(mask, item, 3, row);
+      const bool real = hark_is_unmasked(mask, item, 3, row);
       at->key_count[b] = real ? 1.0f : 0.0f;
       if (!hark_keys_in_place(tree))
         copy_row(hark_rows_of(&call->args->key, item, tree->key_head, row).data, call->head_dim, real, call->head_pad, key);
@@ -155,12 +150,9 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   if (tree->is_far) hark_set_fine_mean_gradient(at, row, hark_exact_product(dout.data, out.data, call->value_dim));
 }
 
-/* The factor of a row that sees some key: above 0 if the row's gradient is not finite, so that it is not lost. */
-static float kept_factor(float factor, float mean_gradient) { return factor == 0.0f && !isfinite(mean_gradient) ? FLT_MIN : factor; }
-
 /* e^(least - lse) */
 static float gradient_factor(float least, float lse, float mean_gradient) {
-  return kept_factor(least == lse ? 1.0f : expf(least - lse), mean_gradient);
+  return hark_kept_factor(least == lse ? 1.0f : expf(least - lse), mean_gradient);
 }
 
 /* The same if log-sum-exps are float64. */
@@ -173,8 +165,8 @@ static void join_far(const hark_level *at, const hark_level *below, int64_t toke
   const int64_t from = has_second && (!has_first || above > 0.0) ? b : a;          /* may be a NaN row, if there is no other */
   at->least[token] = below->least[from];
   hark_set_fine_sum(at, token, from == a ? first : second);
-  factors[0] = !has_first ? 0.0f : from == a ? 1.0f : kept_factor(exp2f((float)-above), below->mean_gradient[a]);
-  factors[1] = !has_second ? 0.0f : from == b ? 1.0f : kept_factor(exp2f((float)above), below->mean_gradient[b]);
+  factors[0] = !has_first ? 0.0f : from == a ? 1.0f : hark_kept_factor(exp2f((float)-above), below->mean_gradient[a]);
+  factors[1] = !has_second ? 0.0f : from == b ? 1.0f : hark_kept_factor(exp2f((float)above), below->mean_gradient[b]);
 }
 
 static void join_gradients(const hark_tree *tree, int level, int64_t token) {
@@ -220,7 +212,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     float *query = at->query.data + a * at->query.stride;
     if (level == 0) {
       const int64_t row = tree->sequence->query_row + a;
-      const bool real = is_real(mask, item, 1, row);
+      const bool real = hark_is_unmasked(mask, item, 1, row);
       at->query_count[a] = real ? 1.0f : 0.0f;
       if (!hark_queries_in_place(tree))
         copy_row(hark_rows_of(&call->args->query, item, tree->head, row).data, call->head_dim, real, call->head_pad, query);
@@ -232,7 +224,12 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
     if (!hark_first_queries_in_place(tree)) join_queries(tree, level, a, first, second);
-    if (call->backward) join_gradients(tree, level, a);
+    if (call->backward && !tree->summing) {
+      if (call->linear)
+        HARK_ISA(hark_hierarchical_join_linear)(tree, level, a);
+      else
+        join_gradients(tree, level, a);
+    }
     if (!call->query_lows) continue;
     join_remainder(&at->query, &at->query_low, &below->query, &below->query_low, below->query_square, a, (double)first, (double)second,
                    call->head_dim);
@@ -260,6 +257,7 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
   window->sequence.query_row += origin;
   window->sequence.key_row += origin;
   window->tree.sequence = &window->sequence;
+  window->tree.origin += origin;
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     hark_level *at = &window->tree.level[level];
     const int64_t by = origin >> level, tokens = hark_ceil_div(rows, (int64_t)1 << level);
@@ -303,6 +301,16 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
                    (rbf ? 2 * head_pad + 2 : 0));
 }
 
+/* The queries of a level that are computed: those of the window's rows. With linear interpolation also the token after them, from whose
+ * sums the last row of the level below starts, with the tokens below it; and the token before them, whose gradient the first token of the
+ * level above takes. */
+static hark_held queries_of_window(const hark_window *window, int level) {
+  const hark_held own = {window->first >> level, hark_ceil_div(window->last, (int64_t)1 << level)};
+  if (!window->tree.call->linear) return own;
+  const int64_t after = (int64_t)1 << (HARK_WINDOW_LEVELS - level), before = level < HARK_WINDOW_LEVELS && own.from > 0;
+  return (hark_held){own.from - before, hark_min(own.to + after, window->tree.level[level].queries)};
+}
+
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
   const int64_t row = index * HARK_WINDOW_ROWS, reach = hark_window_reach(tree->hierarchy.block), origin = hark_max(row - reach, 0);
   const int64_t first = row - origin; /* 0 in the first window, which has no rows before it */
@@ -310,9 +318,9 @@ void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t inde
   window->first = first;
   window->last = hark_min(window->first + HARK_WINDOW_ROWS, window->tree.level[0].queries);
   for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) {
-    const int64_t last = hark_ceil_div(window->last, (int64_t)1 << level);
+    const hark_held queries = queries_of_window(window, level);
     HARK_ISA(hark_hierarchical_make_keys)(&window->tree, level, 0, window->tree.level[level].keys);
-    HARK_ISA(hark_hierarchical_make_queries)(&window->tree, level, window->first >> level, last);
+    HARK_ISA(hark_hierarchical_make_queries)(&window->tree, level, queries.from, queries.to);
   }
 }
 
@@ -320,15 +328,17 @@ void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t inde
 
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory) {
   const int above = HARK_WINDOW_LEVELS + 1;
+  const bool linear = tree->call->linear && !keys; /* level 0 is there, and the gradients of a token need those of the token before it */
   for (int64_t token = from; token < to; token += THROUGH_TOKENS) {
+    const int64_t before = linear && token > 0;
     hark_window window;
-    place_window(tree, token << above, THROUGH_TOKENS << above, memory, &window);
-    for (int level = 0; level <= above; level++) {
+    place_window(tree, (token - before) << above, (before + THROUGH_TOKENS) << above, memory, &window);
+    for (int level = linear; level <= above; level++) {
       const hark_level *at = &window.tree.level[level];
       if (keys)
         HARK_ISA(hark_hierarchical_make_keys)(&window.tree, level, 0, at->keys);
       else
-        HARK_ISA(hark_hierarchical_make_queries)(&window.tree, level, 0, at->queries);
+        HARK_ISA(hark_hierarchical_make_queries)(&window.tree, level, before, at->queries);
     }
   }
 }
