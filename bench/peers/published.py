@@ -1,5 +1,5 @@
 """Numbers of published programs, as tables for hark's tests: rates of scaled rotary positions, ALiBi's slopes, T5's buckets, activations,
-normalisation, steps of Adam, schedules, deviations of initial weights.
+normalisation, steps of Adam and Adafactor, schedules, deviations of initial weights.
 
     python bench/peers/published.py             writes tests/*/published_*.h anew
     python bench/peers/published.py --check     says which of them differ from what is there, and returns 1 when any does
@@ -21,6 +21,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.optimization import Adafactor
 
 ROOT = Path(__file__).resolve().parents[2]
 transformers.logging.set_verbosity_error()  # it warns of factors that are not the ratio of two lengths
@@ -215,6 +216,25 @@ def steps(optimiser, **settings):
     return out
 
 
+def factored_steps(optimiser, shape, **settings):
+    """Twelve numbers in a shape after each of five steps, whose gradients have rows and columns of different sizes."""
+    count = torch.arange(12, dtype=torch.float64)
+    parameter = torch.nn.Parameter(torch.cos(1.9 * count).reshape(shape))
+    made = optimiser([parameter], **settings)
+    out = []
+    for t in range(1, 6):
+        parameter.grad = (torch.sin(3.7 * count + 1.3 * t) * (1 + count // 4) / (1 + count % 4)).reshape(shape)
+        made.step()
+        out += parameter.detach().flatten().tolist()
+    return out
+
+
+# PyTorch multiplies the rate by the root mean square of the weight, as the paper, and limits it to 1 / sqrt(t); it bounds V from below by
+# eps[0]^2, where the paper adds epsilon_1 to squares. The Adafactor of transformers adds it, and has the average of updates.
+FACTORED = {"lr": 0.01, "eps": (1e-30, 1e-3), "weight_decay": 0.3}
+AVERAGED = {"lr": 0.01, "eps": (1e-30, 1e-3), "weight_decay": 0.3, "beta1": 0.75, "scale_parameter": False, "relative_step": False}
+
+
 def schedule(name, total, warmup, **settings):
     """Factors of the peak in the steps 1 .. total, as transformers counts: the step that is about to be taken has number t - 1."""
     parameter = torch.nn.Parameter(torch.zeros(1))
@@ -259,6 +279,9 @@ def layers_header():
         ("cross_entropy_smooth", [torch.nn.functional.cross_entropy(x, torch.tensor([3, 6]), label_smoothing=0.2).item()]),
         ("adamw", steps(torch.optim.AdamW, lr=0.1, betas=(0.9, 0.99), eps=0.05, weight_decay=0.3)),
         ("adam", steps(torch.optim.Adam, lr=0.1, betas=(0.9, 0.999), eps=1e-8)),
+        ("adafactor", factored_steps(torch.optim.Adafactor, (3, 4), **FACTORED)),
+        ("adafactor_vector", factored_steps(torch.optim.Adafactor, (12,), **FACTORED)),
+        ("adafactor_averaged", factored_steps(Adafactor, (3, 4), **AVERAGED)),
         ("clipped", clipped()),
         ("cosine", schedule("cosine", 40, 10)),
         ("cosine_minimum", schedule("cosine_with_min_lr", 40, 10, min_lr_rate=0.1)),

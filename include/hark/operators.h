@@ -51,7 +51,8 @@ extern "C" {
   X(linear_compact)                                                                                                                        \
   X(embedding_compact)                                                                                                                     \
   X(tanh)                                                                                                                                  \
-  X(unit_rows)
+  X(unit_rows)                                                                                                                             \
+  X(adafactor)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -286,6 +287,26 @@ typedef struct hark_scale_attributes {
  * docs/mathematics/ahca.md */
 
 /* tanh: y = tanh(x); x of any shape. No attributes. */
+
+/* adafactor: one step of Adafactor (Shazeer, Stern: arXiv 1804.04235) on one tensor, in place.
+ * inputs weight, gradient, second_moment, column_moment (optional), first_moment (optional); no outputs. With column_moment [m] the second
+ * moment of a weight [n, m] is factored: second_moment is [n], the means of rows. Without it, second_moment has the weight's shape, as
+ * gradient and first_moment always have. Nothing is changed where gradient_scale is not finite. RMS(x) = sqrt(mean(x^2)).
+ *   g = gradient_scale * gradient
+ *   r_i = beta2 r_i + (1 - beta2) mean_j(g_ij^2 + epsilon); c_j = beta2 c_j + (1 - beta2) mean_i(g_ij^2 + epsilon); V = r c / mean(r)
+ *   or V = v = beta2 v + (1 - beta2) (g^2 + epsilon)
+ *   U = g / sqrt(V); u = rate * max(least_scale, RMS(w)) * U / max(1, RMS(U) / most)
+ *   m = beta1 m + (1 - beta1) u; u = m, with first_moment; w -= u + rate * decay * w */
+typedef struct hark_adafactor_attributes {
+  double rate;
+  double beta1; /* 0 without first_moment */
+  double beta2; /* of this step: 1 - step^-0.8 in the paper, 0 in the first step */
+  double epsilon;
+  double least_scale; /* 0: the rate is not multiplied by RMS(w) */
+  double most;        /* the largest RMS(U) that is not reduced; 0: none is */
+  double decay;
+  double gradient_scale; /* clipping */
+} hark_adafactor_attributes;
 
 /* unit_rows: y[n,:] = x[n,:] / |x[n,:]|; x [..., D]. A row of zeros stays zero, and its gradient is zero. No attributes. */
 

@@ -95,6 +95,12 @@ static const hark_attribute of_adamw[] = {
     NUMBER(hark_adamw_attributes, decay, F64),       USUAL(hark_adamw_attributes, gradient_scale, F64, 1),
     USUAL(hark_adamw_attributes, step, I64, 1),
 };
+static const hark_attribute of_adafactor[] = {
+    NUMBER(hark_adafactor_attributes, rate, F64),          NUMBER(hark_adafactor_attributes, beta1, F64),
+    NUMBER(hark_adafactor_attributes, beta2, F64),         USUAL(hark_adafactor_attributes, epsilon, F64, 1e-30),
+    USUAL(hark_adafactor_attributes, least_scale, F64, 0), USUAL(hark_adafactor_attributes, most, F64, 1),
+    NUMBER(hark_adafactor_attributes, decay, F64),         USUAL(hark_adafactor_attributes, gradient_scale, F64, 1),
+};
 static const hark_attribute of_scale[] = {
     USUAL(hark_scale_attributes, factor, F64, 1),
 };
@@ -190,6 +196,7 @@ static const struct {
     ROWS(hierarchical_means, of_hierarchical_means),
     ROWS(hierarchical_decode, of_hierarchical_decode),
     ROWS(adamw, of_adamw),
+    ROWS(adafactor, of_adafactor),
     ROWS(scale, of_scale),
     ROWS(gather_rows, of_gather_rows),
     ROWS(segment_slots, of_segment_slots),

@@ -1,4 +1,4 @@
-/* test_published_layers.c - activations, norms, losses, steps of AdamW and sinusoidal positions against PyTorch's numbers in f64
+/* test_published_layers.c - activations, norms, losses, steps of AdamW and Adafactor, and sinusoidal positions against PyTorch's numbers in f64
  * (bench/peers/published.py). */
 #include <math.h>
 #include <stdlib.h>
@@ -113,6 +113,51 @@ static void steps_are_pytorchs(void **state) {
   }
 }
 
+/* With rows and columns, without them, and with an average of updates. */
+static void factored_steps_are_the_published_ones(void **state) {
+  (void)state;
+  enum { NUMBERS = 12, SIDE = 4, STEPS = 5, INPUTS = 5 };
+  static const hark_sample_input all = {HARK_F32, 1, {NUMBERS}, 0, 1}, matrix = {HARK_F32, 2, {3, SIDE}, 0, 1};
+  static const hark_sample_input rows = {HARK_F32, 1, {3}, 0, 1}, columns = {HARK_F32, 1, {SIDE}, 0, 1}, none = {HARK_NONE, 0, {0}, 0, 0};
+  static const struct {
+    const char *name;
+    hark_sample_input inputs[INPUTS];
+    double beta1, least_scale;
+    const double *expected;
+  } kinds[] = {{"adafactor", {matrix, matrix, rows, columns, none}, 0, 1e-3, published_adafactor},
+               {"adafactor_vector", {all, all, all, none, none}, 0, 1e-3, published_adafactor_vector},
+               {"adafactor_averaged", {matrix, matrix, rows, columns, matrix}, 0.75, 0, published_adafactor_averaged}};
+  for (int kind = 0; kind < 3; kind++) {
+    double kept[INPUTS][NUMBERS] = {{0}};
+    for (int i = 0; i < NUMBERS; i++) kept[0][i] = cos(1.9 * i);
+    for (int t = 1; t <= STEPS; t++) {
+      const hark_adafactor_attributes attributes = {.rate = 0.01,
+                                                    .beta1 = kinds[kind].beta1,
+                                                    .beta2 = 1 - pow(t, -0.8),
+                                                    .epsilon = 1e-30,
+                                                    .least_scale = kinds[kind].least_scale,
+                                                    .most = 1,
+                                                    .decay = 0.3,
+                                                    .gradient_scale = 1};
+      test_single s;
+      for (int i = 0; i < NUMBERS; i++) kept[1][i] = sin(3.7 * i + 1.3 * t) * (1 + i / SIDE) / (1 + i % SIDE);
+      test_single_open(&s, &hark_op_adafactor, &attributes, INPUTS, kinds[kind].inputs);
+      for (int input = 0; input < INPUTS; input++)
+        if (kinds[kind].inputs[input].type != HARK_NONE) test_single_set(&s, input, kept[input]);
+      free(test_single_forward(&s));
+      for (int input = 0; input < INPUTS; input++) {
+        if (kinds[kind].inputs[input].type == HARK_NONE) continue;
+        double *now = test_single_get(&s, input);
+        const int64_t count = kinds[kind].inputs[input].rank == 2 ? NUMBERS : kinds[kind].inputs[input].shape[0];
+        for (int64_t i = 0; i < count; i++) kept[input][i] = now[i];
+        free(now);
+      }
+      test_single_close(&s);
+      near_all(kinds[kind].name, kept[0], kinds[kind].expected + (ptrdiff_t)(t - 1) * NUMBERS, NUMBERS, ROUNDING);
+    }
+  }
+}
+
 static void sinusoids_are_the_published_ones(void **state) {
   (void)state;
   enum { LENGTH = 5, FEATURES = 6 };
@@ -134,6 +179,7 @@ int main(void) {
       cmocka_unit_test(norms_are_pytorchs),
       cmocka_unit_test(losses_are_pytorchs),
       cmocka_unit_test(steps_are_pytorchs),
+      cmocka_unit_test(factored_steps_are_the_published_ones),
       cmocka_unit_test(sinusoids_are_the_published_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,8 @@ void test_results_read(test_run *run, bool backward, test_results *out) {
     if (type != HARK_NONE && type != HARK_U8) out->values[TEST_SAVED][i] = test_run_read(run, TEST_SAVED, i);
   }
   for (int i = 0; i < HARK_MAX_INPUTS; i++) {
-    if ((run->op->updates >> i & 1u) != 0) out->values[TEST_INPUT][i] = test_run_read(run, TEST_INPUT, i);
+    const bool there = run->call.inputs[i].type != HARK_NONE;
+    if (there && (run->op->updates >> i & 1u) != 0) out->values[TEST_INPUT][i] = test_run_read(run, TEST_INPUT, i);
     const bool present = run->call.input_gradients[i].type != HARK_NONE;
     if (backward && present && (run->requested >> i & 1u) != 0)
       out->values[TEST_INPUT_GRADIENT][i] = test_run_read(run, TEST_INPUT_GRADIENT, i);

@@ -64,6 +64,7 @@ static const layout_row layout[] = {
     SIZE(hark_hierarchical_means_attributes, 24),
     SIZE(hark_hierarchical_decode_attributes, 56),
     SIZE(hark_adamw_attributes, 56),
+    SIZE(hark_adafactor_attributes, 64),
     SIZE(hark_scale_attributes, 8),
     FIELD(hark_context_options, struct_size, 0),
     FIELD(hark_context_options, allocator, 8),

@@ -238,6 +238,15 @@ static void attributes_out_of_range_are_refused(void **state) {
   refuse_attributes("adamw", &beta_one);
   refuse_attributes("adamw", &no_rate);
   refuse_attributes("adamw", &below_epsilon);
+  static const hark_adafactor_attributes full = {1e-3, 0, 1, 1e-30, 0, 1, 0, 1}, no_average = {1e-3, 0.9, 0.9, 1e-30, 0, 1, 0, 1},
+                                         no_epsilon = {1e-3, 0, 0.9, 0, 0, 1, 0, 1}, below_scale = {1e-3, 0, 0.9, 1e-30, -1, 1, 0, 1},
+                                         below_most = {1e-3, 0, 0.9, 1e-30, 0, NAN, 0, 1}, endless = {INFINITY, 0, 0, 1e-30, 0, 1, 0, 1};
+  refuse_attributes("adafactor", &full);
+  refuse_attributes("adafactor", &no_average);
+  refuse_attributes("adafactor", &no_epsilon);
+  refuse_attributes("adafactor", &below_scale);
+  refuse_attributes("adafactor", &below_most);
+  refuse_attributes("adafactor", &endless);
 }
 
 /* Shapes whose results or workspaces cannot be counted in bytes. */

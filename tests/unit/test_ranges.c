@@ -19,6 +19,7 @@
 typedef union attributes {
   hark_norm_attributes norm;
   hark_adamw_attributes adamw;
+  hark_adafactor_attributes adafactor;
   hark_scale_attributes scale;
   hark_cross_entropy_attributes cross_entropy;
   hark_squared_error_attributes squared_error;
@@ -37,6 +38,12 @@ static attributes gradient_scale_of(double value) {
   given.adamw.gradient_scale = value;
   return given;
 }
+static attributes adafactor_of(double rate, double least_scale, double most) {
+  return (attributes){.adafactor = {.rate = rate, .epsilon = 1e-30, .least_scale = least_scale, .most = most, .gradient_scale = 1}};
+}
+static attributes factored_rate_of(double value) { return adafactor_of(value, 0, 1); }
+static attributes least_scale_of(double value) { return adafactor_of(1e-3, value, 1); }
+static attributes most_of(double value) { return adafactor_of(1e-3, 0, value); }
 static attributes scale_of(double value) { return (attributes){.scale = {.factor = value}}; }
 static attributes cross_entropy_of(double value) { return (attributes){.cross_entropy = {.weight = value, .ignore = -1}}; }
 static attributes z_of(double value) { return (attributes){.cross_entropy = {.weight = 1, .ignore = -1, .z = value}}; }
@@ -47,11 +54,19 @@ static const struct {
   const char *field;
   attributes (*make)(double value);
   bool small_is_fine; /* what falls below the range is nothing, as a rate at the end of a schedule */
-} cases[] = {{&hark_op_layer_norm, "epsilon", norm_of, false}, {&hark_op_rms_norm, "epsilon", norm_of, false},
-             {&hark_op_adamw, "epsilon", epsilon_of, false},   {&hark_op_adamw, "rate", rate_of, true},
-             {&hark_op_adamw, "decay", decay_of, true},        {&hark_op_adamw, "gradient_scale", gradient_scale_of, true},
-             {&hark_op_scale, "factor", scale_of, false},      {&hark_op_cross_entropy, "weight", cross_entropy_of, false},
-             {&hark_op_cross_entropy, "z", z_of, false},       {&hark_op_squared_error, "weight", squared_error_of, false}};
+} cases[] = {{&hark_op_layer_norm, "epsilon", norm_of, false},
+             {&hark_op_rms_norm, "epsilon", norm_of, false},
+             {&hark_op_adamw, "epsilon", epsilon_of, false},
+             {&hark_op_adamw, "rate", rate_of, true},
+             {&hark_op_adamw, "decay", decay_of, true},
+             {&hark_op_adamw, "gradient_scale", gradient_scale_of, true},
+             {&hark_op_adafactor, "rate", factored_rate_of, true},
+             {&hark_op_adafactor, "least_scale", least_scale_of, false},
+             {&hark_op_adafactor, "most", most_of, false},
+             {&hark_op_scale, "factor", scale_of, false},
+             {&hark_op_cross_entropy, "weight", cross_entropy_of, false},
+             {&hark_op_cross_entropy, "z", z_of, false},
+             {&hark_op_squared_error, "weight", squared_error_of, false}};
 
 static void check(hark_context *context, size_t i, hark_type type, double value, bool fits) {
   const hark_operator *op = cases[i].op;

@@ -56,6 +56,7 @@ static const lettered_row rows[] = {
     {"cross_entropy", {"MN", "#M"}},
     {"rotary", {"BLD"}},
     {"adamw", {"N", "N", "N", "N"}},
+    {"adafactor", {"NM", "NM", "N", "M"}},
     {"sum_squares", {"N"}},
     {"positional", {"MD"}}, /* M tables of N distances, with D parameters each */
 };
@@ -81,6 +82,10 @@ static void fill_attributes(const lettered_case *c, hark_operator_case *out) {
   if (strcmp(name, "adamw") == 0) {
     own->adamw =
         (hark_adamw_attributes){.rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .gradient_scale = 1, .step = 1};
+  }
+  if (strcmp(name, "adafactor") == 0) {
+    own->adafactor = (hark_adafactor_attributes){
+        .rate = 1e-3, .beta2 = 0.99, .epsilon = 1e-30, .least_scale = 1e-3, .most = 1, .decay = 0.1, .gradient_scale = 1};
   }
   snprintf(out->expression, sizeof out->expression, "bank[%" PRId64 "](decay*periodic)", extent_of(c, 'H'));
   out->attributes = own;

@@ -21,6 +21,7 @@ typedef union hark_operator_case_attributes {
   hark_cross_entropy_attributes cross_entropy;
   hark_rotary_attributes rotary;
   hark_adamw_attributes adamw;
+  hark_adafactor_attributes adafactor;
   hark_scale_attributes scale;
   hark_positional_attributes positional;
 } hark_operator_case_attributes;

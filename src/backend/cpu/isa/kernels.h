@@ -36,5 +36,6 @@ hark_kernel HARK_ISA(hark_cpu_round_bf16_forward);
 hark_kernel HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward);
 hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward), HARK_ISA(hark_cpu_kernel_ridge_decode_forward);
 hark_kernel HARK_ISA(hark_cpu_embedding_backward), HARK_ISA(hark_cpu_adamw_forward), HARK_ISA(hark_cpu_sum_squares_forward);
+hark_kernel HARK_ISA(hark_cpu_adafactor_forward);
 
 #endif

@@ -35,6 +35,7 @@ static const hark_backend_kernel kernels[] = {
     {"kernel_ridge_decode", HARK_ISA(hark_cpu_kernel_ridge_decode_forward), NULL},
     {"embedding", NULL, HARK_ISA(hark_cpu_embedding_backward)},
     {"adamw", HARK_ISA(hark_cpu_adamw_forward), NULL},
+    {"adafactor", HARK_ISA(hark_cpu_adafactor_forward), NULL},
     {"sum_squares", HARK_ISA(hark_cpu_sum_squares_forward), NULL},
 };
 
