@@ -7,6 +7,10 @@
 #ifndef HARK_CORE_ADAFACTOR_H
 #define HARK_CORE_ADAFACTOR_H
 
+#include <hark/operators.h>
+
+#include <math.h>
+
 #include "core/core.h"
 
 #define HARK_ADAFACTOR_PIECES 32
@@ -29,5 +33,23 @@ static inline int64_t hark_adafactor_pieces(int64_t rows, int64_t columns) {
 
 static inline hark_adafactor_totals *hark_adafactor_totals_of(void *workspace) { return (hark_adafactor_totals *)workspace; }
 static inline double *hark_adafactor_columns_of(void *workspace) { return (double *)(hark_adafactor_totals_of(workspace) + 1); }
+
+/* The larger number; NaN if x is NaN, which fmax() would hide. */
+static inline double hark_adafactor_at_least(double least, double x) { return x < least ? least : x; }
+
+/* rate max(least_scale, RMS(w)) / max(1, RMS(U) / most) */
+static inline double hark_adafactor_factor(const hark_adafactor_attributes *step, const hark_adafactor_totals *totals, int64_t rows,
+                                           int64_t columns) {
+  const int64_t pieces = hark_adafactor_pieces(rows, columns);
+  const double numbers = (double)rows * (double)columns;
+  double updates = 0, weights = 0, factor = step->rate;
+  for (int64_t piece = 0; piece < pieces; piece++) {
+    updates += totals->updates[piece];
+    weights += totals->weights[piece];
+  }
+  if (step->least_scale > 0) factor *= hark_adafactor_at_least(step->least_scale, sqrt(weights / numbers));
+  if (step->most > 0) factor /= hark_adafactor_at_least(1, sqrt(updates / numbers) / step->most);
+  return factor;
+}
 
 #endif

@@ -165,22 +165,6 @@ static void add_squares(const hark_call *call, int64_t first, int64_t last) {
   totals->weights[piece] = weights;
 }
 
-/* rate max(least_scale, RMS(w)) / max(1, RMS(U) / most) */
-static double factor_of(const hark_call *call) {
-  const hark_adafactor_attributes *step = call->attributes;
-  const shape s = shape_of(call);
-  const hark_adafactor_totals *const totals = hark_adafactor_totals_of(call->workspace);
-  double updates = 0, weights = 0, factor = step->rate;
-  for (int64_t piece = 0; piece < hark_adafactor_pieces(s.rows, s.columns); piece++) {
-    updates += totals->updates[piece];
-    weights += totals->weights[piece];
-  }
-  const double numbers = (double)s.rows * (double)s.columns;
-  if (step->least_scale > 0) factor *= fmax(step->least_scale, sqrt(weights / numbers));
-  if (step->most > 0) factor /= fmax(1, sqrt(updates / numbers) / step->most);
-  return factor;
-}
-
 static void step_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_adafactor_attributes *step = call->attributes;
   const shape s = shape_of(call);
@@ -212,7 +196,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
     totals->row_mean = row_mean(call);
   }
   hark_range_for(context, call, s.rows, piece, add_squares);
-  totals->factor = factor_of(call);
+  totals->factor = hark_adafactor_factor(step, totals, s.rows, s.columns);
   hark_range_for(context, call, s.rows, piece, step_rows);
   return HARK_OK;
 }

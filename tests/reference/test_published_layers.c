@@ -1,5 +1,5 @@
-/* test_published_layers.c - activations, norms, losses, steps of AdamW and Adafactor, and sinusoidal positions against PyTorch's numbers in f64
- * (bench/peers/published.py). */
+/* test_published_layers.c - activations, norms, losses, steps of AdamW and Adafactor, and sinusoidal positions against the numbers of
+ * PyTorch and transformers in f64 (bench/peers/published.py). */
 #include <math.h>
 #include <stdlib.h>
 

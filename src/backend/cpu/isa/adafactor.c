@@ -206,28 +206,13 @@ static void step_numbers(const hark_call *call, int64_t first, int64_t last) {
 
 /* ---- the step ---- */
 
-/* rate max(least_scale, RMS(w)) / max(1, RMS(U) / most) */
-static double factor_of(const step *s) {
-  const hark_adafactor_attributes *const a = s->attributes;
-  const int64_t pieces = hark_adafactor_pieces(s->rows, s->columns);
-  const double numbers = (double)s->rows * (double)s->columns;
-  double updates = 0, weights = 0, factor = a->rate;
-  for (int64_t piece = 0; piece < pieces; piece++) {
-    updates += s->totals->updates[piece];
-    weights += s->totals->weights[piece];
-  }
-  if (a->least_scale > 0) factor *= fmax(a->least_scale, sqrt(weights / numbers));
-  if (a->most > 0) factor /= fmax(1, sqrt(updates / numbers) / a->most);
-  return factor;
-}
-
 hark_status HARK_ISA(hark_cpu_adafactor_forward)(hark_context *context, const hark_call *call) {
   const step s = step_of(call);
   const int64_t piece = hark_adafactor_piece(s.rows, s.columns);
   if (!isfinite(s.attributes->gradient_scale) || s.rows == 0 || s.columns == 0) return HARK_OK; /* the step is skipped */
   if (s.column == NULL) {
     hark_cpu_ranges(context, call, s.rows, piece, piece + 1, renew_numbers);
-    s.totals->factor = factor_of(&s);
+    s.totals->factor = hark_adafactor_factor(s.attributes, s.totals, s.rows, s.columns);
     hark_cpu_ranges(context, call, s.rows, piece, piece + 1, step_numbers);
     return HARK_OK;
   }
@@ -236,7 +221,7 @@ hark_status HARK_ISA(hark_cpu_adafactor_forward)(hark_context *context, const ha
   s.totals->row_mean = mean_of(s.second, s.rows);
   const bool summed = s.attributes->least_scale > 0 || s.attributes->most > 0;
   if (summed) hark_cpu_ranges(context, call, s.rows, piece, piece + 1, add_squares_of_rows);
-  s.totals->factor = summed ? factor_of(&s) : s.attributes->rate;
+  s.totals->factor = summed ? hark_adafactor_factor(s.attributes, s.totals, s.rows, s.columns) : s.attributes->rate;
   hark_cpu_ranges(context, call, s.rows, piece, piece + 1, step_rows);
   return HARK_OK;
 }
