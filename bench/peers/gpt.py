@@ -20,6 +20,32 @@ def adamw(model, rate, betas, epsilon, decay):
     return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
 
 
+class Adafactor:
+    """torch.optim.Adafactor, decaying matrices only. Query, key and value are three weights, as in hark: their means are separate."""
+
+    FUSED = "attention_in.weight"
+
+    def __init__(self, model, rate, decay):
+        self.parts = []
+        groups = [{"params": [], "weight_decay": decay}, {"params": [], "weight_decay": 0.0}]
+        for name, parameter in model.named_parameters():
+            for number, view in enumerate(parameter.data.chunk(3 if name.endswith(self.FUSED) else 1)):
+                part = nn.Parameter(view)
+                self.parts.append((part, parameter, number, 3 if name.endswith(self.FUSED) else 1))
+                groups[0 if part.dim() == 2 else 1]["params"].append(part)
+        self.inner = torch.optim.Adafactor(groups, lr=rate, eps=(1e-16, 1e-3))  # a square in f32 must not be 0
+        self.param_groups = self.inner.param_groups
+
+    def zero_grad(self, set_to_none=True):
+        for _, parameter, _, _ in self.parts:
+            parameter.grad = None
+
+    def step(self):
+        for part, parameter, number, count in self.parts:
+            part.grad = parameter.grad.chunk(count)[number]
+        self.inner.step()
+
+
 @contextmanager
 def take_all(tensors):
     """Gives a function that takes tensors by name; at the end none may be left."""

@@ -1,7 +1,8 @@
 """hark and PyTorch train the same model from the same weights on the same batches; their losses must agree.
 
 hark trains, writes every step's loss, and exports the weights it began with. PyTorch takes these weights and repeats the run: batches in
-sequential order, no dropout, AdamW with the same constants, warm-up and cosine, clipping by the global norm. The largest relative difference
+sequential order, no dropout, AdamW with the same constants, warm-up and cosine, clipping by the global norm. With --optimiser adafactor both
+have Adafactor, with rates relative to the weights and all matrices factored, as torch.optim.Adafactor has it. The largest relative difference
 of the losses over all steps is printed; above --bound the exit status is 1. With --double PyTorch computes in f64: what is left is then hark's
 own rounding and what training makes of it. --model gpt continues a text, --model encoder classifies lines of one length.
 """
@@ -84,13 +85,19 @@ class ClassCase:
         return self.tokens[rows], self.classes[rows]
 
 
+def optimiser_flags(a, case):
+    if a.optimiser == "adafactor":
+        return {"optimiser": "adafactor", "train.adafactor.relative": "true", "train.adafactor.factor_from": 1}
+    return {"beta1": case.betas[0], "beta2": case.betas[1], "train.epsilon": case.epsilon}
+
+
 def train(a, case, folder, steps, rate, minimum):
     shutil.rmtree(folder, ignore_errors=True)
     flags = {
         "data": case.path, "out": folder, "steps": steps, "layers": a.layers, "heads": a.heads, "width": a.width, "context": a.context,
         "batch": a.batch, "activation": "gelu", "norm": "layer_norm", "order": "sequential", "validation-fraction": 0, "dropout": 0,
         "attention-dropout": 0, "lr": rate, "train.minimum_rate": minimum, "schedule": "cosine", "warmup": a.warmup,
-        "beta1": case.betas[0], "beta2": case.betas[1], "train.epsilon": case.epsilon, "weight-decay": DECAY, "clip": CLIP,
+        **optimiser_flags(a, case), "weight-decay": DECAY, "clip": CLIP,
         "log-every": 1, "checkpoint-every": 0, "evaluate-every": 0, "seed": 1, "threads": a.threads, **case.flags,
     }  # fmt: skip
     command = [a.hark, "train", *case.switches]
@@ -120,6 +127,7 @@ def main():
     parser = argparse.ArgumentParser(description="hark and PyTorch, the same run twice")
     parser.add_argument("--hark", required=True)
     parser.add_argument("--model", choices=("gpt", "encoder"), default="gpt")
+    parser.add_argument("--optimiser", choices=("adamw", "adafactor"), default="adamw")
     parser.add_argument("--folder", type=Path, required=True, help="for the runs; what is there is deleted")
     parser.add_argument("--text", help="UTF-8 text (default: hark's own sources)")
     parser.add_argument("--bound", type=float, default=1e-3, help="largest relative difference of a loss")
@@ -148,7 +156,10 @@ def main():
     torch.set_default_dtype(torch.float64 if a.double else torch.float32)
     model = case.open(a.folder / "run")
     model.load_hark(load_file(checkpoint_of(a.folder / "start") / "model.safetensors"))
-    optimizer = model.optimizer(a.rate, case.betas, case.epsilon, DECAY)
+    if a.optimiser == "adafactor":
+        optimizer = gpt.Adafactor(model, a.rate, DECAY)
+    else:
+        optimizer = model.optimizer(a.rate, case.betas, case.epsilon, DECAY)
     worst, worst_step, lines = 0.0, 0, []
     for step in range(1, a.steps + 1):
         for group in optimizer.param_groups:
@@ -167,7 +178,7 @@ def main():
     if a.losses is not None:
         a.losses.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     agree = worst <= a.bound
-    print(f"parity of the {a.model} over {a.steps} steps, PyTorch in {'f64' if a.double else 'f32'}: largest relative difference {worst:.2e} at step {worst_step}, bound {a.bound:.0e}: {'agree' if agree else 'DIFFER'}")
+    print(f"parity of the {a.model} with {a.optimiser} over {a.steps} steps, PyTorch in {'f64' if a.double else 'f32'}: largest relative difference {worst:.2e} at step {worst_step}, bound {a.bound:.0e}: {'agree' if agree else 'DIFFER'}")
     return 0 if agree else 1
 
 

@@ -58,6 +58,7 @@ fi
 if [ "$parity" = yes ]; then
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity"
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity-encoder" --model encoder
+  "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity-adafactor" --optimiser adafactor --rate 1e-2
 fi
 if [ "$published" = yes ]; then
   "$venv/bin/python" "$here/published.py" --check

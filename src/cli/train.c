@@ -184,18 +184,20 @@ static bool divides_text(const char *option) {
   return false;
 }
 
-/* Options that determine the weights or their origin cannot change when a run is resumed. Dropout and recomputation may. */
+/* Options that determine the weights, their origin or the moments cannot change when a run is resumed. Dropout and recomputation may. */
 static hark_status refuse_change(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)user;
   const bool of_text = divides_text(option->name) && !hark_config_has_examples(call->values[VALUES_CONFIG]);
-  if (!of_text && hark_config_bond(option->name) == HARK_BOND_NONE && strcmp(option->name, "train.init_from") != 0) return HARK_OK;
+  const bool of_weights = hark_config_bond(option->name) != HARK_BOND_NONE || strcmp(option->name, "train.init_from") == 0;
   char is[HARK_SHOWN_BYTES], was[HARK_SHOWN_BYTES];
   hark_text given = hark_text_empty(call->context), had = hark_text_empty(call->context);
   hark_options_print_value(call->options, option->name, &given);
   hark_options_print_value(stored, option->name, &had);
+  const bool of_moments = hark_config_changes_moments(option->name, hark_text_get(&given), hark_text_get(&had));
   hark_text_shown_both(hark_text_get(&given), hark_text_get(&had), is, was);
   hark_text_free(&given);
   hark_text_free(&had);
+  if (!of_text && !of_weights && !of_moments) return HARK_OK;
   return hark_options_complain(call->context, call->options, option->name,
                                "%s cannot change when a run is resumed: \"%s\" given, the run has \"%s\"", option->name, is, was);
 }

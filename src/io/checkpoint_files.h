@@ -12,6 +12,10 @@
 #define HARK_OPTIMIZER_FILE "optimizer.safetensors"
 #define HARK_FIRST_MOMENT "first_moment." /* before the name of a weight, there */
 #define HARK_SECOND_MOMENT "second_moment."
+#define HARK_ROW_MOMENT "row_moment." /* means of a second moment over rows and columns */
+#define HARK_COLUMN_MOMENT "column_moment."
+#define HARK_OPTIMISER_KEY "optimiser" /* metadata of the optimiser's file; absent: adamw */
+#define HARK_OPTIMISER_FACTORED "adafactor"
 
 /* "step-500" -> 500; -1 for other names. */
 int64_t hark_checkpoint_step(const char *name);

@@ -56,46 +56,64 @@ static hark_status write_model(hark_context *context, const hark_run *run, const
   return status;
 }
 
-/* Names, shapes and places of both moments of every parameter. */
+/* Names, shapes and places of the moments of every parameter. */
 typedef struct moment_list {
-  hark_named_tensor *tensors; /* [2 count] */
+  hark_named_tensor *tensors; /* [count], with room for HARK_MOMENT_TENSORS of each parameter */
   hark_tensor *shapes;
   moment_source *sources;
   char (*names)[MOMENT_NAME_BYTES];
+  int64_t count;
   void *memory;
   size_t bytes;
 } moment_list;
 
-static hark_status list_moments(hark_context *context, const hark_engine *engine, moment_list *out) {
+static hark_status list_moment(hark_context *context, const hark_engine *engine, const char *weight, const hark_moment_tensor *moment,
+                               moment_list *list) {
+  const int64_t i = list->count++;
+  (void)snprintf(list->names[i], MOMENT_NAME_BYTES, "%s%s", moment->prefix, weight);
+  HARK_TRY(hark_tensor_describe(context, engine->network->parameters.type, moment->rank, moment->shape, &list->shapes[i]));
+  list->sources[i] = (moment_source){.source = {.read = read_moment}, .engine = engine, .which = moment->which, .first = moment->first};
+  list->tensors[i] = (hark_named_tensor){.name = list->names[i], .tensor = &list->shapes[i], .source = &list->sources[i].source};
+  return HARK_OK;
+}
+
+static hark_status fill_list(hark_context *context, const hark_engine *engine, moment_list *list) {
   const hark_parameters *parameters = &engine->network->parameters;
-  const size_t count = 2 * (size_t)parameters->count;
-  out->bytes = count * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + sizeof(moment_source) + MOMENT_NAME_BYTES);
-  HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
-  out->tensors = out->memory;
-  out->shapes = (hark_tensor *)(out->tensors + count);
-  out->sources = (moment_source *)(out->shapes + count);
-  out->names = (char(*)[MOMENT_NAME_BYTES])(out->sources + count);
-  for (size_t i = 0; i < count; i++) {
-    const hark_parameter *parameter = &parameters->list[i / 2];
-    (void)snprintf(out->names[i], MOMENT_NAME_BYTES, "%s%s", i % 2 == 0 ? HARK_FIRST_MOMENT : HARK_SECOND_MOMENT, parameter->name);
-    out->shapes[i] = parameter->weight;
-    out->shapes[i].data = NULL;
-    out->sources[i] = (moment_source){.source = {.read = read_moment},
-                                      .engine = engine,
-                                      .which = i % 2 == 0 ? HARK_MOMENT_FIRST : HARK_MOMENT_SECOND,
-                                      .first = parameter->first};
-    out->tensors[i] = (hark_named_tensor){.name = out->names[i], .tensor = &out->shapes[i], .source = &out->sources[i].source};
+  int64_t end = 0;
+  for (int32_t p = 0; p < parameters->count; p++) {
+    const hark_parameter *const parameter = &parameters->list[p];
+    const hark_moment_place place = hark_moment_place_next(engine->config, parameter, &end);
+    hark_moment_tensor tensors[HARK_MOMENT_TENSORS];
+    const int count = hark_moment_tensors(&place, parameter->spec.rank, parameter->spec.shape, tensors);
+    for (int i = 0; i < count; i++) HARK_TRY(list_moment(context, engine, parameter->name, &tensors[i], list));
   }
   return HARK_OK;
 }
 
+static void forget_list(hark_context *context, moment_list *list) { hark_release(context, list->memory, list->bytes); }
+
+static hark_status list_moments(hark_context *context, const hark_engine *engine, moment_list *out) {
+  const size_t most = HARK_MOMENT_TENSORS * (size_t)engine->network->parameters.count;
+  out->count = 0;
+  out->bytes = most * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + sizeof(moment_source) + MOMENT_NAME_BYTES);
+  HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
+  out->tensors = out->memory;
+  out->shapes = (hark_tensor *)(out->tensors + most);
+  out->sources = (moment_source *)(out->shapes + most);
+  out->names = (char(*)[MOMENT_NAME_BYTES])(out->sources + most);
+  const hark_status status = fill_list(context, engine, out);
+  if (status != HARK_OK) forget_list(context, out);
+  return status;
+}
+
+/* The file of AdamW does not name it, as files of earlier versions. */
 static hark_status write_optimizer(hark_context *context, const char *path, const hark_engine *engine, hark_file_summary *summary) {
   moment_list list;
   HARK_TRY(list_moments(context, engine, &list));
-  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
-  const hark_status status =
-      hark_safetensors_write(context, path, list.tensors, 2 * (int64_t)engine->network->parameters.count, metadata, 2, summary);
-  hark_release(context, list.memory, list.bytes);
+  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}, {HARK_OPTIMISER_KEY, HARK_OPTIMISER_FACTORED}};
+  const int entries = engine->config->train.optimiser == HARK_OPTIMISER_ADAFACTOR ? 3 : 2;
+  const hark_status status = hark_safetensors_write(context, path, list.tensors, list.count, metadata, entries, summary);
+  forget_list(context, &list);
   return status;
 }
 
@@ -505,6 +523,15 @@ static hark_status load_moment(hark_context *context, const hark_safetensors *fi
   return HARK_OK;
 }
 
+/* The moments of another optimiser cannot be continued. */
+static hark_status check_optimiser(hark_context *context, const char *path, const hark_safetensors *file, const hark_config *config) {
+  const hark_optimiser stored = hark_moments_optimiser(hark_safetensors_metadata(file, HARK_OPTIMISER_KEY));
+  if ((int)stored == config->train.optimiser) return HARK_OK;
+  const bool factored = stored == HARK_OPTIMISER_ADAFACTOR;
+  return hark_fail(context, HARK_BAD_FILE, "%s: has the moments of %s, expected those of %s", path, factored ? "adafactor" : "adamw",
+                   factored ? "adamw" : "adafactor");
+}
+
 static hark_status load_moments(hark_context *context, const hark_run *run, const char *name, const hark_engine *engine) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file = NULL;
@@ -514,14 +541,15 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
   HARK_TRY(list_moments(context, engine, &list));
   hark_status status = hark_safetensors_open(context, path, &file);
   if (status == HARK_OK) status = hark_allocate(context, (size_t)STAGED * sizeof(float), &stage);
-  const int64_t count = 2 * (int64_t)engine->network->parameters.count;
+  const int64_t count = list.count;
+  if (status == HARK_OK) status = check_optimiser(context, path, file, engine->config);
   for (int64_t i = 0; i < count && status == HARK_OK; i++) status = load_moment(context, file, &list.tensors[i], stage);
   if (status == HARK_OK && hark_safetensors_count(file) != count)
     status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model's moments are %" PRId64, path,
                        hark_safetensors_count(file), count);
   hark_safetensors_close(context, &file);
   hark_release(context, stage, stage != NULL ? (size_t)STAGED * sizeof(float) : 0);
-  hark_release(context, list.memory, list.bytes);
+  forget_list(context, &list);
   return status;
 }
 

@@ -37,6 +37,7 @@
 #define EXAMPLES "data.format !corpus"
 #define SUBWORDS CORPUS ", data.tokenizer subwords"
 #define PIECES CORPUS ", data.tokenizer subwords|byte_bpe"
+#define ADAFACTOR "train.optimiser adafactor"
 
 static const hark_option options[] = {
 #define MODEL_OPTION(member, flags, type, initial, range, commands, argument, help, needs, bond, stored, place)                            \
@@ -154,16 +155,22 @@ static const hark_option options[] = {
      "present value; restart: the schedule begins again; stretch: the rate is as if the new number had been "
      "set from the beginning (it may jump)",
      "run.resume true"},
-    {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment", NULL},
-    {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment", NULL},
+    {"train.optimiser", "optimiser", HARK_OPTION_ENUM, AT(train.optimiser), "adamw", "adamw|adafactor", TRAIN, NULL,
+     "what updates the weights; adamw: two moments of every weight (arXiv 1711.05101); adafactor: of matrices only the means of rows and "
+     "columns of the second moment (arXiv 1804.04235), with options train.adafactor",
+     NULL},
+    {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment",
+     "train.optimiser adamw"},
+    {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment",
+     "train.optimiser adamw"},
     {"train.epsilon", NULL, HARK_OPTION_FLOAT, AT(train.epsilon), "1e-8", "(0, 1]", TRAIN, NULL,
-     "AdamW: number that is added to the root of the second moment", NULL},
+     "AdamW: number that is added to the root of the second moment", "train.optimiser adamw"},
     {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
-     "AdamW: decoupled weight decay of matrices", NULL},
+     "decoupled weight decay of matrices", NULL},
     {"train.shard_optimiser", "shard-optimiser", HARK_OPTION_BOOL, AT(train.shard_optimiser), "false", NULL, "train bench config", NULL,
      "every process keeps only a part of the moments of AdamW; this needs less memory, sends more bytes and "
      "gives the same bits",
-     NULL},
+     "train.optimiser adamw"},
     {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL,
      "gradients with a larger global norm are scaled down to this norm; 0: no clipping", NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
@@ -204,6 +211,19 @@ static const hark_option options[] = {
      "fraction of the tokens that are masked and that a masked_encoder predicts", "model.architecture masked_encoder"},
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
      "weights that keep their values; * matches any text; may be repeated", NULL},
+    {"train.adafactor.beta1", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.beta1), "0", "[0, 1)", TRAIN, NULL,
+     "decay of the average of updates, which then replaces them; 0: no average, and no memory for it", ADAFACTOR},
+    {"train.adafactor.decay_exponent", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.decay_exponent), "0.8", "(0, 1]", TRAIN, NULL,
+     "decay of the second moment: in update t it is 1 - t^-X", ADAFACTOR},
+    {"train.adafactor.update_clip", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.update_clip), "1", "[0, inf)", TRAIN, NULL,
+     "the update of a weight is scaled down to this root mean square, before it is multiplied by the learning rate; 0: it is not",
+     ADAFACTOR},
+    {"train.adafactor.relative", NULL, HARK_OPTION_BOOL, AT(train.adafactor.relative), "false", NULL, TRAIN, NULL,
+     "the learning rate of a weight is multiplied by the root mean square of its numbers, at least by 1e-3", ADAFACTOR},
+    {"train.adafactor.factor_from", NULL, HARK_OPTION_INT, AT(train.adafactor.factor_from), "128", "[1, inf)", TRAIN, NULL,
+     "matrices whose two sides have at least this length keep means of rows and columns; all other weights keep the second moment of every "
+     "number",
+     ADAFACTOR},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; not given: a folder in runs/ that is named by the time of the start", NULL},
@@ -247,6 +267,7 @@ static const hark_option_section sections[] = {
     {"data", "Data"},
     {"data.subwords", "Sub-words"},
     {"train", "Training"},
+    {"train.adafactor", "Adafactor"},
     {"run", "Run"},
     {NULL, NULL},
 };
@@ -340,6 +361,11 @@ static hark_status complain_of_list(hark_context *context, hark_options *set, co
                                    hark_text_get(&expected), more);
   hark_text_free(&expected);
   return status;
+}
+
+bool hark_config_changes_moments(const char *option, const char *given, const char *stored) {
+  if (strcmp(option, "train.adafactor.beta1") == 0) return (strcmp(given, "0") == 0) != (strcmp(stored, "0") == 0);
+  return strcmp(option, "train.optimiser") == 0 || strcmp(option, "train.adafactor.factor_from") == 0;
 }
 
 hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *more) {

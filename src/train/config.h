@@ -35,6 +35,8 @@ typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEN
 /* Of the products of linear layers in training. */
 typedef enum hark_precision { HARK_PRECISION_F32, HARK_PRECISION_BF16 } hark_precision;
 
+typedef enum hark_optimiser { HARK_OPTIMISER_ADAMW, HARK_OPTIMISER_ADAFACTOR } hark_optimiser;
+
 typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
@@ -73,6 +75,7 @@ typedef struct hark_config {
     int64_t warmup;
     int extend; /* hark_extend */
     bool shard_optimiser;
+    int optimiser; /* hark_optimiser */
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing, z_loss;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     bool evaluates;  /* not an option: evaluate_every is requested, for data with validation */
@@ -84,6 +87,11 @@ typedef struct hark_config {
     const char *init_from; /* a run, a checkpoint or a model (model_source.h) whose weights are the initial weights; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;
     double mask_fraction; /* fraction of tokens that are masked for a masked_encoder */
+    struct {
+      double beta1 /* 0: no first moments */, decay_exponent, update_clip /* 0: none */;
+      bool relative;
+      int64_t factor_from;
+    } adafactor;
   } train;
   struct {
     const char *directory; /* "": a name made from the time */
@@ -142,6 +150,10 @@ const char *hark_config_format(const hark_config *config);
 
 /* What an option means for existing weights. */
 hark_bond hark_config_bond(const char *option);
+
+/* Whether a run that has the option's value `stored` cannot continue with the value `given`, because the optimiser would keep other
+ * moments. */
+bool hark_config_changes_moments(const char *option, const char *given, const char *stored);
 
 /* Whether two configurations agree in an option. */
 bool hark_config_agree(const hark_option *option, const hark_config *a, const hark_config *b);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "train/update.h"
 
 /* The tokens of a window that this process has. */
 static hark_share own_rows(const hark_engine *engine) {
@@ -386,6 +387,7 @@ static hark_status find_not_finite(hark_context *context, hark_engine *engine, i
   const hark_tensor *const flat[FLAT_STATES] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
   double norm = 0; /* in f64: the squares of finite numbers in f32 do not overflow */
   for (*first = 0; *first < FLAT_STATES; ++*first) {
+    if (flat[*first]->type == HARK_NONE) continue;
     HARK_TRY(norm_of(context, engine, flat[*first], &norm));
     if (!isfinite(norm)) break;
   }
@@ -401,31 +403,6 @@ hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine)
   HARK_TRY(status);
   for (int rank = 0; rank < size && size > 1; rank++) first = all[rank] < first ? all[rank] : first;
   return first == FLAT_STATES ? HARK_OK : hark_fail(context, HARK_NOT_FINITE, "the %s have numbers that are not finite", names[first]);
-}
-
-/* Updates the weights whose moments this process has; `all` has the numbers of the step that do not depend on the weights. */
-static hark_status update_weights(hark_context *context, hark_engine *engine, const hark_adamw_attributes *all) {
-  const hark_config *config = engine->config;
-  const hark_parameters *parameters = &engine->network->parameters;
-  const double rate_factors[HARK_RATE_KINDS] = {
-      [HARK_RATE_PLAIN] = 1, [HARK_RATE_POSITIONAL] = config->train.positional_rate, [HARK_RATE_ROTARY] = config->train.rotary_rate};
-  hark_adamw_attributes attributes = *all;
-  for (int i = 0; i < parameters->group_count; i++) {
-    const hark_parameter_group group = hark_moment_share_part(&engine->share, &parameters->groups[i]);
-    hark_parameter_group moments = group;
-    if (group.rate == HARK_RATE_FROZEN || group.count == 0) continue;
-    moments.first -= engine->share.range.first;
-    attributes.decay = group.decays ? config->train.weight_decay : 0.0;
-    attributes.rate = all->rate * rate_factors[group.rate];
-    const hark_call call = {
-        .op = &hark_op_adamw,
-        .attributes = &attributes,
-        .input_count = 4,
-        .inputs = {hark_parameters_part(&parameters->weights, &group), hark_parameters_part(&parameters->gradients, &group),
-                   hark_parameters_part(&engine->first_moment, &moments), hark_parameters_part(&engine->second_moment, &moments)}};
-    HARK_TRY(hark_operator_forward(context, &call));
-  }
-  return HARK_OK;
 }
 
 /* The weights after the update at all processes. One that cannot update its range does not leave the others waiting for it. */
@@ -449,13 +426,9 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
   if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
   const double clip = config->train.clip;
-  const hark_adamw_attributes attributes = {.rate = rate,
-                                            .beta1 = config->train.beta1,
-                                            .beta2 = config->train.beta2,
-                                            .epsilon = config->train.epsilon,
-                                            .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0,
-                                            .step = step};
-  HARK_TRY(share_weights(context, engine, update_weights(context, engine, &attributes)));
+  const hark_update update = {
+      .rate = rate, .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0, .step = step};
+  HARK_TRY(share_weights(context, engine, hark_update_weights(context, engine, &update)));
   HARK_TRY(hark_parameters_project(context, parameters, false));
   result->applied = true;
   return HARK_OK;

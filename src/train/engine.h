@@ -16,6 +16,7 @@
 #include "train/config.h"
 #include "train/gradient_sum.h"
 #include "train/moment_share.h"
+#include "train/moments.h"
 #include "train/schedule.h"
 
 /* What the data determine. */
@@ -52,11 +53,11 @@ typedef struct hark_engine {
   hark_network *network;
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
-  hark_tensor first_moment, second_moment; /* flat, of the weights of `share.range`; absent without training */
+  hark_tensor first_moment, second_moment; /* flat (moments.h), of the weights of `share.range`; absent without training */
   hark_moment_share share;                 /* of the processes of a group */
   hark_tensor types;                       /* i32 [batch, context], zeros, of rectangular batches for models with token types */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs only of rectangular batches; f64 [1] */
-  hark_tensor workspace;                   /* of sum_squares */
+  hark_tensor workspace;                   /* of sum_squares and the optimiser */
   hark_gradient_sum sum;                   /* of the micro-batches of a step */
   hark_engine_packing *packing;            /* NULL: rectangular batches */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass followed */

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "models/encoder.h"
 #include "train/engine_parts.h"
+#include "train/update.h"
 
 hark_network_config hark_engine_text_config(const hark_config *config, int32_t vocabulary) {
   const hark_learning_task task = {.vocabulary = vocabulary};
@@ -176,9 +177,41 @@ static hark_status check_sequence(hark_context *context, const hark_engine *engi
   return HARK_OK;
 }
 
+/* The moments, on the processes that have them. */
+static hark_status make_moments(hark_context *context, hark_engine *engine, bool memory) {
+  const hark_config *const config = engine->config;
+  const hark_parameters *const parameters = &engine->network->parameters;
+  const bool all = config->train.optimiser == HARK_OPTIMISER_ADAMW, divides = all && config->train.shard_optimiser;
+  HARK_TRY(hark_moment_share_create(context, divides, parameters->weights.shape[0], memory, &engine->share));
+  const int64_t first = hark_moment_share_places(&engine->share);
+  const int64_t second = all ? first : hark_max(1, hark_moment_numbers(config, parameters));
+  if (hark_moments_have_first(config))
+    HARK_TRY(hark_tensor_make(context, memory, parameters->weights.type, 1, &first, &engine->first_moment));
+  return hark_tensor_make(context, memory, parameters->weights.type, 1, &second, &engine->second_moment);
+}
+
+/* What sums of squares and the optimiser need. */
+static hark_status make_workspace(hark_context *context, hark_engine *engine, bool memory) {
+  hark_inferred inferred = {0};
+  size_t update = 0;
+  HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->network->parameters.gradients, 1, &inferred));
+  HARK_TRY(hark_update_workspace(context, engine, &update));
+  const int64_t bytes = hark_max((int64_t)inferred.forward_workspace, (int64_t)update);
+  return hark_tensor_make(context, memory, HARK_U8, 1, &bytes, &engine->workspace);
+}
+
+/* Gradients of several micro-batches, and what an update needs. */
+static hark_status build_optimiser(hark_context *context, hark_engine *engine, bool memory) {
+  const int64_t one = 1;
+  HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients,
+                                    engine->config->train.accumulate * hark_group_size(engine->sequence.group), memory, &engine->sum));
+  HARK_TRY(make_moments(context, engine, memory));
+  HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
+  return make_workspace(context, engine, memory);
+}
+
 /* Without `memory` tensors are only described: such an engine reports sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
-  const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
   HARK_TRY(check_regression(context, engine));
   HARK_TRY(check_head(context, engine));
@@ -204,20 +237,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (!hark_engine_is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
   HARK_TRY(make_types(context, engine, memory));
   HARK_TRY(make_targets(context, engine, memory));
-  if (engine->training) {
-    const hark_tensor *weights = &engine->network->parameters.weights;
-    HARK_TRY(hark_gradient_sum_create(context, &engine->network->parameters.gradients,
-                                      engine->config->train.accumulate * hark_group_size(engine->sequence.group), memory, &engine->sum));
-    HARK_TRY(hark_moment_share_create(context, engine->config->train.shard_optimiser, weights->shape[0], memory, &engine->share));
-    const int64_t moments = hark_moment_share_places(&engine->share);
-    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, &moments, &engine->first_moment));
-    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, &moments, &engine->second_moment));
-    HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
-    hark_inferred inferred = {0};
-    HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->network->parameters.gradients, 1, &inferred));
-    const int64_t bytes = (int64_t)inferred.forward_workspace;
-    HARK_TRY(hark_tensor_make(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
-  }
+  if (engine->training) HARK_TRY(build_optimiser(context, engine, memory));
   if (memory && hark_engine_sequence(engine) != NULL) /* no exchange of rows needs memory */
     HARK_TRY(hark_group_reserve(context, engine->sequence.group, (int64_t)hark_group_size(engine->sequence.group) * EXCHANGED_PIECES));
   HARK_TRY(hark_tape_create(context, &engine->tape));

@@ -12,8 +12,6 @@
 
 #include "train/engine.h"
 
-typedef enum hark_moment { HARK_MOMENT_FIRST, HARK_MOMENT_SECOND } hark_moment;
-
 /* Numbers [first, first + count) of the flat moments, wherever they are, to and from host memory. For rank 0. Errors: those of the group
  * and of the backend. */
 HARK_MUST_CHECK hark_status hark_moments_read(hark_context *context, const hark_engine *engine, hark_moment which, int64_t first,

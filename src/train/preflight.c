@@ -25,12 +25,19 @@
 #define PROGRAM_BYTES MEBIBYTE
 #define THREAD_BYTES ((uint64_t)64 << 10)
 #define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* per tensor in a header: name, type, shape, offsets */
-#define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments */
+#define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments; a factored one has two */
 #define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
 #define DISK_OTHER_BYTES MEBIBYTE                /* metrics and the like */
 
 static uint64_t model_bytes(const hark_engine_memory *engine) {
   return (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
+}
+
+static uint64_t checkpoint_bytes(const hark_config *config, const hark_needs *needs, uint64_t tensors) {
+  const uint64_t weights = (uint64_t)needs->parameters * sizeof(float), entries = CHECKPOINT_ENTRIES * tensors * TENSOR_ENTRY_BYTES;
+  const bool all = config->train.optimiser == HARK_OPTIMISER_ADAMW; /* perhaps divided */
+  const uint64_t moments = all ? 2 * weights : needs->engine.moments, parts = all ? 0 : tensors * TENSOR_ENTRY_BYTES;
+  return weights + moments + entries + parts + CHECKPOINT_OTHER_BYTES;
 }
 
 static hark_status estimate_memory(hark_context *context, const hark_preflight *run, hark_needs *out) {
@@ -54,8 +61,7 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   out->memory_known = machine.known;
   out->memory_left = machine.bytes;
   out->memory_limit = machine.limit;
-  out->checkpoint =
-      CHECKPOINT_ENTRIES * ((uint64_t)out->parameters * sizeof(float) + (uint64_t)tensors * TENSOR_ENTRY_BYTES) + CHECKPOINT_OTHER_BYTES;
+  out->checkpoint = checkpoint_bytes(config, out, (uint64_t)tensors);
   return HARK_OK;
 }
 

@@ -8,6 +8,7 @@
 
 /* tensor <- that of rank 0, through `part` of COPIED_BYTES */
 static hark_status copy_tensor(hark_context *context, const hark_tensor *tensor, void *part) {
+  if (tensor->type == HARK_NONE) return HARK_OK;
   const size_t bytes = (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
   for (size_t at = 0; at < bytes; at += COPIED_BYTES) {
     const size_t here = bytes - at < COPIED_BYTES ? bytes - at : COPIED_BYTES;

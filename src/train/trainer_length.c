@@ -146,7 +146,7 @@ static hark_status measure_pace(training_run *trainer, bool steps_too) {
                                .stopped = stops_measure};
   HARK_TRY(hark_parameters_initialise(trainer->context, &engine->network->parameters, (uint64_t)trainer->config->train.seed));
   HARK_TRY(hark_pace_measure(&task, trainer->config->train.max_time, steps_too, &trainer->pace));
-  HARK_TRY(hark_tensor_zero(trainer->context, &engine->first_moment));
+  if (hark_moments_have_first(trainer->config)) HARK_TRY(hark_tensor_zero(trainer->context, &engine->first_moment));
   HARK_TRY(hark_tensor_zero(trainer->context, &engine->second_moment));
   engine->report = (hark_attention_report){0};
   trainer->statistics = (hark_ahca_statistics){0};

@@ -14,12 +14,12 @@
 #include "tokenizers/tokenizer.h"
 #include "train/config.h"
 #include "train/data_place.h"
+#include "train/moments.h"
 #include "train/verify_model.h"
 
 #define ORIGIN_LIMIT ((size_t)1 << 26)
-#define MOMENTS 2
+#define MOMENT_NAME_BYTES (HARK_SAFETENSORS_NAME_BYTES + 32)
 #define PAUSES 50 /* for a process that writes the run */
-static const char *const moment_names[MOMENTS] = {HARK_FIRST_MOMENT, HARK_SECOND_MOMENT};
 
 typedef struct verification {
   hark_verification all;
@@ -138,22 +138,45 @@ static hark_status verify_numbers(verification *v, const hark_safetensors *file,
   return hark_check_finite_tensors(v->context, file, path);
 }
 
-/* Checks that every weight has both moments, in its shape, and that there are no others. */
+/* Which moments a weight has, of the optimiser that the file names. */
+static hark_moment_place moments_of(const hark_safetensors *optimizer, const hark_stored_tensor *weight) {
+  const bool adafactor = hark_moments_optimiser(hark_safetensors_metadata(optimizer, HARK_OPTIMISER_KEY)) == HARK_OPTIMISER_ADAFACTOR;
+  char name[MOMENT_NAME_BYTES];
+  (void)snprintf(name, sizeof name, HARK_ROW_MOMENT "%s", weight->name);
+  const bool factored = adafactor && weight->rank == 2 && hark_safetensors_find(optimizer, name) != NULL;
+  (void)snprintf(name, sizeof name, HARK_FIRST_MOMENT "%s", weight->name);
+  return (hark_moment_place){.first_too = !adafactor || hark_safetensors_find(optimizer, name) != NULL, .factored = factored};
+}
+
+static hark_status verify_moment(verification *v, const hark_safetensors *optimizer, const char *path, const hark_stored_tensor *weight,
+                                 const hark_moment_tensor *expected) {
+  char name[MOMENT_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "%s%s", expected->prefix, weight->name);
+  const hark_stored_tensor *moment = hark_safetensors_find(optimizer, name);
+  if (moment == NULL) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is missing", path, name);
+  if (moment->rank == expected->rank && memcmp(moment->shape, expected->shape, (size_t)moment->rank * sizeof *moment->shape) == 0)
+    return HARK_OK;
+  return hark_fail(v->context, HARK_BAD_FILE, "%s: %s has another shape than its weight", path, name);
+}
+
+/* Checks that every weight has its moments, in its shape or those of its sides, and that there are no others. First moments are there for
+ * all weights or for none. */
 static hark_status verify_moments(verification *v, const hark_safetensors *model, const hark_safetensors *optimizer, const char *path) {
-  char name[HARK_SAFETENSORS_NAME_BYTES + 32];
-  for (int64_t i = 0; i < hark_safetensors_count(model); i++) {
+  const int64_t weights = hark_safetensors_count(model);
+  const bool first_too = weights > 0 && moments_of(optimizer, hark_safetensors_tensor(model, 0)).first_too;
+  int64_t expected = 0;
+  for (int64_t i = 0; i < weights; i++) {
     const hark_stored_tensor *weight = hark_safetensors_tensor(model, i);
-    for (int m = 0; m < MOMENTS; m++) {
-      (void)snprintf(name, sizeof name, "%s%s", moment_names[m], weight->name);
-      const hark_stored_tensor *moment = hark_safetensors_find(optimizer, name);
-      if (moment == NULL) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is missing", path, name);
-      if (moment->rank != weight->rank || memcmp(moment->shape, weight->shape, (size_t)weight->rank * sizeof *weight->shape) != 0)
-        return hark_fail(v->context, HARK_BAD_FILE, "%s: %s has another shape than its weight", path, name);
-    }
+    hark_moment_place place = moments_of(optimizer, weight);
+    hark_moment_tensor tensors[HARK_MOMENT_TENSORS];
+    place.first_too = first_too;
+    const int count = hark_moment_tensors(&place, weight->rank, weight->shape, tensors);
+    for (int m = 0; m < count; m++) HARK_TRY(verify_moment(v, optimizer, path, weight, &tensors[m]));
+    expected += count;
   }
-  if (hark_safetensors_count(optimizer) != MOMENTS * hark_safetensors_count(model))
-    return hark_fail(v->context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, expected two for each of %" PRId64 " weights", path,
-                     hark_safetensors_count(optimizer), hark_safetensors_count(model));
+  if (hark_safetensors_count(optimizer) != expected)
+    return hark_fail(v->context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, expected the %" PRId64 " moments of %" PRId64 " weights",
+                     path, hark_safetensors_count(optimizer), expected, weights);
   return HARK_OK;
 }
 

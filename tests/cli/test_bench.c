@@ -93,9 +93,9 @@ static void operators_and_machine_are_measured(void **state) {
   (void)state;
   char output[OUTPUT_BYTES];
   static const char *const cases[] = {
-      "linear:M8,N8,K8,bias",   "matmul:B2,M4,N4,K4,ta,tb", "layer_norm:M4,D8,bias", "rms_norm:M4,D8", "gelu:M4,D8", "gated_silu:M4,D8",
-      "cross_entropy:M4,N8",    "rotary:L4,D8,H2",          "embedding:M4,N8,D8",    "adamw:N64",      "add:M4,D8",  "dropout:M4,D8",
-      "positional:M2,N9,H3,D12"};
+      "linear:M8,N8,K8,bias",    "matmul:B2,M4,N4,K4,ta,tb", "layer_norm:M4,D8,bias", "rms_norm:M4,D8", "gelu:M4,D8", "gated_silu:M4,D8",
+      "cross_entropy:M4,N8",     "rotary:L4,D8,H2",          "embedding:M4,N8,D8",    "adamw:N64",      "add:M4,D8",  "dropout:M4,D8",
+      "positional:M2,N9,H3,D12", "adafactor:N5,M9"};
   char words[1024] = "operator";
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     strcat(words, " ");

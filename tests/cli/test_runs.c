@@ -425,6 +425,78 @@ static void attention_is_exchanged_at_eval(void **state) {
   expect("eval run --layers 3", HARK_EXIT_USAGE, "", "does not apply to eval");
 }
 
+/* ---- the optimiser ---- */
+
+#define FACTORED "--optimiser adafactor --train.adafactor.factor-from 8 "
+
+/* A run keeps its optimiser and its moments; another run may begin with its weights. */
+static void the_optimiser_of_a_run_stays(void **state) {
+  static const char *const refused[][2] = {
+      {"--optimiser adamw", "train.optimiser cannot change when a run is resumed: \"adamw\" given, the run has \"adafactor\""},
+      {"--train.adafactor.factor-from 16", "train.adafactor.factor_from cannot change when a run is resumed"},
+      {"--train.adafactor.beta1 0.9", "train.adafactor.beta1 cannot change when a run is resumed"},
+      {"--beta2 0.9", "--beta2: has no effect here, it needs --optimiser adamw (currently adafactor)"},
+      {"--shard-optimiser", "--shard-optimiser: has no effect here"}};
+  (void)state;
+  expect("train --data text.txt --out run --steps 2 " FACTORED TINY, HARK_EXIT_DONE, "step 2 of 2", "moments");
+  expect("verify run", HARK_EXIT_DONE, "good  checkpoints/step-2", "");
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    char words[256];
+    (void)snprintf(words, sizeof words, "train --resume run --steps 4 %s", refused[i][0]);
+    expect(words, HARK_EXIT_USAGE, "", refused[i][1]);
+  }
+  expect("train --resume run --steps 4 --train.adafactor.update-clip 2", HARK_EXIT_DONE, "step 4 of 4", "");
+  expect("verify run", HARK_EXIT_DONE, "good  checkpoints/step-4", "");
+  expect("train --init-from run --data text.txt --out next --steps 1 --batch 2 --threads 1", HARK_EXIT_DONE, "step 1 of 1", "");
+  expect("train --resume next --steps 2 --optimiser adafactor", HARK_EXIT_USAGE, "", "train.optimiser cannot change");
+  expect("train --data text.txt --out averaged --steps 1 --train.adafactor.beta1 0.5 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
+  expect("train --resume averaged --steps 2 --train.adafactor.beta1 0.7", HARK_EXIT_DONE, "step 2 of 2", "");
+  expect("train --resume averaged --steps 3 --train.adafactor.beta1 0", HARK_EXIT_USAGE, "", "train.adafactor.beta1 cannot change");
+  expect("verify averaged", HARK_EXIT_DONE, "good  checkpoints/step-2", "");
+}
+
+/* Writes the moments of a checkpoint anew without those that begin with the prefix, and a manifest that fits. */
+static void leave_out_moments(const char *checkpoint, const char *prefix) {
+  enum { MOST = 64 };
+  static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+  static const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}, {"optimiser", "adafactor"}};
+  hark_context *const context = test_reference_open();
+  hark_safetensors *file = NULL;
+  hark_tensor tensors[MOST] = {{0}};
+  hark_named_tensor named[MOST];
+  char path[TEST_PATH_BYTES + 64];
+  int64_t count = 0;
+  (void)snprintf(path, sizeof path, "%s/%s/optimizer.safetensors", folder, checkpoint);
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const char *const name = hark_safetensors_tensor(file, i)->name;
+    if (strncmp(name, prefix, strlen(prefix)) == 0) continue;
+    assert_true(count < MOST);
+    named[count] = (hark_named_tensor){.name = name, .tensor = &tensors[count]};
+    assert_fine(context, hark_safetensors_load(context, file, name, &tensors[count++]));
+  }
+  assert_true(count < hark_safetensors_count(file));
+  assert_fine(context, hark_safetensors_write(context, path, named, count, metadata, 3, NULL));
+  hark_safetensors_close(context, &file);
+  for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
+  test_manifest_write(context, folder, checkpoint, 3, names);
+  test_setup_close(context);
+}
+
+/* verify knows which moments there must be. */
+static void missing_parts_of_moments_are_found(void **state) {
+  static const char *const removed[][2] = {{"row_moment.", "second_moment.blocks.0.attention.key.weight is missing"},
+                                           {"column_moment.", "column_moment.blocks.0.attention.key.weight is missing"},
+                                           {"second_moment.", "second_moment.blocks.0.attention_norm.weight is missing"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) {
+    expect("train --data text.txt --out run --steps 1 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
+    leave_out_moments("run/checkpoints/step-1", removed[i][0]);
+    expect("verify run", HARK_EXIT_BAD_INPUT, removed[i][1], "1 problem");
+    assert_int_equal(command_place_shell(folder, "rm -r run"), 0);
+  }
+}
+
 /* ---- estimates ---- */
 
 static void what_a_run_needs_is_reported_and_refused(void **state) {
@@ -440,6 +512,12 @@ static void what_a_run_needs_is_reported_and_refused(void **state) {
   assert_true(command_number(object, "checkpoint_bytes") > 12 * command_number(object, "parameters"));
   assert_true(command_number(object, "disk_bytes") > 5 * command_number(object, "checkpoint_bytes"));
   json_decref(object);
+  expect("train --data text.txt --estimate --json --out none/run --keep 3 --width 256 --optimiser adafactor", HARK_EXIT_DONE, "", "");
+  json_t *const factored = command_json(&output);
+  const double weights = command_number(factored, "memory_weights_bytes"), checkpoint = command_number(factored, "checkpoint_bytes");
+  assert_true(command_number(factored, "memory_moments_bytes") < 0.1 * weights);
+  assert_true(checkpoint > weights && checkpoint < 1.2 * weights);
+  json_decref(factored);
   expect("train --data text.txt --estimate", HARK_EXIT_DONE, "parameters", "");
   char path[TEST_PATH_BYTES + 16];
   (void)snprintf(path, sizeof path, "%s/none", folder); /* nothing was made */
@@ -583,6 +661,8 @@ int main(void) {
       TEST(kernels_go_with_their_expression),
       TEST(weights_go_with_their_vocabulary),
       TEST(attention_is_exchanged_at_eval),
+      TEST(the_optimiser_of_a_run_stays),
+      TEST(missing_parts_of_moments_are_found),
       TEST(what_a_run_needs_is_reported_and_refused),
       TEST(a_disk_that_is_too_small_is_exit_4),
       TEST(a_run_in_the_folder_of_its_text_goes_on),

@@ -87,6 +87,15 @@ static void windows_of_a_text(void **state) {
   compare_numbers_of_ranks(false, false, 0, NULL);
 }
 
+/* Of matrices only rows and columns. */
+static void windows_with_adafactor(void **state) {
+  static const char *const words[] = {"--optimiser=adafactor", "--train.adafactor.factor-from=8", "--train.adafactor.relative",
+                                      "--train.adafactor.beta1=0.9"};
+  (void)state;
+  compare_numbers_of_ranks(false, false, 4, words);
+  compare_numbers_of_ranks(true, false, 2, words);
+}
+
 static void windows_with_divided_moments(void **state) {
   (void)state;
   compare_numbers_of_ranks(false, true, 0, NULL);
@@ -154,6 +163,29 @@ static void resumed_by_others(void **state) {
   train_by(&c, 3);
   c.stopping_rank = -1;
   train_by(&c, 1);
+  small_run_assert_same(whole, c.path, 6);
+  small_run_close(&c.small);
+  test_folder_remove(folder);
+}
+
+/* Moments of rows and columns, begun by three, resumed by four and by one. */
+static void adafactor_resumed_by_others(void **state) {
+  static const char *const words[] = {"--optimiser=adafactor", "--train.adafactor.factor-from=8"};
+  static const int ranks[] = {3, 4, 1};
+  training_case c;
+  char whole[TEST_PATH_BYTES + 64];
+  (void)state;
+  test_folder_make(folder);
+  open_case_with(&c, false, 2, words);
+  name_run(&c, "whole");
+  memcpy(whole, c.path, sizeof whole);
+  train_by(&c, 1);
+  name_run(&c, "parts");
+  for (int part = 0; part < 3; part++) {
+    c.stopping_rank = part < 2 ? 0 : -1;
+    c.stop_step = 1;
+    train_by(&c, ranks[part]);
+  }
   small_run_assert_same(whole, c.path, 6);
   small_run_close(&c.small);
   test_folder_remove(folder);
@@ -420,9 +452,11 @@ int main(void) {
       cmocka_unit_test(a_step_is_left_out),
       cmocka_unit_test(another_text_is_found),
       cmocka_unit_test(no_memory_at_one_rank),
+      cmocka_unit_test(windows_with_adafactor),
       cmocka_unit_test(windows_with_divided_moments),
       cmocka_unit_test(examples_with_divided_moments),
       cmocka_unit_test(divided_groups_of_parameters),
+      cmocka_unit_test(adafactor_resumed_by_others),
       cmocka_unit_test(resumed_with_and_without_divided_moments),
       cmocka_unit_test(no_memory_at_one_rank_with_divided_moments),
   };

@@ -175,8 +175,10 @@ static const char *describe(const hark_config *config, char *out, size_t size) {
   const hark_layer_choice *const structure = &config->model.attention.structure;
   const bool decoder = config->model.architecture == HARK_ARCHITECTURE_DECODER;
   const bool half = config->train.precision == HARK_PRECISION_BF16;
-  int used = snprintf(out, size, "%s%s%s%s", half ? ",bf16" : "", config->train.shard_optimiser ? ",sharded" : "", decoder ? "" : ",",
-                      decoder ? "" : hark_architecture_of(config->model.architecture)->name);
+  const bool adafactor = config->train.optimiser == HARK_OPTIMISER_ADAFACTOR;
+  int used =
+      snprintf(out, size, "%s%s%s%s%s", half ? ",bf16" : "", adafactor ? ",adafactor" : "", config->train.shard_optimiser ? ",sharded" : "",
+               decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name);
   if (hark_layer_choice_is(structure, HARK_STRUCTURE_DENSE)) return out;
   for (int64_t i = 0; i < structure->count && used >= 0 && (size_t)used < size; i++) {
     char word[HARK_OPTION_WORD_BYTES] = "";
