@@ -87,7 +87,7 @@ class ClassCase:
 
 def optimiser_flags(a, case):
     if a.optimiser == "adafactor":
-        return {"optimiser": "adafactor", "train.adafactor.relative": "true", "train.adafactor.factor_from": 1}
+        return {"optimiser": "adafactor", "train.adafactor.factor_from": 1}
     return {"beta1": case.betas[0], "beta2": case.betas[1], "train.epsilon": case.epsilon}
 
 
@@ -100,7 +100,7 @@ def train(a, case, folder, steps, rate, minimum):
         **optimiser_flags(a, case), "weight-decay": DECAY, "clip": CLIP,
         "log-every": 1, "checkpoint-every": 0, "evaluate-every": 0, "seed": 1, "threads": a.threads, **case.flags,
     }  # fmt: skip
-    command = [a.hark, "train", *case.switches]
+    command = [a.hark, "train", *case.switches, *(["--train.adafactor.relative"] if a.optimiser == "adafactor" else [])]
     for name, value in flags.items():
         command += [f"--{name}", str(value)]
     done = subprocess.run(command, text=True, capture_output=True, check=False)
