@@ -195,21 +195,22 @@ function rounds(n,   piece) {
 }
 function exchange(n, accumulate, width, delay) { return n > 1 ? bytes(n, accumulate) / width + 2 * delay * ceil(rounds(n) / 16) : 0 }
 function step(n, accumulate, m, u, x) { return ceil(accumulate / n) * m + u + max(late * x, x - hides * m) }
-{ n = $1; parameters = $9 }
-NR == 1 { m = $4 / max(1, n / cores); u = $5; late = $8 / $7 }
-NR <= 2 { width[NR] = bytes(n, accumulate) / max(1e-9, $7 - 2 * delay * ceil(rounds(n) / 16)) }
-NR == 2 {
-  hides = max(0, ($7 - $8) / $4)
-  printf "  one micro-batch %.1f ms, update %.1f ms; %.1f MB/s of %.1f; of the exchange %.2f ends late, a micro-batch hides %.2f of its time\n",
-    m * 1e3, u * 1e3, width[1] * 1e-6, 1e-6 * rate / 8, late, hides
-}
-{
-  predicted = step(n, accumulate, m * max(1, n / cores), u, exchange(n, accumulate, width[NR == 2 ? 2 : 1], delay))
+{ parameters = $9; lines[NR] = $0 }
+NR == 1 { m = $4 / max(1, $1 / cores); u = $5; late = $8 / $7 }
+NR == 2 { hides = max(0, ($7 - $8) / $4) }
+NR <= 2 { width[NR] = bytes($1, accumulate) / max(1e-9, $7 - 2 * delay * ceil(rounds($1) / 16)) }
+function show(line,   f, n, predicted) {
+  split(lines[line], f, " ")
+  n = f[1]
+  predicted = step(n, accumulate, m * max(1, n / cores), u, exchange(n, accumulate, width[line == 2 ? 2 : 1], delay))
   printf "  %d machines, %4.0f Mbit/s: sent %5.1f MB; exchange alone %6.1f ms, not hidden %6.1f ms (%3.0f %% hidden); step %7.1f ms, predicted %7.1f (%+.0f %%)%s\n",
-    n, $2 * 1e-6, $6 * 1e-6, $7 * 1e3, $8 * 1e3, 100 * max(0, 1 - $8 / $7), $3 * 1e3, predicted * 1e3, 100 * (predicted / $3 - 1),
-    NR <= 2 ? "; measured for the formula" : ""
+    n, f[2] * 1e-6, f[6] * 1e-6, f[7] * 1e3, f[8] * 1e3, 100 * max(0, 1 - f[8] / f[7]), f[3] * 1e3, predicted * 1e3, 100 * (predicted / f[3] - 1),
+    line <= 2 ? "; measured for the formula" : ""
 }
 END {
+  printf "  one micro-batch %.1f ms, update %.1f ms; %.1f MB/s of %.1f; of the exchange %.2f ends late, a micro-batch hides %.2f of its time\n",
+    m * 1e3, u * 1e3, width[1] * 1e-6, 1e-6 * rate / 8, late, hides
+  for (line = 1; line <= NR; line++) show(line)
   many = 64
   x = exchange(many, many, 25e9 / 8 * width[1] / (rate / 8), 5e-5)
   for (windows = 4; windows <= 64; windows *= 4) {
