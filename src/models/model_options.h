@@ -110,14 +110,13 @@ typedef enum hark_stored {
   X(normalise, "normalise", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "divide the embedding by its Euclidean length",              \
     "model.architecture encoder, model.head embedding", MEANING, CHANGED, 1)                                                               \
   X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca, model.head classes", WEIGHTS,         \
-    CHANGED, 2)                                                                                                                            \
+    "hidden features of the head; 0: feed_forward_width", "model.architecture encoder|ahca, model.head classes", WEIGHTS, CHANGED, 2)      \
   X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how the model represents positions", NULL, \
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
     "kernel of the token distance, such as bank[8](decay*periodic), or in encoders left(decay)*right(rbf); it multiplies the "             \
-    "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: one for each head or layer (model.positional_scope); an "    \
-    "empty text: no kernel",                                                                                                               \
+    "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: one for each layer with positional_scope layer, "            \
+    "otherwise one for each head; an empty text: no kernel",                                                                               \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
@@ -289,8 +288,8 @@ typedef enum hark_stored {
     "chunk semantic: number of tokens on each side of a place that are compared", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,  \
     GROUP, 1)                                                                                                                              \
   X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
-    "chunk semantic: a chunk ends at a valley of similarity that is deeper than the mean by at least this "                                \
-    "number of standard deviations",                                                                                                       \
+    "chunk semantic: a chunk ends at a valley of similarity whose depth exceeds the mean depth of the sequence by at least "               \
+    "this number of standard deviations",                                                                                                  \
     HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
   X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1",                                              \
     "number of compressed tokens (slots) per chunk", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                   \

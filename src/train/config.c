@@ -71,13 +71,13 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
-     "what a token is, in the formats text and pairs always a byte; characters: a Unicode code point; subwords: a piece of a word, learned "
-     "from the text (data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
+     "what a token is; in the formats text and pairs it is always a byte; characters: a Unicode code point; subwords: a piece of a word, "
+     "learned from the text (data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
      "data.vocabulary, or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.vocabulary", "vocabulary", HARK_OPTION_STRING, AT(data.vocabulary), "", NULL, RUNS, "FILE",
-     "tokenizer.json, tokenizer.model or a folder with one of them; its vocabulary is used, and none is "
-     "learned; data files named .bin then contain tokens of two bytes, as nanoGPT writes them",
+     "tokenizer.json, tokenizer.model or a folder with one of them; its vocabulary is used, and no vocabulary is "
+     "learned; with this option, data files named .bin contain tokens of two bytes, as nanoGPT writes them",
      CORPUS ", train.init_from none"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
      "what windows consist of; text: they begin anywhere in the text; sentences: every line is a sentence, and "
@@ -90,13 +90,13 @@ static const hark_option options[] = {
      "the unknown token",
      CORPUS ", data.tokenizer characters|subwords"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
-     "fraction of the text kept for validation", "data.validation_paths none"},
+     "fraction of the text, or of the training examples, kept for validation", "data.validation_paths none"},
     {"data.split", "split", HARK_OPTION_ENUM, AT(data.split), "tail", "tail|per_file|files", TRAIN, NULL,
      "part kept for validation; tail: the end of the whole text; per_file: the end of each file; files: the files of "
      "data.validation_paths",
      CORPUS},
     {"data.order", "order", HARK_OPTION_ENUM, AT(data.order), "random", "random|shuffled|sequential", TRAIN, NULL,
-     "order of training windows", NULL},
+     "order of training windows or examples; if it is not given, examples are shuffled", NULL},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
      "length of an epoch; tokens: as many tokens as the text has; windows: as many windows as can begin in the "
      "text, one at every token",

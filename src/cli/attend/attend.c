@@ -71,7 +71,7 @@ static const hark_option options[] = {
      "for all heads, or once per head",
      NULL},
     {"directed-kernel", "directed-kernel", HARK_OPTION_BOOL, AT(directed_kernel), "false", NULL, NULL, NULL,
-     "tensor log_kernel has a number for each direction of the distance", "causal false"},
+     "tensor log_kernel has separate numbers for keys before and after the query (below)", "causal false"},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "probability of dropout on the normalised weights",
      NULL},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "seed of dropout", "dropout >0"},
@@ -361,14 +361,14 @@ const hark_command hark_command_attend = {
     .arguments = "",
     .summary = "run one attention operator on tensors from a safetensors file",
     .notes =
-        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]. Where L stands, Lq = Lk = L. Optional\n"
-        "input:\n"
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]. Inputs with L in their shape need\n"
+        "Lq = Lk, and L is this number. Optional input:\n"
         "  key_lengths [B] (I64)                       segments [B,L] (I64, negative: padding)\n"
         "  mask (U8 or BOOL, 0: masked)                attention_bias (added to the logits); both broadcast to [B,H,Lq,Lk]\n"
         "  log_kernel [H or 1, distances]              forget [B,H,Lk]\n"
         "  contextual [H or 1,N,d] (the table of contextual positions; needs --causal)\n"
         "  rotary_rates [pairs] (radians per token; they replace the rates of BASE; with --rotary-scaling, each is multiplied by\n"
-        "    the factor of the rate that it replaces)\n"
+        "    the factor by which the scaling changes the rate that it replaces)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]. Let n be the position of the query minus the position of\n"
         "the key. The value for n is in column (distances - 1 + n).\n"

@@ -15,7 +15,7 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "number of measurements of a case; 0: as many as fit into --seconds, but at least 7 (step: 10)", NULL},
+     "number of measurements of a case; 0: as many as fit into --seconds, but at least 7; for a step, 10", NULL},
     {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
      "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
@@ -159,9 +159,9 @@ const hark_command hark_command_bench = {
     .summary = "measure attention, operators and training steps against the machine's peak",
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
-        "         decode, which reads the tokens up to token L one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
+        "         cases of decode, where the tokens up to token L are read one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
         "         a case of an operator can also name one of its samples, as in the tests: rotary:positions\n"
-        "         ',x64' after it multiplies all extents by 64, and ',257=50000' replaces every extent of 257 by 50000:\n"
+        "         ',x64' after the sample multiplies all its extents by 64, and ',257=50000' replaces every extent of 257 by 50000:\n"
         "         rotary:positions,x64   embedding:sparse,257=50000\n"
         "         all: the largest sample of every operator\n"
         "         The message about an incorrect case lists the possible words. docs/benchmarks.md lists them all.\n"

@@ -21,8 +21,8 @@ static const hark_option options[] = {
     {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: largest number of kernels in an expression",
      "$1 search|fit"},
     {"price", "price", HARK_OPTION_FLOAT, AT(price), "0.001", "[0, 1]", NULL, "NATS",
-     "search, fit: each further parameter must reduce the divergence by at least this number of nats; the divergence "
-     "compares two attentions of a head, with its learned kernel and with the expression",
+     "search, fit: each further parameter must reduce the divergence by at least this number of nats; it is the Kullback-Leibler "
+     "divergence between the attention of a head with its learned kernel and that with the expression",
      "$1 search|fit"},
     {"definite", "definite", HARK_OPTION_BOOL, AT(definite), "false", NULL, NULL, NULL,
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},
@@ -39,7 +39,7 @@ static const hark_option options[] = {
     {"tokens", "tokens", HARK_OPTION_FLOAT, AT(tokens), "0", "[0, inf)", NULL, "N",
      "search: number of tokens of each training; 0: as in the configuration", "$1 search"},
     {"table", "table", HARK_OPTION_INT, AT(table), "0", "[0, 4096]", NULL, "K",
-     "search: number of distances in the free table that every head learns; 0: the context, but at most 256", "$1 search"},
+     "search: number of distances in the table that every head learns; 0: the context, but at most 256", "$1 search"},
     {"proof", "proof", HARK_OPTION_BOOL, AT(proof), "true", NULL, NULL, NULL,
      "make the last trainings, which measure the losses with the expressions that were found", "$1 search"},
     {"jobs", "jobs j", HARK_OPTION_INT, AT(jobs), "1", "[1, 64]", NULL, NULL,
@@ -139,8 +139,9 @@ const hark_command hark_command_kernels = {
         "  hark kernels export runs/book --output kernels.py\n"
         "\n"
         "  An option whose explanation begins with 'search:', 'fit:' or 'export:' is only for this action.\n"
-        "  search trains models whose heads learn a free table of the distance. It fits an expression to each table, and trains again\n"
-        "  with these expressions. Its report is FOLDER/search.md. If the command is called again, the search continues.\n"
+        "  search trains models in which every head learns a table with one number per distance. It fits an expression to each\n"
+        "  table, and trains again with these expressions. Its report is FOLDER/search.md. If the command is called again, the\n"
+        "  search continues.\n"
         "  docs/kernel-search.md describes it.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER, /* the actions take different numbers */

@@ -22,7 +22,7 @@ static const hark_option options[] = {
      "best",
      NULL},
     {"kernels", "kernels", HARK_OPTION_INT, AT(kernels), "24", "[0, 1024]", NULL, NULL,
-     "largest number of figures of a run; positional kernels and rows of rotary rates are counted together", NULL},
+     "largest number of figures of kernels for each run; figures of positional kernels and of rotary rates are counted together", NULL},
     {"text", "text", HARK_OPTION_STRING, AT(text), "", NULL, NULL, "TEXT",
      "text that the models read; the page then shows their attention maps, or the chunks of architecture ahca", NULL},
     {"file", "file f", HARK_OPTION_STRING, AT(file), "", NULL, NULL, "FILE", "read this text from a file", "text none"},

@@ -27,8 +27,8 @@ static const hark_option options[] = {
      "$1 make, $2 copy"},
     {"digits", "digits", HARK_OPTION_INT, AT(digits), "5", "[1, 100]", NULL, NULL, "passkey: number of digits", "$1 make, $2 passkey"},
     {"answer", "answer", HARK_OPTION_ENUM, AT(answer), "shown", "shown|blank", NULL, NULL,
-     "copy, passkey: input where the answer is predicted; shown: the answer, where every word is at the position after its "
-     "target; blank: blanks",
+     "copy, passkey: what the input has at the positions where the answer is predicted; shown: the words of the answer, each one "
+     "position after the one where it is predicted; blank: blanks",
      "$1 make, $2 copy|passkey"},
     {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL,
      "needle: number of words in a chunk, whose last word has the target", "$1 make, $2 needle"},
@@ -37,7 +37,8 @@ static const hark_option options[] = {
     {"labels", "labels", HARK_OPTION_INT, AT(labels), "16", "[2, 1000]", NULL, NULL,
      "needle: number of different labels; runs: number of topics", "$1 make, $2 needle|runs"},
     {"asked", "asked", HARK_OPTION_ENUM, AT(asked), "all", "all|after", NULL, NULL,
-     "needle: which chunks have a target; all: all chunks; after: those from the label on", "$1 make, $2 needle"},
+     "needle: which chunks have a target; all: all chunks; after: the chunk that contains the label and the chunks after it",
+     "$1 make, $2 needle"},
     {"map", "map", HARK_OPTION_INT, AT(map), "8", "[2, 1000]", NULL, NULL, "maps: number of symbols", "$1 make, $2 maps"},
     {"hops", "hops", HARK_OPTION_INT, AT(hops), "3", "[1, 1000]", NULL, NULL, "maps: how often the map is applied in a hard chunk",
      "$1 make, $2 maps"},

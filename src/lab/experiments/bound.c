@@ -30,7 +30,8 @@ typedef struct bound_values {
 #define AT(field) offsetof(bound_values, field)
 static const hark_option options[] = {
     {"model", "model", HARK_OPTION_STRING, AT(model), "", NULL, NULL, "RUN",
-     "bound: a run or a checkpoint with a trained network of architecture latent, whose terms are computed", "$1 bound|all"},
+     "bound: a run or a checkpoint with a trained network of architecture latent; the terms of the bound are computed for it",
+     "$1 bound|all"},
     {"radius", "radius", HARK_OPTION_FLOAT, AT(radius), "1", "(0, inf)", NULL, NULL, "bound: largest norm of a token", "$1 bound|all"},
     {"bound-examples", "bound-examples", HARK_OPTION_INT, AT(examples), "1000", "[1, inf)", NULL, "N",
      "bound: number n of examples in the bound", "$1 bound|all"},
