@@ -290,7 +290,7 @@ class Operator:
                 attribute.write(self.name, base, value, keep)
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
-        """The output, or the tuple of outputs. Inputs that the operator updates (adamw) are changed in place."""
+        """The output, or the tuple of outputs. Inputs that the operator updates (adamw, adafactor) are changed in place."""
         return _Run(self, inputs, attributes).forward()
 
     def vjp(self, *inputs: Any, **attributes: Any) -> Tuple[Any, Callable[..., Tuple[Any, ...]]]:

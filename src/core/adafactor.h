@@ -34,6 +34,9 @@ static inline int64_t hark_adafactor_pieces(int64_t rows, int64_t columns) {
 static inline hark_adafactor_totals *hark_adafactor_totals_of(void *workspace) { return (hark_adafactor_totals *)workspace; }
 static inline double *hark_adafactor_columns_of(void *workspace) { return (double *)(hark_adafactor_totals_of(workspace) + 1); }
 
+/* A moment as its type can store it: squares of gradients may be too large for f32. NaN stays NaN. */
+static inline double hark_adafactor_moment(double moment, double largest) { return moment > largest ? largest : moment; }
+
 /* The larger number; NaN if x is NaN, which fmax() would hide. */
 static inline double hark_adafactor_at_least(double least, double x) { return x < least ? least : x; }
 

@@ -116,7 +116,7 @@ typedef enum hark_stored {
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
     "kernel of the token distance, such as bank[8](decay*periodic), or in encoders left(decay)*right(rbf); it multiplies the "             \
     "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: one for each layer with positional_scope layer, "            \
-    "otherwise one for each head; an empty text: no kernel",                                                                               \
+    "otherwise one for each head; empty: no kernel",                                                                                       \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \
@@ -237,10 +237,10 @@ typedef enum hark_stored {
     "keys (structure dense); stick_breaking: causal attention that needs no positions (arXiv 2410.17980)",                                 \
     NULL, MEANING, CHANGED, 1)                                                                                                             \
   X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
-    "normalisation cme: c in the ridge lambda = c n^ridge_power, where n is the number of keys", HARK_NEEDS_CME, MEANING, GROUP, 1)        \
+    "normalisation cme: c in the ridge lambda = c n^ridge_power, where n is model.context", HARK_NEEDS_CME, MEANING, GROUP, 1)             \
   X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \
-    "normalisation cme: power of the number of keys in the ridge; 0: the ridge does not depend on this number", HARK_NEEDS_CME, MEANING,   \
-    GROUP, 1)                                                                                                                              \
+    "normalisation cme: power of model.context in the ridge; 0: the ridge does not depend on the context", HARK_NEEDS_CME, MEANING, GROUP, \
+    1)                                                                                                                                     \
   X(attention.ridge_learned, "ridge-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
     "every head learns its own ridge; its learning rate is multiplied by train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)        \
   X(attention.sigma_learned, "sigma-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \

@@ -10,10 +10,14 @@
  *   w = w - u - rate decay w
  *
  * RMS(x) is the root of the mean of x^2. least_scale 0: the rate is not multiplied by RMS(w); most 0: no bound. The means of the paper are
- * sums; V is the same. About 14 n m operations. Not differentiable. If gradient_scale is not finite, nothing is changed. Shazeer, Stern,
- * arXiv 1804.04235, algorithms 4 and 5; the average of updates is that of its authors' program (tensor2tensor).
+ * sums; V is the same. About 14 n m operations. Not differentiable. A moment that its type cannot store is the largest finite number. If
+ * gradient_scale is not finite, nothing is changed. Shazeer, Stern, arXiv 1804.04235, algorithms 4 and 5; the average of updates is that
+ * of its authors' program (tensor2tensor).
  */
 #include "core/adafactor.h"
+
+#include <float.h>
+
 #include "core/range.h"
 #include "io/number.h"
 #include "ops/definition.h"
@@ -75,8 +79,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (is_factored(inputs, input_count))
     HARK_TRY(
         hark_size_multiply(context, (size_t)shape[1], (size_t)(hark_adafactor_pieces(shape[0], shape[1]) + 1) * sizeof(double), &columns));
-  out->forward_workspace = sizeof(hark_adafactor_totals) + columns;
-  return HARK_OK;
+  return hark_size_add(context, sizeof(hark_adafactor_totals), columns, &out->forward_workspace);
 }
 
 /* ---- forward ---- */
@@ -101,7 +104,8 @@ static double gradient_at(const hark_call *call, int64_t i) {
 static void renew(const hark_call *call, int input, int64_t i, double mean) {
   const hark_adafactor_attributes *step = call->attributes;
   const hark_numbers moment = hark_numbers_of(&call->inputs[input]);
-  hark_put(moment, i, step->beta2 * hark_get(moment, i) + (1 - step->beta2) * mean);
+  const double largest = call->inputs[input].type == HARK_F64 ? DBL_MAX : (double)FLT_MAX;
+  hark_put(moment, i, hark_adafactor_moment(step->beta2 * hark_get(moment, i) + (1 - step->beta2) * mean, largest));
 }
 
 /* Row moments, or the moments of single numbers; of a matrix also the piece's sums over columns. */

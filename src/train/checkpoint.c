@@ -523,15 +523,6 @@ static hark_status load_moment(hark_context *context, const hark_safetensors *fi
   return HARK_OK;
 }
 
-/* The moments of another optimiser cannot be continued. */
-static hark_status check_optimiser(hark_context *context, const char *path, const hark_safetensors *file, const hark_config *config) {
-  const hark_optimiser stored = hark_moments_optimiser(hark_safetensors_metadata(file, HARK_OPTIMISER_KEY));
-  if ((int)stored == config->train.optimiser) return HARK_OK;
-  const bool factored = stored == HARK_OPTIMISER_ADAFACTOR;
-  return hark_fail(context, HARK_BAD_FILE, "%s: has the moments of %s, expected those of %s", path, factored ? "adafactor" : "adamw",
-                   factored ? "adamw" : "adafactor");
-}
-
 static hark_status load_moments(hark_context *context, const hark_run *run, const char *name, const hark_engine *engine) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file = NULL;
@@ -542,7 +533,7 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
   hark_status status = hark_safetensors_open(context, path, &file);
   if (status == HARK_OK) status = hark_allocate(context, (size_t)STAGED * sizeof(float), &stage);
   const int64_t count = list.count;
-  if (status == HARK_OK) status = check_optimiser(context, path, file, engine->config);
+  if (status == HARK_OK) status = hark_moments_check_optimiser(context, path, file, engine->config);
   for (int64_t i = 0; i < count && status == HARK_OK; i++) status = load_moment(context, file, &list.tensors[i], stage);
   if (status == HARK_OK && hark_safetensors_count(file) != count)
     status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model's moments are %" PRId64, path,

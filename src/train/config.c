@@ -71,7 +71,7 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
-     "what a token is; in the formats text and pairs it is always a byte; characters: a Unicode code point; subwords: a piece of a word, "
+     "what a token is; formats text and pairs have bytes; characters: a Unicode code point; subwords: a piece of a word, "
      "learned from the text (data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
      "data.vocabulary, or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
@@ -156,8 +156,8 @@ static const hark_option options[] = {
      "set from the beginning (it may jump)",
      "run.resume true"},
     {"train.optimiser", "optimiser", HARK_OPTION_ENUM, AT(train.optimiser), "adamw", "adamw|adafactor", TRAIN, NULL,
-     "what updates the weights; adamw: two moments of every weight (arXiv 1711.05101); adafactor: of matrices only the means of rows and "
-     "columns of the second moment (arXiv 1804.04235), with options train.adafactor",
+     "what updates the weights; adamw: two moments of every weight (arXiv 1711.05101); adafactor: large matrices have only means of the "
+     "rows and columns of the second moment (arXiv 1804.04235), with options train.adafactor",
      NULL},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment",
      "train.optimiser adamw"},
@@ -212,11 +212,13 @@ static const hark_option options[] = {
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
      "weights that keep their values; * matches any text; may be repeated", NULL},
     {"train.adafactor.beta1", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.beta1), "0", "[0, 1)", TRAIN, NULL,
-     "decay of the average of updates, which then replaces them; 0: no average, and no memory for it", ADAFACTOR},
+     "decay of the average of updates; weights are changed by this average instead of the update; 0: no average, and no memory for it",
+     ADAFACTOR},
     {"train.adafactor.decay_exponent", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.decay_exponent), "0.8", "(0, 1]", TRAIN, NULL,
      "decay of the second moment: in update t it is 1 - t^-X", ADAFACTOR},
     {"train.adafactor.update_clip", NULL, HARK_OPTION_FLOAT, AT(train.adafactor.update_clip), "1", "[0, inf)", TRAIN, NULL,
-     "the update of a weight is scaled down to this root mean square, before it is multiplied by the learning rate; 0: it is not",
+     "an update of a weight with a larger root mean square is scaled down to this one, before it is multiplied by the learning rate; "
+     "0: no bound",
      ADAFACTOR},
     {"train.adafactor.relative", NULL, HARK_OPTION_BOOL, AT(train.adafactor.relative), "false", NULL, TRAIN, NULL,
      "the learning rate of a weight is multiplied by the root mean square of its numbers, at least by 1e-3", ADAFACTOR},
@@ -363,8 +365,13 @@ static hark_status complain_of_list(hark_context *context, hark_options *set, co
   return status;
 }
 
+static bool is_above_zero(const char *number) {
+  double value = 0;
+  return hark_number_read(number, strlen(number), &value) && value > 0;
+}
+
 bool hark_config_changes_moments(const char *option, const char *given, const char *stored) {
-  if (strcmp(option, "train.adafactor.beta1") == 0) return (strcmp(given, "0") == 0) != (strcmp(stored, "0") == 0);
+  if (strcmp(option, "train.adafactor.beta1") == 0) return is_above_zero(given) != is_above_zero(stored);
   return strcmp(option, "train.optimiser") == 0 || strcmp(option, "train.adafactor.factor_from") == 0;
 }
 

@@ -366,7 +366,7 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   return read_examples(context, engine, batch, loss, predicted, result);
 }
 
-/* The norm of a flat buffer, at most of the size of the weights. */
+/* The norm of a flat buffer. */
 static hark_status norm_of(hark_context *context, hark_engine *engine, const hark_tensor *flat, double *norm) {
   const hark_call call = {.op = &hark_op_sum_squares,
                           .input_count = 1,

@@ -53,7 +53,7 @@ typedef struct hark_engine {
   hark_network *network;
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
-  hark_tensor first_moment, second_moment; /* flat (moments.h), of the weights of `share.range`; absent without training */
+  hark_tensor first_moment, second_moment; /* flat (moments.h), of the weights of `share.range`; the optimiser may lack the first */
   hark_moment_share share;                 /* of the processes of a group */
   hark_tensor types;                       /* i32 [batch, context], zeros, of rectangular batches for models with token types */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs only of rectangular batches; f64 [1] */

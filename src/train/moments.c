@@ -11,13 +11,26 @@ bool hark_moments_have_first(const hark_config *config) {
   return config->train.optimiser == HARK_OPTIMISER_ADAMW || config->train.adafactor.beta1 > 0;
 }
 
-hark_optimiser hark_moments_optimiser(const char *name) {
-  return name != NULL && strcmp(name, HARK_OPTIMISER_FACTORED) == 0 ? HARK_OPTIMISER_ADAFACTOR : HARK_OPTIMISER_ADAMW;
+hark_status hark_moments_optimiser(hark_context *context, const char *path, const hark_safetensors *file, hark_optimiser *out) {
+  const char *const name = hark_safetensors_metadata(file, HARK_OPTIMISER_KEY);
+  *out = name == NULL ? HARK_OPTIMISER_ADAMW : HARK_OPTIMISER_ADAFACTOR;
+  if (name == NULL || strcmp(name, HARK_OPTIMISER_FACTORED) == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: has the moments of optimiser \"%.40s\", expected %s, or none named", path, name,
+                   HARK_OPTIMISER_FACTORED);
 }
 
-static bool is_factored(const hark_config *config, const hark_parameter_spec *spec) {
+hark_status hark_moments_check_optimiser(hark_context *context, const char *path, const hark_safetensors *file, const hark_config *config) {
+  hark_optimiser stored;
+  HARK_TRY(hark_moments_optimiser(context, path, file, &stored));
+  if ((int)stored == config->train.optimiser) return HARK_OK;
+  const bool factored = stored == HARK_OPTIMISER_ADAFACTOR;
+  return hark_fail(context, HARK_BAD_FILE, "%s: has the moments of %s, expected those of %s", path, factored ? "adafactor" : "adamw",
+                   factored ? "adamw" : "adafactor");
+}
+
+bool hark_moments_are_factored(const hark_config *config, int rank, const int64_t *shape) {
   const int64_t least = config->train.adafactor.factor_from;
-  return spec->rank == 2 && spec->shape[0] >= least && spec->shape[1] >= least;
+  return config->train.optimiser == HARK_OPTIMISER_ADAFACTOR && rank == 2 && shape[0] >= least && shape[1] >= least;
 }
 
 static int64_t take(int64_t count, int64_t *end) {
@@ -29,7 +42,7 @@ static int64_t take(int64_t count, int64_t *end) {
 hark_moment_place hark_moment_place_next(const hark_config *config, const hark_parameter *parameter, int64_t *end) {
   hark_moment_place place = {.first_too = hark_moments_have_first(config), .first = parameter->first, .second = parameter->first};
   if (config->train.optimiser == HARK_OPTIMISER_ADAMW) return place;
-  place.factored = is_factored(config, &parameter->spec);
+  place.factored = hark_moments_are_factored(config, parameter->spec.rank, parameter->spec.shape);
   place.second = take(place.factored ? parameter->spec.shape[0] : parameter->count, end);
   if (place.factored) place.columns = take(parameter->spec.shape[1], end);
   return place;

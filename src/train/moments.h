@@ -8,6 +8,7 @@
 #ifndef HARK_TRAIN_MOMENTS_H
 #define HARK_TRAIN_MOMENTS_H
 
+#include "io/safetensors.h"
 #include "nn/parameters.h"
 #include "train/config.h"
 
@@ -39,8 +40,15 @@ typedef struct hark_moment_tensor {
 
 #define HARK_MOMENT_TENSORS 3 /* of a weight, at most */
 
-/* The optimiser that metadata of a checkpoint's file name: `name` is NULL where they name none. */
-hark_optimiser hark_moments_optimiser(const char *name);
+/* Whether a weight of this shape has means of rows and columns. */
+bool hark_moments_are_factored(const hark_config *config, int rank, const int64_t *shape);
+
+/* The optimiser whose moments a checkpoint's file has. HARK_BAD_FILE: its metadata name another one. */
+HARK_MUST_CHECK hark_status hark_moments_optimiser(hark_context *context, const char *path, const hark_safetensors *file,
+                                                   hark_optimiser *out);
+/* HARK_BAD_FILE if it is not that of the configuration: its moments cannot be continued. */
+HARK_MUST_CHECK hark_status hark_moments_check_optimiser(hark_context *context, const char *path, const hark_safetensors *file,
+                                                         const hark_config *config);
 
 /* Writes those of a weight of this shape, and returns how many there are. */
 int hark_moment_tensors(const hark_moment_place *place, int rank, const int64_t *shape, hark_moment_tensor out[HARK_MOMENT_TENSORS]);

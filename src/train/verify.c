@@ -26,6 +26,7 @@ typedef struct verification {
   hark_context *context;
   const hark_run *run;
   bool data_known, has_examples; /* from config.yaml, if that can be read */
+  hark_config config;            /* its numbers, if data_known */
 } verification;
 
 /* Reports the result for `what`. */
@@ -45,11 +46,16 @@ hark_status hark_run_check_configuration(hark_context *context, const hark_run *
   return HARK_OK;
 }
 
-static hark_status verify_configuration(verification *v) {
-  const hark_status status = hark_run_check_configuration(v->context, v->run, &v->has_examples);
-  v->data_known = status == HARK_OK;
-  return report(v, "config.yaml", status, NULL);
+static hark_status read_configuration(verification *v) {
+  hark_options *options = NULL;
+  HARK_TRY(hark_run_read_configuration(v->context, v->run, &v->config, &options));
+  v->has_examples = hark_config_has_examples(&v->config);
+  v->data_known = true;
+  hark_options_destroy(v->context, &options);
+  return HARK_OK;
 }
+
+static hark_status verify_configuration(verification *v) { return report(v, "config.yaml", read_configuration(v), NULL); }
 
 /* Checks the task of labelled examples. */
 static hark_status verify_task(verification *v, const char *path, const hark_text *text) {
@@ -138,14 +144,22 @@ static hark_status verify_numbers(verification *v, const hark_safetensors *file,
   return hark_check_finite_tensors(v->context, file, path);
 }
 
-/* Which moments a weight has, of the optimiser that the file names. */
-static hark_moment_place moments_of(const hark_safetensors *optimizer, const hark_stored_tensor *weight) {
-  const bool adafactor = hark_moments_optimiser(hark_safetensors_metadata(optimizer, HARK_OPTIMISER_KEY)) == HARK_OPTIMISER_ADAFACTOR;
+static bool has_moment(const hark_safetensors *optimizer, const char *prefix, const hark_stored_tensor *weight) {
   char name[MOMENT_NAME_BYTES];
-  (void)snprintf(name, sizeof name, HARK_ROW_MOMENT "%s", weight->name);
-  const bool factored = adafactor && weight->rank == 2 && hark_safetensors_find(optimizer, name) != NULL;
-  (void)snprintf(name, sizeof name, HARK_FIRST_MOMENT "%s", weight->name);
-  return (hark_moment_place){.first_too = !adafactor || hark_safetensors_find(optimizer, name) != NULL, .factored = factored};
+  (void)snprintf(name, sizeof name, "%s%s", prefix, weight->name);
+  return hark_safetensors_find(optimizer, name) != NULL;
+}
+
+/* Which moments a weight has: those of the configuration or, if that cannot be read, of the optimiser that the file names. */
+static hark_moment_place moments_of(const verification *v, const hark_safetensors *optimizer, hark_optimiser named,
+                                    const hark_stored_tensor *weight) {
+  if (v->data_known)
+    return (hark_moment_place){.first_too = hark_moments_have_first(&v->config),
+                               .factored = hark_moments_are_factored(&v->config, weight->rank, weight->shape)};
+  const bool adafactor = named == HARK_OPTIMISER_ADAFACTOR;
+  const bool parts = has_moment(optimizer, HARK_ROW_MOMENT, weight) || has_moment(optimizer, HARK_COLUMN_MOMENT, weight);
+  return (hark_moment_place){.first_too = !adafactor || has_moment(optimizer, HARK_FIRST_MOMENT, weight),
+                             .factored = adafactor && weight->rank == 2 && parts};
 }
 
 static hark_status verify_moment(verification *v, const hark_safetensors *optimizer, const char *path, const hark_stored_tensor *weight,
@@ -156,18 +170,22 @@ static hark_status verify_moment(verification *v, const hark_safetensors *optimi
   if (moment == NULL) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is missing", path, name);
   if (moment->rank == expected->rank && memcmp(moment->shape, expected->shape, (size_t)moment->rank * sizeof *moment->shape) == 0)
     return HARK_OK;
-  return hark_fail(v->context, HARK_BAD_FILE, "%s: %s has another shape than its weight", path, name);
+  return hark_fail(v->context, HARK_BAD_FILE, "%s: %s has another %s its weight", path, name,
+                   expected->rank == weight->rank ? "shape than" : "length than the side of");
 }
 
 /* Checks that every weight has its moments, in its shape or those of its sides, and that there are no others. First moments are there for
  * all weights or for none. */
 static hark_status verify_moments(verification *v, const hark_safetensors *model, const hark_safetensors *optimizer, const char *path) {
   const int64_t weights = hark_safetensors_count(model);
-  const bool first_too = weights > 0 && moments_of(optimizer, hark_safetensors_tensor(model, 0)).first_too;
+  hark_optimiser named;
+  HARK_TRY(hark_moments_optimiser(v->context, path, optimizer, &named));
+  if (v->data_known) HARK_TRY(hark_moments_check_optimiser(v->context, path, optimizer, &v->config));
+  const bool first_too = weights > 0 && moments_of(v, optimizer, named, hark_safetensors_tensor(model, 0)).first_too;
   int64_t expected = 0;
   for (int64_t i = 0; i < weights; i++) {
     const hark_stored_tensor *weight = hark_safetensors_tensor(model, i);
-    hark_moment_place place = moments_of(optimizer, weight);
+    hark_moment_place place = moments_of(v, optimizer, named, weight);
     hark_moment_tensor tensors[HARK_MOMENT_TENSORS];
     place.first_too = first_too;
     const int count = hark_moment_tensors(&place, weight->rank, weight->shape, tensors);
@@ -314,7 +332,7 @@ hark_status hark_run_verify(hark_context *context, const hark_run *run, const ch
   *problems = 0;
   hark_status status = HARK_OK;
   if (checkpoint[0] != '\0') {
-    v.data_known = hark_run_check_configuration(context, run, &v.has_examples) == HARK_OK;
+    (void)read_configuration(&v);
     status = verify_checkpoint(&v, checkpoint);
   } else {
     status = verify_configuration(&v);

@@ -452,6 +452,9 @@ static void the_optimiser_of_a_run_stays(void **state) {
   expect("train --data text.txt --out averaged --steps 1 --train.adafactor.beta1 0.5 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
   expect("train --resume averaged --steps 2 --train.adafactor.beta1 0.7", HARK_EXIT_DONE, "step 2 of 2", "");
   expect("train --resume averaged --steps 3 --train.adafactor.beta1 0", HARK_EXIT_USAGE, "", "train.adafactor.beta1 cannot change");
+  expect("train --data text.txt --out none --steps 1 --train.adafactor.beta1 -0 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
+  expect("train --resume none --steps 2 --train.adafactor.beta1 .9", HARK_EXIT_USAGE, "", "train.adafactor.beta1 cannot change");
+  expect("train --resume none --steps 2 --train.adafactor.beta1 0", HARK_EXIT_DONE, "step 2 of 2", "");
   expect("verify averaged", HARK_EXIT_DONE, "good  checkpoints/step-2", "");
 }
 
@@ -485,7 +488,7 @@ static void leave_out_moments(const char *checkpoint, const char *prefix) {
 
 /* verify knows which moments there must be. */
 static void missing_parts_of_moments_are_found(void **state) {
-  static const char *const removed[][2] = {{"row_moment.", "second_moment.blocks.0.attention.key.weight is missing"},
+  static const char *const removed[][2] = {{"row_moment.", "row_moment.blocks.0.attention.key.weight is missing"},
                                            {"column_moment.", "column_moment.blocks.0.attention.key.weight is missing"},
                                            {"second_moment.", "second_moment.blocks.0.attention_norm.weight is missing"}};
   (void)state;
@@ -493,6 +496,24 @@ static void missing_parts_of_moments_are_found(void **state) {
     expect("train --data text.txt --out run --steps 1 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
     leave_out_moments("run/checkpoints/step-1", removed[i][0]);
     expect("verify run", HARK_EXIT_BAD_INPUT, removed[i][1], "1 problem");
+    assert_int_equal(command_place_shell(folder, "rm -r run"), 0);
+  }
+}
+
+/* verify compares the moments with the configuration, as resume does. */
+static void moments_of_another_configuration_are_found(void **state) {
+  static const char *const edits[][2] = {
+      {"s/factor_from: 8/factor_from: 256/", "second_moment.blocks.0.attention.key.weight is missing"},
+      {"s/optimiser: adafactor/optimiser: adamw/", "has the moments of adafactor, expected those of adamw"},
+      {"s/^    beta1: 0$/    beta1: 0.9/", "first_moment."}};
+  (void)state;
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    char words[256];
+    expect("train --data text.txt --out run --steps 1 " FACTORED TINY, HARK_EXIT_DONE, "step 1 of 1", "");
+    (void)snprintf(words, sizeof words, "sed '%s' run/config.yaml > edited && ! cmp -s edited run/config.yaml && mv edited run/config.yaml",
+                   edits[i][0]);
+    assert_int_equal(command_place_shell(folder, words), 0);
+    expect("verify run", HARK_EXIT_BAD_INPUT, edits[i][1], "1 problem");
     assert_int_equal(command_place_shell(folder, "rm -r run"), 0);
   }
 }
@@ -663,6 +684,7 @@ int main(void) {
       TEST(attention_is_exchanged_at_eval),
       TEST(the_optimiser_of_a_run_stays),
       TEST(missing_parts_of_moments_are_found),
+      TEST(moments_of_another_configuration_are_found),
       TEST(what_a_run_needs_is_reported_and_refused),
       TEST(a_disk_that_is_too_small_is_exit_4),
       TEST(a_run_in_the_folder_of_its_text_goes_on),

@@ -93,8 +93,11 @@ static void define_step(const hark_config *config, const hark_parameter *paramet
   divide(&parameter->spec, is_factored(config, &parameter->spec), 1 - pow(step, -config->train.adafactor.decay_exponent), g, count, s, u);
   const double most = config->train.adafactor.update_clip, beta1 = config->train.adafactor.beta1;
   const double reduced = most > 0 ? fmax(1, rms(u, count) / most) : 1;
-  const double rate = RATE * (config->train.adafactor.relative ? fmax(1e-3, rms(w, count)) : 1);
-  const double decay = parameter->spec.decays ? RATE * config->train.weight_decay : 0;
+  const double own_rate = RATE * (parameter->spec.rate == HARK_RATE_POSITIONAL ? config->train.positional_rate
+                                  : parameter->spec.rate == HARK_RATE_ROTARY   ? config->train.rotary_rate
+                                                                               : 1);
+  const double rate = own_rate * (config->train.adafactor.relative ? fmax(1e-3, rms(w, count)) : 1);
+  const double decay = parameter->spec.decays ? own_rate * config->train.weight_decay : 0;
   for (int64_t i = 0; i < count; i++) {
     s->m[i] = beta1 * s->m[i] + (1 - beta1) * rate * u[i] / reduced;
     out[i] = w[i] - s->m[i] - decay * w[i];
@@ -152,21 +155,57 @@ static void steps_are_the_definition(void **state) {
   static const char *const words[][7] = {{"--optimiser=adafactor", FACTOR_FROM, "--clip=0.05", "--weight-decay=0.5"},
                                          {"--optimiser=adafactor", FACTOR_FROM, "--train.adafactor.relative", "--train.adafactor.beta1=0.9",
                                           "--train.adafactor.decay-exponent=0.5", "--train.adafactor.update-clip=0.5", "--clip=0"},
-                                         {"--optimiser=adafactor", "--train.adafactor.update-clip=0", "--no-tie-embeddings"}};
-  static const int counts[] = {4, 7, 3};
+                                         {"--optimiser=adafactor", "--train.adafactor.update-clip=0", "--no-tie-embeddings"},
+                                         {"--optimiser=adafactor", FACTOR_FROM, "--positional=bank[2](decay*periodic)",
+                                          "--positional-rate=3", "--rotary-learned=head", "--train.rotary-rate=0.5"}};
+  static const int counts[] = {4, 7, 3, 6};
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups(setups);
   (void)state;
-  for (int w = 0; w < 3; w++) {
+  for (int w = 0; w < 4; w++) {
     small_run small;
     test_folder_make(folder);
     small_run_open_with(&small, folder, false, counts[w], words[w]);
     for (int s = 0; s < count; s++) {
       const int factored = compare_with_definition(&setups[s], &small.config);
-      assert_true(w < 2 ? factored > 3 : factored == 0); /* matrices; none has sides of 128 */
+      assert_true(w != 2 ? factored > 3 : factored == 0); /* matrices; none has sides of 128 */
     }
     small_run_close(&small);
     test_folder_remove(folder);
+  }
+}
+
+/* Gradients whose squares f32 cannot store: the moments are the largest number, and the weights stay finite. */
+static void squares_may_be_too_large(void **state) {
+  enum { ROWS = 9, COLUMNS = 35, NUMBERS = ROWS * COLUMNS };
+  static const hark_adafactor_attributes attributes = {.rate = RATE, .beta2 = 0, .epsilon = 1e-30, .most = 1, .gradient_scale = 1};
+  static const int64_t shape[] = {ROWS, COLUMNS};
+  static double workspace[4096];
+  float numbers[NUMBERS];
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  (void)state;
+  for (int s = 0; s < 2 * count; s++) {
+    hark_context *const context = test_setup_open(&setups[s / 2], 1);
+    const bool factored = s % 2 == 0;
+    hark_tensor inputs[4];
+    for (int i = 0; i < (factored ? 4 : 3); i++) {
+      const bool side = factored && i >= 2;
+      assert_fine(context, hark_tensor_create(context, HARK_F32, side ? 1 : 2, side ? &shape[i - 2] : shape, &inputs[i]));
+      for (int j = 0; j < NUMBERS; j++) numbers[j] = i == 0 ? 0.5F : i == 1 ? (j % 2 == 0 ? 1e25F : -3e37F) : 0;
+      assert_fine(context, hark_tensor_write(context, &inputs[i], numbers));
+    }
+    hark_call call = {.op = &hark_op_adafactor,
+                      .attributes = &attributes,
+                      .input_count = factored ? 4 : 3,
+                      .workspace = workspace,
+                      .workspace_bytes = sizeof workspace};
+    for (int i = 0; i < call.input_count; i++) call.inputs[i] = inputs[i];
+    for (int step = 0; step < 2; step++) assert_fine(context, hark_operator_forward(context, &call));
+    assert_fine(context, hark_tensor_read(context, &inputs[0], numbers));
+    for (int j = 0; j < NUMBERS; j++) assert_true(isfinite(numbers[j]) && fabsf(numbers[j] - 0.5F) <= 1);
+    for (int i = 0; i < call.input_count; i++) hark_tensor_destroy(context, &inputs[i]);
+    test_setup_close(context);
   }
 }
 
@@ -297,7 +336,7 @@ static void assert_stored(const hark_safetensors *file, const char *prefix, cons
   if (tensor->rank != rank || tensor->shape[0] != first) fail_msg("%s has another shape", name);
 }
 
-/* Of matrices only rows and columns, and what the file says of its optimiser. */
+/* Matrices have only moments of rows and columns, and the file names the optimiser. */
 static void checkpoints_have_factored_moments(void **state) {
   static const char *const words[] = {"--optimiser=adafactor", FACTOR_FROM, "--train.adafactor.beta1=0.9"};
   (void)state;
@@ -378,13 +417,10 @@ static void moments_need_less_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_are_the_definition),
-      cmocka_unit_test(bits_do_not_depend_on_threads),
-      cmocka_unit_test(what_does_not_change),
-      cmocka_unit_test(resumed_runs_have_the_same_bits),
-      cmocka_unit_test(checkpoints_have_factored_moments),
-      cmocka_unit_test(other_moments_are_refused),
-      cmocka_unit_test(moments_need_less_memory),
+      cmocka_unit_test(steps_are_the_definition),        cmocka_unit_test(squares_may_be_too_large),
+      cmocka_unit_test(bits_do_not_depend_on_threads),   cmocka_unit_test(what_does_not_change),
+      cmocka_unit_test(resumed_runs_have_the_same_bits), cmocka_unit_test(checkpoints_have_factored_moments),
+      cmocka_unit_test(other_moments_are_refused),       cmocka_unit_test(moments_need_less_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

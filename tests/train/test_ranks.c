@@ -87,7 +87,7 @@ static void windows_of_a_text(void **state) {
   compare_numbers_of_ranks(false, false, 0, NULL);
 }
 
-/* Of matrices only rows and columns. */
+/* Matrices have only moments of rows and columns. */
 static void windows_with_adafactor(void **state) {
   static const char *const words[] = {"--optimiser=adafactor", "--train.adafactor.factor-from=8", "--train.adafactor.relative",
                                       "--train.adafactor.beta1=0.9"};

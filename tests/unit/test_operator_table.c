@@ -264,6 +264,11 @@ static void results_that_do_not_fit_are_refused(void **state) {
   assert_int_equal(hark_tensor_describe(context, HARK_I32, 1, ids_shape, &inputs[0]), HARK_OK);
   assert_int_equal(hark_tensor_describe(context, HARK_F32, 2, table_shape, &inputs[1]), HARK_OK);
   assert_int_equal(hark_op_embedding.infer(context, NULL, inputs, 2, &inferred), HARK_TOO_LARGE);
+  const hark_adafactor_attributes step = {.rate = 1, .beta2 = 0.5, .epsilon = 1e-30, .gradient_scale = 1};
+  const int64_t wide[] = {1, ((int64_t)1 << 60) - 1};
+  for (int i = 0; i < 2; i++) assert_int_equal(hark_tensor_describe(context, HARK_F32, 2, wide, &inputs[i]), HARK_OK);
+  for (int i = 0; i < 2; i++) assert_int_equal(hark_tensor_describe(context, HARK_F32, 1, &wide[i], &inputs[2 + i]), HARK_OK);
+  assert_int_equal(hark_op_adafactor.infer(context, &step, inputs, 4, &inferred), HARK_TOO_LARGE);
 }
 
 int main(void) {

@@ -154,7 +154,7 @@ class Operator:
         return f"<hark.jax operator {self.name}: {self.formula}>"
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
-        """The output, or the tuple of outputs. Operators that change their inputs (adamw) are refused."""
+        """The output, or the tuple of outputs. Operators that change their inputs (adamw, adafactor) are refused."""
         if self._operator._record.updates:
             raise ValueError(f"{self.name}: this operator changes its inputs, which JAX's arrays do not allow")
         arrays = tuple([jnp.asarray(x) for x in inputs if x is not None])

@@ -21,8 +21,8 @@ static const hark_option options[] = {
     {"terms", "terms", HARK_OPTION_INT, AT(terms), "4", "[1, 16]", NULL, NULL, "search, fit: largest number of kernels in an expression",
      "$1 search|fit"},
     {"price", "price", HARK_OPTION_FLOAT, AT(price), "0.001", "[0, 1]", NULL, "NATS",
-     "search, fit: each further parameter must reduce the divergence by at least this number of nats; it is the Kullback-Leibler "
-     "divergence between the attention of a head with its learned kernel and that with the expression",
+     "search, fit: each further parameter must reduce the divergence by at least this number of nats; the divergence is "
+     "that of Kullback and Leibler between the attention of a head with its learned kernel and that with the expression",
      "$1 search|fit"},
     {"definite", "definite", HARK_OPTION_BOOL, AT(definite), "false", NULL, NULL, NULL,
      "search, fit: only positive definite kernels, which kernel ridge attention needs", "$1 search|fit"},

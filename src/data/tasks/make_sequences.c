@@ -27,8 +27,8 @@ static const hark_option options[] = {
      "$1 make, $2 copy"},
     {"digits", "digits", HARK_OPTION_INT, AT(digits), "5", "[1, 100]", NULL, NULL, "passkey: number of digits", "$1 make, $2 passkey"},
     {"answer", "answer", HARK_OPTION_ENUM, AT(answer), "shown", "shown|blank", NULL, NULL,
-     "copy, passkey: what the input has at the positions where the answer is predicted; shown: the words of the answer, each one "
-     "position after the one where it is predicted; blank: blanks",
+     "copy, passkey: what the input has at the positions where the answer is predicted; shown: the words of the answer, each of them "
+     "directly after the position where it is predicted; blank: blanks",
      "$1 make, $2 copy|passkey"},
     {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL,
      "needle: number of words in a chunk, whose last word has the target", "$1 make, $2 needle"},

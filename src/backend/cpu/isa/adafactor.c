@@ -1,9 +1,10 @@
 /* adafactor.c - one step of Adafactor in place (the formulas: ops/adafactor.c).
  *
- * Limited by memory: of factored moments 20 bytes per number (the gradient is read three times, the weight twice at most, and written), of
- * others 28. Squares are added in double. Shazeer, Stern, arXiv 1804.04235.
+ * Limited by memory. Factored moments: 20 bytes per number (the gradient is read three times, the weight once, and written). Others: 28.
+ * 4 more if the rate is relative, where the weight is read twice. Squares are added in double. Shazeer, Stern, arXiv 1804.04235.
  */
 #include "core/adafactor.h"
+#include <float.h>
 #include <math.h>
 
 #include "backend/cpu/isa/kernels.h"
@@ -90,7 +91,13 @@ static double squares_by_column(const float *restrict x, float scale, int64_t co
 
 /* beta2 moment + (1 - beta2) (mean + epsilon) */
 static float renewed(const hark_adafactor_attributes *a, float moment, double mean) {
-  return (float)(a->beta2 * (double)moment + (1 - a->beta2) * (mean + a->epsilon));
+  return (float)hark_adafactor_moment(a->beta2 * (double)moment + (1 - a->beta2) * (mean + a->epsilon), (double)FLT_MAX);
+}
+
+/* The same for a single number; in f32, where the largest number takes the place of infinity. */
+static inline float renewed_number(float beta2, float rest, float epsilon, float moment, float g) {
+  const float v = beta2 * moment + rest * (g * g + epsilon);
+  return v > FLT_MAX ? FLT_MAX : v;
 }
 
 static void renew_rows(const hark_call *call, int64_t first, int64_t last) {
@@ -174,13 +181,13 @@ static void renew_numbers(const hark_call *call, int64_t first, int64_t last) {
   int64_t i = first;
   for (; i + SUMS <= last; i += SUMS) {
     for (int j = 0; j < SUMS; j++) {
-      const float g = s.scale * gradient[i + j], v = beta2 * second[i + j] + rest * (g * g + epsilon);
+      const float g = s.scale * gradient[i + j], v = renewed_number(beta2, rest, epsilon, second[i + j], g);
       second[i + j] = v;
       sum[j] += (double)g * (double)g / (double)v;
     }
   }
   for (int j = 0; i < last; i++, j++) {
-    const float g = s.scale * gradient[i], v = beta2 * second[i] + rest * (g * g + epsilon);
+    const float g = s.scale * gradient[i], v = renewed_number(beta2, rest, epsilon, second[i], g);
     second[i] = v;
     sum[j] += (double)g * (double)g / (double)v;
   }
