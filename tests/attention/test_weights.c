@@ -147,7 +147,9 @@ static void test_large_terms(void **state) {
                                       "hierarchical:H2,K1,L101,D8,N4,first,causal,hbias,kernel",
                                       "hierarchical:H2,L90,D8,N8,exact,hbias,dropout=0.25",
                                       "hierarchical:B2,H2,L70,D8,N4,mean,mask,qmask,kernel",
-                                      "hierarchical:H2,L70,D8,N4,mean,rbf,hbias"};
+                                      "hierarchical:H2,L70,D8,N4,mean,rbf,hbias",
+                                      "hierarchical:H2,L300,D8,N2,mean,linear,hbias",
+                                      "hierarchical:B2,H2,L300,D8,N4,first,mask,qmask,linear,kernel"};
   static const double values[] = {-700, -1e9, -3.4028234663852886e38, 3e38};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++)

@@ -1,7 +1,7 @@
 /* hierarchical_backward.c - gradients of hierarchical attention, level by level from the coarsest down.
  *
  * Let m_a = the least log-sum-exp of the rows below row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a -
- * lse). For every entry of row a and key b (docs/mathematics/hierarchical.md):
+ * lse) (linear interpolation: hierarchical_linear.c). For every entry of row a and key b (docs/mathematics/hierarchical.md):
  *
  *     P = e^(s - m_a)     dS = P (M g_a . v_b - count_b D_a)
  *     dv_b += M P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a          (rbf: k_b - q_a, q_a - k_b)

@@ -1,7 +1,7 @@
 /* hierarchical_exact.c - backward: recomputes log-sum-exp of rows whose given one has lost the sum.
  *
- *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b]), or with linear interpolation of the sum over two
- *     tokens a of each level of c(n,a) count_b exp(s[a, b])
+ *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b])
+ *     linear interpolation: the sum is over levels l, two tokens a of each level, and keys b, of c(n,a) count_b exp(s[a, b])
  *
  * The backward divides by exp(lse), and lse has been rounded to f32: if lse is 2^24, that is a factor of two or more, whatever the sum of
  * the weights. With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. If that is too much, it is recomputed entry

@@ -24,9 +24,15 @@ bool HARK_ISA(hark_hierarchical_is_query)(const hark_tree *tree, int level, int6
   return false;
 }
 
+/* The same where the counts of all kept tokens are known. */
+static bool has_query(const hark_tree *tree, int level, int64_t token) {
+  if (tree->windowed && level <= HARK_WINDOW_LEVELS) return HARK_ISA(hark_hierarchical_is_query)(tree, level, token);
+  return token < tree->level[level].queries && tree->level[level].query_count[token] > 0.0f;
+}
+
 hark_linear_share HARK_ISA(hark_hierarchical_share_above)(const hark_tree *tree, int level, const hark_linear_share *share) {
   const int64_t token = share->token / 2;
-  const double half = HARK_ISA(hark_hierarchical_is_query)(tree, level + 1, token + 1) ? 0.5 : 0.0;
+  const double half = has_query(tree, level + 1, token + 1) ? 0.5 : 0.0;
   const double first = share->weight[0], second = share->weight[1];
   if (share->token % 2 == 0) return (hark_linear_share){token, {first + (1.0 - half) * second, half * second}};
   return (hark_linear_share){token, {(1.0 - half) * first, half * first + second}};

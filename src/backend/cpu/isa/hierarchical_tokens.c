@@ -1,7 +1,7 @@
 /* hierarchical_tokens.c - tokens of coarse levels, and windows: the lowest levels of a stretch of rows, computed when needed.
  *
  *     level l + 1 from level l: keys and queries are means by unmasked rows (queries also the first unmasked one), values are sums;
- *     gradients are sums weighted by e^(m - lse) (hierarchical_backward.c)
+ *     gradients are sums weighted by e^(m - lse) (hierarchical_backward.c, hierarchical_linear.c)
  *
  * For a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept. They are computed once to compute the level above them,
  * and again, window by window, just before the window's rows need them, in memory of the worker that stays in its caches. Keys are
@@ -307,7 +307,8 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
 static hark_held queries_of_window(const hark_window *window, int level) {
   const hark_held own = {window->first >> level, hark_ceil_div(window->last, (int64_t)1 << level)};
   if (!window->tree.call->linear) return own;
-  const int64_t after = (int64_t)1 << (HARK_WINDOW_LEVELS - level), before = level < HARK_WINDOW_LEVELS && own.from > 0;
+  const bool gathers = window->tree.call->backward && !window->tree.summing; /* gradients of the level above */
+  const int64_t after = (int64_t)1 << (HARK_WINDOW_LEVELS - level), before = gathers && level < HARK_WINDOW_LEVELS && own.from > 0;
   return (hark_held){own.from - before, hark_min(own.to + after, window->tree.level[level].queries)};
 }
 
