@@ -223,7 +223,7 @@ static hark_status read_key(description_reader *r, const char *key, const hark_j
     r->seen[i] = true;
     return read_value(r, row, node);
   }
-  return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s", r->name, hark_text_shown(key, text));
+  return hark_fail(r->context, HARK_BAD_FILE, "%s: unknown key model.%s", r->name, hark_text_shown(key, text));
 }
 
 /* Reads the members of an object; `section` is "" or "rotary". */
@@ -232,7 +232,7 @@ static hark_status read_section(description_reader *r, const char *section, cons
     char key[KEY_BYTES], text[HARK_SHOWN_BYTES];
     const int length = snprintf(key, sizeof key, "%s%s%s", section, section[0] != '\0' ? "." : "", member->name);
     if (length < 0 || (size_t)length >= sizeof key)
-      return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s...", r->name, hark_text_shown(key, text));
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: unknown key model.%s...", r->name, hark_text_shown(key, text));
     if (member->kind == HARK_JSON_OBJECT && section[0] == '\0')
       HARK_TRY(read_section(r, key, member));
     else

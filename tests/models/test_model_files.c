@@ -202,7 +202,7 @@ static void wrong_descriptions_are_refused(void **state) {
   refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 3e", "expected digits in the exponent");
   refuse_change(context, file, bytes, Q("heads") ": 4", Q("heads") ": 3", "is not divisible by model.heads");
   refuse_change(context, file, bytes, Q("vocabulary") ": 261", Q("vocabulary") ": 262", "its vocabulary 261");
-  refuse_change(context, file, bytes, Q("activation"), Q("activatiom"), "there is no key model.activatiom");
+  refuse_change(context, file, bytes, Q("activation"), Q("activatiom"), "unknown key model.activatiom");
   refuse_change(context, file, bytes, Q("gated_silu"), Q("gated_selu"), "model.activation is \"gated_selu\", expected one of gelu, ");
   refuse_change(context, file, bytes, "\"format_version\":\"1\"", "\"format_version\":\"9\"", "format_version is not 1");
   refuse_change(context, file, bytes, Q("tie_embeddings") ": true", Q("tie_embeddings") ": 1111", "neither true nor false");
@@ -223,7 +223,7 @@ static void wrong_descriptions_are_refused(void **state) {
                {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base occurs twice"},
                {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected a number in (0, 1]"},
                {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is not a number"},
-               {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
+               {"{\"model\": {\"a\\u000ab\": 1}}", "unknown key model.a?b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const hark_model_options options = small_model_options(cases[i].description);
     assert_failure(context, hark_model_create(context, &options, 1, &loaded), HARK_BAD_FILE, cases[i].message);

@@ -119,7 +119,7 @@ static void factored_steps_are_the_published_ones(void **state) {
   enum { NUMBERS = 12, SIDE = 4, STEPS = 5, INPUTS = 5 };
   static const hark_sample_input all = {HARK_F32, 1, {NUMBERS}, 0, 1}, matrix = {HARK_F32, 2, {3, SIDE}, 0, 1};
   static const hark_sample_input rows = {HARK_F32, 1, {3}, 0, 1}, columns = {HARK_F32, 1, {SIDE}, 0, 1}, none = {HARK_NONE, 0, {0}, 0, 0};
-  static const struct {
+  const struct {
     const char *name;
     hark_sample_input inputs[INPUTS];
     double beta1, least_scale;

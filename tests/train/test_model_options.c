@@ -385,7 +385,7 @@ static void every_description_is_checked(void **state) {
     if (hark_option_has_choices(option)) refused(key, "\"nonsense\"", "is \"nonsense\", expected one of");
     if (hark_option_has_choices(option)) refused(key, "0", "expected one of");
   }
-  refused("residual", "1", "there is no key");
+  refused("residual", "1", "unknown key");
 }
 
 /* Descriptions let 0 of a group pass, for it may not have been said: a network then refuses it, or knows what it stands for. */
