@@ -181,7 +181,7 @@ static hark_status keep_fault(hark_context *context, hark_status status, hark_ru
 
 static hark_status read_all(hark_context *context, const hark_run *run, hark_run_line *line) {
   HARK_TRY(keep_fault(context, read_configuration(context, run->path, line), line));
-  HARK_TRY(keep_fault(context, hark_run_check_configuration(context, run, NULL), line));
+  HARK_TRY(keep_fault(context, hark_run_check_configuration(context, run), line));
   HARK_TRY(keep_fault(context, read_metrics(context, run->path, line), line));
   return keep_fault(context, read_checkpoint(context, run, line), line);
 }

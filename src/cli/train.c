@@ -679,8 +679,8 @@ const hark_command hark_command_train = {
         "\n"
         "  After Ctrl-C, the step is finished, the run is saved, and the exit code is 130. SIGTERM (143) and SIGHUP (129) do the same.\n"
         "  After SIGUSR1, the run is saved and continues.\n"
-        "  If options set neither the size nor the length of a run on a text, hark train chooses both, and their defaults are not used.\n"
-        "  With --preset it chooses only the length, and with --max-time only the size (docs/numbers.md).\n",
+        "  If neither a file nor options set the size or the length of a new run on a text, hark train chooses both; with --preset\n"
+        "  only the length, with --max-time only the size. Their defaults are not used then (docs/numbers.md).\n",
     .common_options =
         "data.paths run.directory preset run.resume train.max_time train.steps model.layers model.heads model.width model.context "
         "model.positions model.positional model.dropout model.attention.structure model.attention.window model.attention.normalisation "

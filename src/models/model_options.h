@@ -115,8 +115,8 @@ typedef enum hark_stored {
     WEIGHTS, ALWAYS, 1)                                                                                                                    \
   X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
     "kernel of the token distance, such as bank[8](decay*periodic), or in encoders left(decay)*right(rbf); it multiplies the "             \
-    "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: one for each layer with positional_scope layer, "            \
-    "otherwise one for each head; empty: no kernel",                                                                                       \
+    "similarity; several kernels, separated by |, such as decay|rbf|t5|alibi: for the layers with positional_scope layer, "                \
+    "otherwise for the heads; empty: no kernel",                                                                                           \
     NULL, WEIGHTS, CHANGED, 1)                                                                                                             \
   X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
     "which parts have their own parameters of the kernel: the whole model, each layer, or each head", HARK_NEEDS_POSITIONAL, WEIGHTS,      \

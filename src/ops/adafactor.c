@@ -139,8 +139,8 @@ static double row_mean(const hark_call *call) {
   const int64_t rows = shape_of(call).rows;
   const hark_numbers moments = hark_numbers_of(&call->inputs[INPUT_SECOND_MOMENT]);
   double sum = 0;
-  for (int64_t i = 0; i < rows; i++) sum += hark_get(moments, i);
-  return sum / (double)rows;
+  for (int64_t i = 0; i < rows; i++) sum += hark_get(moments, i) / (double)rows; /* the sum may be too large where the mean is not */
+  return sum;
 }
 
 /* U of element [i, j]. */

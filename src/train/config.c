@@ -71,7 +71,7 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
-     "what a token is; formats text and pairs have bytes; characters: a Unicode code point; subwords: a piece of a word, "
+     "what a token is; in formats text and pairs, a byte; characters: a Unicode code point; subwords: a piece of a word, "
      "learned from the text (data.subwords.model); byte_bpe: bytes merged pair by pair, as in GPT-2; imported: a token of "
      "data.vocabulary, or of the model that train.init_from names",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},

@@ -25,7 +25,7 @@
 #define PROGRAM_BYTES MEBIBYTE
 #define THREAD_BYTES ((uint64_t)64 << 10)
 #define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* per tensor in a header: name, type, shape, offsets */
-#define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments; a factored one may have a third */
+#define CHECKPOINT_ENTRIES 3                     /* per weight: itself and two moments; a weight with factored moments may have three */
 #define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
 #define DISK_OTHER_BYTES MEBIBYTE                /* metrics and the like */
 

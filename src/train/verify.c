@@ -36,12 +36,10 @@ static hark_status report(verification *v, const char *what, hark_status status,
 
 /* ---- single files ---- */
 
-hark_status hark_run_check_configuration(hark_context *context, const hark_run *run, bool *examples) {
+hark_status hark_run_check_configuration(hark_context *context, const hark_run *run) {
   hark_config config;
   hark_options *options = NULL;
-  if (examples != NULL) *examples = false;
   HARK_TRY(hark_run_read_configuration(context, run, &config, &options));
-  if (examples != NULL) *examples = hark_config_has_examples(&config);
   hark_options_destroy(context, &options);
   return HARK_OK;
 }

@@ -20,8 +20,8 @@ typedef void hark_finding_visitor(void *user, const hark_finding *finding);
 HARK_MUST_CHECK hark_status hark_run_verify(hark_context *context, const hark_run *run, const char *checkpoint, hark_finding_visitor *visit,
                                             void *user, int64_t *problems);
 
-/* Checks that config.yaml is a complete and valid configuration. *examples (may be NULL): the run has labelled examples. */
-HARK_MUST_CHECK hark_status hark_run_check_configuration(hark_context *context, const hark_run *run, bool *examples);
+/* Checks that config.yaml is a complete and valid configuration. */
+HARK_MUST_CHECK hark_status hark_run_check_configuration(hark_context *context, const hark_run *run);
 /* Checks that metrics.jsonl has the `recorded` bytes that it had when checkpoint `name` was saved, and that they end a line. */
 HARK_MUST_CHECK hark_status hark_run_check_metrics(hark_context *context, const hark_run *run, const char *name, uint64_t recorded);
 

@@ -96,7 +96,7 @@ static float renewed(const hark_adafactor_attributes *a, float moment, double me
 
 /* The same for a single number; in f32, where the largest number takes the place of infinity. */
 static inline float renewed_number(float beta2, float rest, float epsilon, float moment, float g) {
-  const float v = beta2 * moment + rest * (g * g + epsilon);
+  const float v = beta2 * moment + ((rest * g) * g + rest * epsilon); /* g g may be too large where v is not */
   return v > FLT_MAX ? FLT_MAX : v;
 }
 
