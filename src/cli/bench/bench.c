@@ -165,8 +165,8 @@ const hark_command hark_command_bench = {
         "         rotary:positions,x64   embedding:sparse,257=50000\n"
         "         all: the largest sample of every operator\n"
         "         The message about an incorrect case lists the possible words. docs/benchmarks.md lists them all.\n"
-        "A step trains the model that the options describe, on random tokens. --steps N measures N steps; without it, as many as\n"
-        "--rounds says are measured.\n",
+        "A step trains the model that the options describe, on random tokens. --steps N measures N steps. Without it, --rounds\n"
+        "determines the number of steps.\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .shares_work = true,
