@@ -16,6 +16,7 @@
 #define PATIENT_TESTS 2000 /* without sleep: messages of a few KB arrive meanwhile */
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
+#define ANSWER_SECONDS 2.0 /* a process that waits answers within this time, also on a busy machine */
 
 #define LATER_FACTOR 0.5
 #define LATER_SECONDS 5
@@ -136,6 +137,24 @@ static void nap(int64_t tests) {
     (void)nanosleep(&time, NULL);
 }
 
+static hark_group *whole_of(hark_group *group) {
+  while (group->whole != NULL) group = group->whole;
+  return group;
+}
+
+/* Nothing has come from `peer` for `seconds`. After the limit, the error names the process that the group waits for. */
+static hark_status look_around(hark_context *context, hark_group *group, int peer, double seconds) {
+  hark_group *const whole = whole_of(group);
+  int silent = -1, waiting = 0;
+  const int named = hark_group_name(group, peer);
+  int failure = hark_inquiry_answer(whole->transport, &whole->inquiry, named);
+  if (failure == 0 && seconds > group->limit)
+    failure = hark_inquiry_ask(whole->transport, &whole->inquiry, named, fmin(group->limit, ANSWER_SECONDS), &silent, &waiting);
+  if (failure != 0) return failed(context, whole, named);
+  if (silent < 0) return HARK_OK;
+  return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %s seconds", silent, waiting, HARK_PRINTED(group->limit));
+}
+
 static hark_status wait(hark_context *context, hark_group *group, hark_group_poll *poll, void *user) {
   double moved = hark_machine_seconds();
   int64_t left = 0, before = INT64_MAX, idle = 0;
@@ -145,10 +164,11 @@ static hark_status wait(hark_context *context, hark_group *group, hark_group_pol
     if (left == 0) return HARK_OK;
     idle = left < before ? 0 : idle + 1;
     before = left;
-    if (idle == 0) moved = hark_machine_seconds();
-    if (idle % 64 == 63 && hark_machine_seconds() - moved > group->limit)
-      return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %s seconds", hark_group_name(group, peer),
-                       hark_group_name(group, group->transport->rank), HARK_PRINTED(group->limit));
+    if (idle == 0) {
+      moved = hark_machine_seconds();
+      hark_inquiry_end(&whole_of(group)->inquiry);
+    }
+    if (idle % 64 == 63) HARK_TRY(look_around(context, group, peer, hark_machine_seconds() - moved));
     nap(idle);
   }
 }

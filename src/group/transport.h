@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HARK_TRANSPORT_VERSION 1 /* grows with every change of this file */
+#define HARK_TRANSPORT_VERSION 2 /* grows with every change of this file */
 #define HARK_TRANSPORT_REQUEST_BYTES 64
 #define HARK_TRANSPORT_PIECE (1 << 26) /* bytes; a longer message is sent in pieces */
 #define HARK_TRANSPORT_MESSAGE_BYTES 512
@@ -37,6 +37,9 @@ struct hark_transport {
   int (*receive)(hark_transport *transport, int from, int tag, void *data, size_t bytes, hark_transport_request *request);
   /* Makes progress with all messages; *done: this one has ended, and its request is free. Returns at once. */
   int (*test)(hark_transport *transport, hark_transport_request *request, bool *done);
+  /* *arrived: there is a message with this tag that a receive begun now would get, and *from is the process that sent it. Returns at
+   * once. */
+  int (*arrived)(hark_transport *transport, int tag, int *from, bool *arrived);
   /* Ends all processes of the group with this exit code, without waiting for them. Does not return. */
   void (*abort)(hark_transport *transport, int code);
   /* Ends the module's work; every process calls it, when no message is on its way. */

@@ -118,6 +118,15 @@ static int test_message(hark_transport *transport, hark_transport_request *reque
   return 0;
 }
 
+static int message_arrived(hark_transport *transport, int tag, int *from, bool *arrived) {
+  int found = 0;
+  MPI_Status status;
+  const int code = MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator_of(transport), &found, &status);
+  *arrived = code == MPI_SUCCESS && found != 0;
+  if (*arrived) *from = status.MPI_SOURCE;
+  return code == MPI_SUCCESS ? 0 : refuse_code(transport, "it cannot be asked for messages", code);
+}
+
 static void abort_group(hark_transport *transport, int code) {
   (void)MPI_Abort(communicator_of(transport), code);
   _Exit(code); /* if MPI returns after all */
@@ -172,6 +181,7 @@ static int open_group(hark_transport *transport) {
   transport->send = send_message;
   transport->receive = receive_message;
   transport->test = test_message;
+  transport->arrived = message_arrived;
   transport->abort = abort_group;
   transport->close = close_group;
   return 0;

@@ -11,10 +11,14 @@
 #include "group/launch_place.h"
 
 #define STEPS 12
+#define KILL_STEPS 120
+#define LAST_KILL 80 /* lines of metrics: many steps follow, so that a slow script finds its run alive */
 #define MODEL                                                                                                                              \
   " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=5 --keep=2 --dropout=0.1 --log-every=1 --order=shuffled "           \
   "--threads=1 --data text.txt --no-preflight"
-#define OPTIONS MODEL " --evaluate-every=6 --steps=12 --checkpoint-every=2"
+#define SAVES " --evaluate-every=6 --checkpoint-every=2"
+#define OPTIONS MODEL SAVES " --steps=12"
+#define KILL_OPTIONS MODEL SAVES " --steps=120"
 #define DIVIDED " --shard-optimiser"
 
 static bool has_file(const char *name, const char *file) {
@@ -34,14 +38,14 @@ static void write_script(const char *format, ...) {
 }
 
 /* Continues a run, or begins it anew where nothing of it was kept, and compares it with the one that nothing disturbed. */
-static void finish_and_compare(const char *launch, const char *name, const char *more) {
+static void finish_and_compare(const char *launch, const char *name, const char *options, const char *more, int64_t steps) {
   char words[512];
   if (has_file(name, "config.yaml"))
     (void)snprintf(words, sizeof words, "train --resume %s%s", name, more);
   else
-    (void)snprintf(words, sizeof words, "train --out %s" OPTIONS "%s", name, more);
+    (void)snprintf(words, sizeof words, "train --out %s%s%s", name, options, more);
   launch_run(launch, words, 0);
-  launch_assert_same("whole", name, STEPS);
+  launch_assert_same("whole", name, steps);
 }
 
 /* ---- a full disk ---- */
@@ -83,7 +87,7 @@ static void strike_at_many_calls(const char *launch, const char *more) {
       (void)snprintf(words, sizeof words, "verify %s", name);
       launch_run("", words, 0);
     }
-    finish_and_compare(LAUNCH("2"), name, failures % 2 == 0 ? DIVIDED : "");
+    finish_and_compare(LAUNCH("2"), name, OPTIONS, failures % 2 == 0 ? DIVIDED : "", STEPS);
   }
   print_message("%d failures of a full disk, %d of them after a checkpoint\n", failures, kept);
   assert_true(failures > 3 && kept > 1);
@@ -144,36 +148,54 @@ static uint64_t random_below(uint64_t *state, uint64_t below) {
   return *state * below / 2147483647;
 }
 
-/* Another rank is killed at another moment each time: the run is continued by another number of processes, with and without the option. */
+/* Whether a run that was killed has the rest of a save. Such a run is undamaged. */
+static bool was_saving(const char *name) {
+  test_output output = {0};
+  char words[128];
+  (void)snprintf(words, sizeof words, "verify %s", name);
+  test_command_run(launch_folder, "", words, &output);
+  if (output.code != 0) fail_msg("%s: exit code %d: %s%s", words, output.code, output.out, output.err);
+  const bool saving = strstr(output.out, "interrupted save") != NULL || strstr(output.err, "interrupted save") != NULL;
+  test_output_free(&output);
+  return saving;
+}
+
+/* Another rank is killed at another moment each time, also while it starts and while the run is saved. The run is continued by another
+ * number of processes, with and without the option. */
 static void killed_at_random_moments(void **state) {
   static const char *const launches[] = {LAUNCH("2"), LAUNCH("3"), LAUNCH("4")};
   const char *const asked = getenv("HARK_FAULT_KILLS");
   const int planned = asked != NULL ? atoi(asked) : getenv("HARK_FAULT_LONG") != NULL ? 40 : 4;
   uint64_t random = 11;
-  int killed = 0, kept = 0;
+  int killed = 0, kept = 0, saving = 0;
   (void)state;
   skip_without_launcher();
-  launch_run("", "train --out whole" OPTIONS, 0);
+  launch_run("", "train --out whole" KILL_OPTIONS, 0);
   for (int kill = 0; kill < planned; kill++) {
     const int size = 2 + kill % 3, rank = (int)random_below(&random, (uint64_t)size);
+    const int line = (int)random_below(&random, LAST_KILL + 1), later = (int)random_below(&random, 20);
     char name[32], words[512];
     test_output output = {0};
     (void)snprintf(name, sizeof name, "killed-%d", kill);
-    write_script("if [ " LAUNCH_RANK
-                 " = %d ]; then\n"
-                 "  (until [ -s %s/%s ] || ! kill -0 $$; do sleep 0.005; done; sleep 0.%03d; kill -9 $$) &\n"
-                 "fi\n"
-                 "exec " HARK_COMMAND " train --out %s" OPTIONS "%s\n",
-                 rank, name, kill % 2 == 0 ? "metrics.jsonl" : "last", (int)random_below(&random, 150), name, kill % 4 == 3 ? "" : DIVIDED);
+    write_script(
+        "lines() { if [ -e %s/metrics.jsonl ]; then wc -l <%s/metrics.jsonl; else echo 0; fi; }\n"
+        "if [ " LAUNCH_RANK
+        " = %d ]; then\n"
+        "  (until [ $(lines) -ge %d ] || ! kill -0 $$; do sleep 0.002; done; sleep 0.%03d; kill -9 $$) &\n"
+        "fi\n"
+        "exec " HARK_COMMAND " train --out %s" KILL_OPTIONS "%s\n",
+        name, name, rank, line, later, name, kill % 4 == 3 ? "" : DIVIDED);
     (void)snprintf(words, sizeof words, "version >/dev/null; %s sh script.sh", launches[size - 2]);
     test_command_run(launch_folder, launches[size - 2], words, &output);
     killed += output.code != 0;
     kept += output.code != 0 && has_file(name, "last");
+    saving += output.code != 0 && has_file(name, "last") && was_saving(name);
     test_output_free(&output);
-    finish_and_compare(launches[(kill + 1) % 3], name, kill % 2 == 0 ? DIVIDED : " --no-shard-optimiser");
+    finish_and_compare(launches[(kill + 1) % 3], name, KILL_OPTIONS, kill % 2 == 0 ? DIVIDED : " --no-shard-optimiser", KILL_STEPS);
   }
-  print_message("%d of %d runs were killed before their end, %d after a checkpoint\n", killed, planned, kept);
-  assert_true(killed > 0);
+  print_message("%d of %d runs were killed before their end, %d after a checkpoint, %d of these during a save\n", killed, planned, kept,
+                saving);
+  assert_true(2 * killed > planned);
 }
 
 int main(void) {

@@ -170,6 +170,30 @@ static int refusals(void) {
          refused(transport.send(&transport, 0, 0, &byte, (size_t)HARK_TRANSPORT_PIECE + 1, &request), "a message of 67108865 bytes");
 }
 
+/* Each process asks for messages with a tag: those of another tag are not reported, and one that was reported is received from its sender. */
+static int arrivals(void) {
+  hark_transport_request sends[PROCESSES], request;
+  unsigned char mine = (unsigned char)transport.rank, other = 0;
+  bool seen[PROCESSES] = {false}, arrived = false;
+  int from = -1;
+  for (int to = 0; to < PROCESSES; to++)
+    if (transport.send(&transport, to, 11, &mine, 1, &sends[to]) != 0) return wrong("%s", transport.message);
+  for (int count = 0; count < PROCESSES;) {
+    if (transport.arrived(&transport, 12, &from, &arrived) != 0) return wrong("%s", transport.message);
+    if (arrived) return wrong("a message with tag 12 has arrived from process %d, and nobody sent it", from);
+    if (transport.arrived(&transport, 11, &from, &arrived) != 0) return wrong("%s", transport.message);
+    if (!arrived) continue;
+    if (from < 0 || from >= PROCESSES || seen[from]) return wrong("a message has arrived from process %d", from);
+    if (transport.receive(&transport, from, 11, &other, 1, &request) != 0 || finish(&request) != 0) return wrong("%s", transport.message);
+    if (other != from) return wrong("the message of process %d says %d", from, other);
+    seen[from] = true;
+    count++;
+  }
+  for (int to = 0; to < PROCESSES; to++)
+    if (finish(&sends[to]) != 0) return 1;
+  return 0;
+}
+
 /* One process ends all, while the others wait for a message that nobody sends. */
 static int abort_all(void) {
   unsigned char byte = 0;
@@ -182,7 +206,8 @@ static int abort_all(void) {
 static const struct {
   const char *name;
   int (*run)(void);
-} parts[] = {{"small", small_messages}, {"large", large_messages}, {"sizes", wrong_sizes}, {"refusals", refusals}, {"abort", abort_all}};
+} parts[] = {{"small", small_messages}, {"large", large_messages}, {"sizes", wrong_sizes},
+             {"refusals", refusals},    {"arrivals", arrivals},    {"abort", abort_all}};
 #define PARTS (int)(sizeof parts / sizeof *parts)
 
 static int load_module(void) {
@@ -259,6 +284,11 @@ static void test_refusals(void **state) {
   assert_int_equal(launch_part("refusals"), 0);
 }
 
+static void test_arrivals(void **state) {
+  (void)state;
+  assert_int_equal(launch_part("arrivals"), 0);
+}
+
 static void test_abort(void **state) {
   (void)state;
   const int code = launch_part("abort 2>/dev/null");
@@ -272,7 +302,8 @@ int main(int count, char **words) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_description), cmocka_unit_test(test_small_messages), cmocka_unit_test(test_large_messages),
-      cmocka_unit_test(test_wrong_sizes), cmocka_unit_test(test_refusals),       cmocka_unit_test(test_abort),
+      cmocka_unit_test(test_wrong_sizes), cmocka_unit_test(test_refusals),       cmocka_unit_test(test_arrivals),
+      cmocka_unit_test(test_abort),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

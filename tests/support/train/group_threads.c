@@ -134,6 +134,20 @@ static int test_letter(hark_transport *transport, hark_transport_request *reques
   return 0;
 }
 
+static int letter_arrived(hark_transport *transport, int tag, int *from, bool *arrived) {
+  post_office *const office = transport->state;
+  *arrived = false;
+  (void)pthread_mutex_lock(&office->lock);
+  for (int peer = 0; peer < transport->size && !*arrived; peer++) {
+    const letter *found = office->boxes[peer][transport->rank].first;
+    while (found != NULL && found->tag != tag) found = found->next;
+    *arrived = found != NULL;
+    if (found != NULL) *from = peer;
+  }
+  (void)pthread_mutex_unlock(&office->lock);
+  return 0;
+}
+
 typedef struct member {
   hark_transport transport;
   hark_group group;
@@ -173,7 +187,7 @@ static long count_lost(const post_office *office) {
 }
 
 void test_group_run(int size, double limit, test_rank *rank, void *user, hark_status *statuses, char (*messages)[512]) {
-  static const hark_transport functions = {.send = send_letter, .receive = receive_letter, .test = test_letter};
+  static const hark_transport functions = {.send = send_letter, .receive = receive_letter, .test = test_letter, .arrived = letter_arrived};
   post_office *const office = calloc(1, sizeof *office);
   assert_non_null(office);
   assert_int_equal(pthread_mutex_init(&office->lock, NULL), 0);
