@@ -276,7 +276,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, squares, 0, 0, "max-norm, row by row: points - (floor(16 R / 9 e) + 1)^2, largest"));
   HARK_TRY(hark_lab_require(lab, ffn, 0, 1 + 1e-9, "C.11: output moved / e, largest"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "C.13 corrected: output moved / e, largest"));
-  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed, w^v > 1: output moved / e, largest: it fails"));
+  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed, w^v > 1: output moved / e, largest (counterexample)"));
   HARK_TRY(hark_lab_require(lab, uncovered, 1, INFINITY, "C.15: weights without a net, least over T"));
   HARK_TRY(hark_lab_require(lab, moved, 0.1, INFINITY, "C.15: output moved by attention without a net, least over T"));
   return hark_lab_require(lab, repaired, 1, INFINITY, "corrected exponent / number of weights, least over T");

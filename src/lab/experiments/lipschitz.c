@@ -190,10 +190,10 @@ static hark_status judge(hark_lab *lab) {
   for (int i = 0; i < 8; i++) HARK_TRY(hark_lab_require(lab, corrected[i], 0, 1 + 1e-9, "%s corrected, largest ratio", names[i]));
   HARK_TRY(hark_lab_require(lab, product, 0, 1 + 1e-9, "G.3, largest ratio"));
   for (int i = 0; i < 2; i++)
-    HARK_TRY(hark_lab_require(lab, printed[wrong[i]], 1, INFINITY, "%s as printed, largest ratio: it fails", names[wrong[i]]));
+    HARK_TRY(hark_lab_require(lab, printed[wrong[i]], 1, INFINITY, "%s as printed, largest ratio (counterexample)", names[wrong[i]]));
   const double left = hark_lab_row(zero, 0)[VALUE];
   HARK_TRY(hark_lab_require(lab, left - hark_lab_row(zero, 1)[VALUE], 0.01, INFINITY,
-                            "F.1 at q = 0, K = 0 as printed: left - right side, it fails"));
+                            "F.1 at q = 0, K = 0 as printed: left - right side (counterexample)"));
   return hark_lab_require(lab, left / hark_lab_row(zero, 2)[VALUE], 0, 1, "F.1 at q = 0, K = 0 corrected, ratio");
 }
 

@@ -337,7 +337,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, ratio, 0, 1 + 1e-9, "E_opt / (2 residual(f~) + |grad| |theta - theta^|), largest"));
   HARK_TRY(hark_lab_require(lab, lost, 1e-6, 1, "E_opt, largest over the restarts: some E_opt is not 0"));
   HARK_TRY(hark_lab_require(lab, dead, 0.01, INFINITY, "dead ReLUs, noise as labels: E_opt, least"));
-  HARK_TRY(hark_lab_require(lab, printed, 0, 1e-12, "dead ReLUs: right side as printed, with f*, largest: it fails"));
+  HARK_TRY(hark_lab_require(lab, printed, 0, 1e-12, "dead ReLUs: right side as printed, with f*, largest (counterexample)"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "dead ReLUs: E_opt / right side with f~, largest"));
   return hark_lab_require(lab, hark_lab_line_fit(&line).slope, -INFINITY, 0, "slope of the error of linearisation in the width, log-log");
 }
